@@ -36,8 +36,11 @@ RENAMED = {
     "--limit": "--slo",
     "--output": "--output-tokens",
     "--placement": "--homes",
+    "gpu-only": "gpu",
+    "tensor-parallel": "gpu",
+    "vllm-multinode": "gpu",
 }
-"""Columns and options of earlier versions, and their names now."""
+"""Columns, options and systems of earlier versions, and their names now."""
 
 
 LISTED = 16

@@ -26,6 +26,7 @@ def formats() -> Mapping[str, Mapping[str, Quantity]]:
         "dense": widths["dense"],
         "head": widths["head"],
         "operand": widths["operand"],
+        "native": widths["native"],
     }
     tables = read_toml(file, "formats")
     return {name: numbers_of(table, keys, name) for name, table in tables.items()}
@@ -57,6 +58,7 @@ def widths_of_format(address: str, name: str, where: str) -> dict[str, float]:
         return {"precision.operand": bits // 1}
     head = stated.get("head", max(bits, NATIVE_BITS))
     widths = {address: bits, "precision.head": head, "precision.operand": operand}
-    if "dense" in stated:
-        widths["precision.dense"] = stated["dense"]
+    for key in ("dense", "native"):
+        if key in stated:
+            widths[f"precision.{key}"] = stated[key]
     return widths

@@ -32,6 +32,7 @@ class Widths:
         head: of embeddings and output head.
         kv: of the KV cache.
         operand: of the wider operand of products with quantised weights.
+        native: of that operand on GPUs that multiply the weights as they are stored.
     """
 
     weight: float | None = None
@@ -39,6 +40,7 @@ class Widths:
     head: float | None = None
     kv: float | None = None
     operand: float | None = None
+    native: float | None = None
 
     @property
     def stated(self) -> dict[str, float]:
@@ -64,6 +66,8 @@ _MODELOPT = {"FP8": 8.0, "NVFP4": 4.0}
 """Bits of one element by the algorithm that ModelOpt names; NVFP4 has scales beside it."""
 _NVFP4_GROUP = 16
 """Elements of NVFP4 that share a scale of 8 bits."""
+_MXFP8_BITS = 8.0
+"""Bits of the activations that Blackwell's units multiply MXFP4 with."""
 _NVFP4_BITS = grouped(4, _NVFP4_GROUP, scale=8)
 _MODULE_BITS = {
     "FP8": (8.0, 8.0),
@@ -102,7 +106,8 @@ def widths_of(config: Config) -> Widths:
     dense = NATIVE_BITS if attention_kept else weight
     if fp4_experts:  # experts alone, in MXFP4 (DeepSeek-V4)
         weight = _MXFP4_BITS
-    return Widths(weight, dense, NATIVE_BITS, kv, operand)
+    native = _MXFP8_BITS if _method(scheme) == "mxfp4" else None
+    return Widths(weight, dense, NATIVE_BITS, kv, operand, native)
 
 
 def _method(scheme: Config) -> str:

@@ -196,14 +196,7 @@ def _search(question: _Question, searched: list[str]) -> Resolved:
     knobs = [question.system.knobs[name] for name in searched]
     trials = replace(question, explained=False)
     points = (1,) * question.axes
-    ranges = [
-        np.linspace(knob.low, knob.high, _VALUES)
-        if knob.kind == "number"
-        else np.arange(int(knob.low), int(knob.high) + 1.0)
-        for knob in knobs
-    ]
-    combined = np.meshgrid(*ranges, indexing="ij")
-    mesh = np.stack([values.ravel() for values in combined])
+    mesh = _combined(question, searched)
     best = _best_of(trials, searched, mesh.reshape(*mesh.shape, *points))
     if not any(knob.kind == "number" for knob in knobs):
         return _trial(question, best, searched)
@@ -223,6 +216,29 @@ def _search(question: _Question, searched: list[str]) -> Resolved:
     seconds = resolved.estimate.step.seconds
     choice = Choice(best[place], seconds, np.nan, knobs[place].low, knobs[place].high)
     return replace(resolved, choice=choice, tried=tried)
+
+
+def _combined(question: _Question, searched: list[str]) -> NDArray[np.float64]:
+    """Combinations of the searched knobs' values: (knobs, combinations)."""
+    system = question.system
+    if system.combinations:
+        values = system.combinations(question.hw, question.llm)
+        stated = question.stated.items()
+        allowed = np.ones(len(values[searched[0]]), bool)
+        for name, value in stated:
+            if name in values and np.size(value) == 1:
+                allowed &= np.equal(values[name], value)
+        chosen = np.unique([values[name][allowed] for name in searched], axis=1)
+        # what is stated may fit none of them: the system then says why
+        return chosen if chosen.size else np.ones((len(searched), 1))
+    ranges = [
+        np.linspace(knob.low, knob.high, _VALUES)
+        if knob.kind == "number"
+        else np.arange(int(knob.low), int(knob.high) + 1.0)
+        for knob in (system.knobs[name] for name in searched)
+    ]
+    combined = np.meshgrid(*ranges, indexing="ij")
+    return np.stack([values.ravel() for values in combined])
 
 
 def _near(knob: Knob, best: NDArray[np.float64], zoom: int) -> NDArray[np.float64]:
@@ -400,7 +416,8 @@ def _with_rules(question: _Question) -> _Question:
         rules = question.system.knobs[name].rules
         rule = rules.get(str(question.requested[name]))
         if rule:
-            ruled[name] = rule(question.hw, question.llm, question.work, stated)
+            # later rules see what earlier ones gave
+            ruled[name] = stated[name] = rule(question.hw, question.llm, question.work, stated)
     return question.having(ruled)
 
 

@@ -31,9 +31,9 @@ def layer_compute(llm: LLM, tokens: Real, attention: Real, gpu: Gpu, eq: str) ->
         attention: of Q K^T and scores V [FLOP].
         eq: where the sum comes from.
     """
-    if not gpu.is_faster_for(llm.operands):
+    dense, mlp = gpu.operands(llm)
+    if not gpu.is_faster_for((dense, mlp)):
         return gpu.run(llm.linear_flops(tokens) + attention, eq)
-    dense, mlp = llm.operands
     projected = llm.qkv_flops(tokens) + llm.output_flops(tokens)
     return serial(
         projections=gpu.products(dense)(projected, eq),

@@ -32,6 +32,8 @@ class LLM:
         head_width: of embeddings and output head, if not `weight_width` [B].
         operand_width: of the wider operand of products with quantised weights, if not
             `activation_width` [B].
+        native_width: of that operand on GPUs whose units multiply the weights as they are stored
+            (MXFP4 on Blackwell), where it differs [B].
         shared_parameters: of one layer beside attention and experts, used by every token:
             shared experts, router, biases [1].
         longest: tokens that the model's positions reach [1].
@@ -59,6 +61,7 @@ class LLM:
     dense_width: Real | None = None
     head_width: Real | None = None
     operand_width: Real | None = None
+    native_width: Real | None = None
     shared_parameters: Real = 0.0
     longest: Real = np.inf
     kv_projections: Real = 2.0
@@ -238,6 +241,12 @@ class LLM:
         return np.where(kept, self.activation_width, mlp)[()], mlp
 
     @property
+    def native_operand(self) -> Real:
+        """Bytes of the wider operand where units multiply the weights as they are stored [B]."""
+        _, mlp = self.operands
+        return mlp if self.native_width is None else np.minimum(self.native_width, mlp)
+
+    @property
     def embedding_width(self) -> Real:
         """Bytes of one element of the embeddings and the output head [B]."""
         return self._width(self.head_width)
@@ -370,6 +379,8 @@ def _along_ranks(number: Real) -> Numbers:
     return np.asarray(number)[..., np.newaxis]
 
 
+WIDTHS = ("dense", "head", "operand", "native")
+"""Numbers of the `precision` role that it may lack."""
 SHAPE = [field.name for field in fields(LLM) if field.default is MISSING]
 """Fields of a model that have no default."""
 
@@ -384,8 +395,7 @@ def llm_of(shape: Mapping[str, Real], widths: Role) -> LLM:
     """
     sizes = {size: shape[size] for size in SHAPE}
     sizes["vocab"] = sizes["vocab"] * widths.maybe("output_head", 1.0)
-    others = ("dense", "head", "operand")
-    stated = {f"{key}_width": widths[key] for key in others if key in widths}
+    stated = {f"{key}_width": widths[key] for key in WIDTHS if key in widths}
     return LLM(
         **sizes,
         weight_width=widths.weight,

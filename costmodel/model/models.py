@@ -22,12 +22,13 @@ Table = Mapping[str, Real]
 _PUBLISHED = 0.1
 """Largest relative distance between the parameters of a shape and the published ones."""
 _SET_BY = {
-    "weight": ("weight_width", "dense_width", "head_width", "operand_width"),
+    "weight": ("weight_width", "dense_width", "head_width", "operand_width", "native_width"),
     "kv": ("kv_width",),
-    "activation": ("activation_width", "operand_width"),
+    "activation": ("activation_width", "operand_width", "native_width"),
     "dense": ("dense_width",),
     "head": ("head_width",),
-    "operand": ("operand_width",),
+    "operand": ("operand_width", "native_width"),
+    "native": ("native_width",),
     "output_head": (),
 }
 """Number of the `precision` role -> widths that it stands for."""
@@ -141,6 +142,7 @@ def _unstated(llm: LLM) -> dict[str, Real]:
         "kv_width": llm.kv_width,
         "activation_width": llm.activation_width,
         "operand_width": llm.activation_width,
+        "native_width": llm.activation_width,
         "shared_parameters": 0.0,
         "longest": np.inf,
         "kv_projections": 2.0,

@@ -31,6 +31,8 @@ Breaks = Callable[[Machine, LLM, Workload, Mapping[str, Real]], Sequence[Real]]
 """Shares where amounts jump or bend: hw, llm, work and the other knobs -> shares."""
 Settled = Callable[[Machine, LLM, Workload, Mapping[str, Real]], NDArray[np.bool_]]
 """Where the least share is the best: hw, llm, work and the knobs that are numbers -> whether."""
+Combinations = Callable[[Machine, LLM], Mapping[str, NDArray[np.float64]]]
+"""Values of knobs that are tried together: hw, llm -> as many of each knob."""
 Model = Callable[..., Estimate]
 
 
@@ -117,6 +119,8 @@ class System:
         lacks: why it does not model other attention, by its name.
         reversals: where more work takes less time, or more hardware more.
         plugin: the user's file that registered it, where it is no system of nearkv.
+        combinations: values that are tried together of knobs that are `auto`; without it, all
+            that each allows.
     """
 
     name: str
@@ -129,6 +133,7 @@ class System:
     lacks: Mapping[str, str] = field(default_factory=dict)
     reversals: tuple[Reversal, ...] = ()
     plugin: Plugin | None = None
+    combinations: Combinations | None = None
 
     def is_monotone(self, measure: str, axis: str) -> bool:
         """Whether, at default knobs, more work takes no less and more hardware no more of a column.
@@ -139,7 +144,7 @@ class System:
             measure: `prefill_s`, `step_ms`, `total_s`, or `status`: what fits goes on fitting.
             axis: `batch`, `context`, `output_tokens` or a number of the machine as `role.key`.
 
-        >>> ring = find_system("tensor-parallel")
+        >>> ring = find_system("gpu")
         >>> ring.is_monotone("step_ms", "gpu.bandwidth"), ring.is_monotone("step_ms", "gpu.count")
         (True, False)
         """
@@ -217,13 +222,14 @@ def system(
     attends: tuple[str, ...] = (),
     lacks: Mapping[str, str] = MappingProxyType({}),
     reversals: tuple[Reversal, ...] = (),
+    combinations: Combinations | None = None,
 ) -> Callable[[Model], Model]:
     """Register a system under a name.
 
     The function takes `hw, llm, work` and its knobs by name, or all of them as `**knobs`, and
     returns an `Estimate`. Where it names the attention of its layers (`attends`), it sums over the
     layer types of a model; a model with any other type is answered by `not-modelled`, for the
-    reason in `lacks`.
+    reason in `lacks`. `combinations` are as in `System`.
 
     Raises:
         ValueError: the name is taken, or the knobs are not the function's keyword arguments.
@@ -242,6 +248,7 @@ def system(
             lacks,
             reversals,
             plugin,
+            combinations,
         )
         parameters = inspect.signature(model).parameters.values()
         arguments = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Port, Real
+from nearkv.costmodel.model.llm import LLM
 from nearkv.hardware.machine import Machine, Role
 from nearkv.hardware.schema import NARROW
 
@@ -36,6 +38,20 @@ class Gpu:
     memory: Real
     narrow: tuple[tuple[float, Real], ...] = ()
 
+    def multiplies(self, llm: LLM) -> NDArray[np.bool_]:
+        """Whether the matrix units take the packed weights of a model as they are stored."""
+        _, stored = llm.operands
+        packs = any(widest < 1 for widest, _ in self.narrow)
+        return np.logical_and(packs, np.less(llm.native_operand, stored))
+
+    def operands(self, llm: LLM) -> tuple[Real, Real]:
+        """Bytes of the wider operand of the products of attention, and of the others [B]."""
+        if not np.any(self.multiplies(llm)):
+            return llm.operands
+        dense, mlp = llm.operands
+        native = np.where(self.multiplies(llm), llm.native_operand, mlp)[()]
+        return np.where(np.equal(dense, mlp), native, dense)[()], native
+
     def is_faster_for(self, operands: tuple[Real, Real]) -> bool:
         """Whether any of these operands [B] is narrow enough for a faster rate."""
         if not self.narrow:
@@ -48,29 +64,39 @@ class Gpu:
         if not self.narrow:
             return self.run
         rate = self.run.rate
-        for widest, narrow in self.narrow:
-            rate = np.where(np.less_equal(operand, widest), narrow, rate)[()]
+        for taken, narrow in self.narrow:
+            rate = np.where(takes(taken, operand), narrow, rate)[()]
         return Port(self.run.resource, self.run.verb, rate, self.run.unit)
 
     def product_width(self, operand: Real) -> Real:
         """Width that weights must have when they enter a product of such operands [B]."""
         width: Real = WIDEST
-        for widest, _ in self.narrow:
-            width = np.where(np.less_equal(operand, widest), widest, width)[()]
+        for taken, _ in self.narrow:
+            width = np.where(takes(taken, operand), taken, width)[()]
         return width
+
+
+def takes(width: float, operand: Real) -> NDArray[np.bool_]:
+    """Whether the units for a width [B] multiply operands of another, of their own kind.
+
+    What they lack is unpacked to 16 bits: units for 8 bits take no operands of 4.
+    """
+    return np.less_equal(operand, width) & np.greater(operand, width / 2)
 
 
 def gpu(hw: Machine, role: str = "gpu") -> Gpu:
     """Build the GPUs of a role, working as one.
 
-    Products of 8 bits and fewer reach `derate.gemm_narrow` of their peak, where that is stated.
+    Products of 8 bits reach `derate.gemm_narrow` of their peak, of 4 bits `derate.gemm_4bit`, where
+    these are stated.
     """
     part = hw[role]
     run = Port(f"{role}.tensor", "run", part.count * part.flops * hw.derate.gemm, "FLOP")
     read = Port(f"{role}.hbm", "read", part.count * part.bandwidth * hw.derate.hbm)
-    reached = hw.derate.maybe("gemm_narrow", hw.derate.gemm)
+    of_8_bits = hw.derate.maybe("gemm_narrow", hw.derate.gemm)
+    reached = {"flops_8bit": of_8_bits, "flops_4bit": hw.derate.maybe("gemm_4bit", of_8_bits)}
     narrow = [
-        (width, part.count * part[key] * reached)
+        (width, part.count * part[key] * reached[key])
         for key, width in NARROW.items()
         if key in part
     ]

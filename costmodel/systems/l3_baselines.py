@@ -29,6 +29,7 @@ from nearkv.costmodel.mechanisms.serving.parallel import (
     LACKS,
     all_prompts_alone,
     beside_weights,
+    copies,
     data_parallel,
     decode_attention,
     decode_products,
@@ -38,6 +39,7 @@ from nearkv.costmodel.mechanisms.serving.parallel import (
     products_and_states,
     prompts_to_dimms,
     ring,
+    tensor_parallel,
 )
 from nearkv.costmodel.mechanisms.serving.request_bytes import (
     cache_needed,
@@ -57,37 +59,6 @@ from nearkv.costmodel.model.registry import Knob, Reversal, system
 from nearkv.costmodel.model.resources import gpu
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
-
-
-@system(
-    "gpu-only",
-    platform="dgx-a100-pim",
-    cite="l3",
-    owns=("gpu", "host"),
-    attends=tuple(LAYER_CLASS),
-    knobs={"policy": POLICY},
-    reversals=(ring("gpu.count"),),
-)
-def gpu_only(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate:
-    """Weights and KV cache in GPU memory, tensor and data parallel; prompts come first.
-
-    Args:
-        hw: roles gpu, nvlink.
-        llm, work: what runs.
-        policy: 0 paged, 1 reserve.
-
-    Returns:
-        Prefill, one decode step of all rounds, and what fits. Source: L3 sec. 6.1 (no equations).
-    """
-    hw = in_use(hw, llm, most=work.batch)
-
-    def layer(layer_type: LLM, load: Load) -> Span:
-        return serial(
-            linear=decode_products(hw, llm, load, layer_type),
-            attention=decode_attention(hw, llm, load, layer_type),
-        )
-
-    return cached_on_gpus(hw, llm, work, layer, policy)
 
 
 def cached_on_gpus(
@@ -207,7 +178,8 @@ def both_memories(
     in_host = cpu_takes & beyond_gpus(hw, llm, work)
     on_gpu = np.maximum((1 - cpu_share) * cached, ~cpu_takes * longest)
     on_host = np.maximum(cpu_share * cached, in_host * longest)
-    gpu_need = {"weights": replicas * llm.weight_bytes, "KV cache": size.unit * on_gpu}
+    kept = copies(llm, tensor_parallel(hw, llm)) * size.unit
+    gpu_need = {"weights": replicas * llm.weight_bytes, "KV cache": kept * on_gpu}
     if llm.layer_types:
         gpu_need["recurrent states"] = residents * llm.all_state_bytes(1)
     return fits(
@@ -259,8 +231,10 @@ def hbm_pim(
     banks = Port("gpu.banks", "read", hw.gpu.count * hw.gpu.pim_bandwidth)
 
     def layer(layer_type: LLM, load: Load) -> Span:
+        head_copies = copies(layer_type, tensor_parallel(hw, llm))
+
         def parts(part: Load) -> dict[str, Span]:
-            cache = layer_type.kv_bytes(part.tokens, 1)
+            cache = head_copies * layer_type.kv_bytes(part.tokens, 1)
             return {
                 "gpu": products_and_states(hw, llm, part, layer_type),
                 "pim": banks(cache, "kappa tokens / L"),

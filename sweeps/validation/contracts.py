@@ -57,6 +57,18 @@ class Trial:
         machine, workload = hw or self.hw, work or self.work
         return resolve_knobs(self.system, machine, self.llm, workload, requested).estimate
 
+    @property
+    def held(self) -> Trial:
+        """The same at the degrees of parallelism chosen here, where a system chooses any.
+
+        They are chosen for the step: with other hardware others, whose prompts may take longer.
+        """
+        if not self.system.combinations:
+            return self
+        requested: dict[str, Requested] = {**self.system.defaults, **self.knobs}
+        chosen = resolve_knobs(self.system, self.hw, self.llm, self.work, requested).knobs
+        return replace(self, knobs=chosen)
+
 
 def violations(
     system: System, models: tuple[str, ...] = MODELS, seed: int = 0
@@ -193,6 +205,7 @@ def worse_with_more_hardware(trial: Trial, changes: int, seed: int) -> Iterator[
         changes: how many random changes of several numbers, besides those of each number alone.
         seed: of the changes.
     """
+    trial = trial.held
     listed = {axis for reversal in trial.system.reversals for axis in reversal.axes}
     addresses = [name for name in hardware_addresses(trial.hw) if name not in listed]
     factors = random_changes(addresses, changes, seed)

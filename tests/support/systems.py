@@ -35,6 +35,8 @@ def middle(system: System) -> dict[str, Real]:
             continue
         if knob.solver:
             values[name] = 8.0
+        elif system.combinations and knob.kind == "count":
+            values[name] = 1.0
         elif knob.is_continuous:
             values[name] = knob.low + 0.3 * (knob.high - knob.low)
         else:

@@ -78,6 +78,19 @@ def estimate(
     return system(hw, llm, WORK, knobs)
 
 
+def split(tp: Real, dp: Real = 1.0, **others: Real) -> dict[str, Real]:
+    """Knobs of GPUs that share a model."""
+    return {"tp": tp, "dp": dp, "pp": 1.0, "ep": 1.0, "attention": 0.0, **others}
+
+
+def gpus_of_l3(
+    knobs: Amounts, changes: Amounts | None = None, llm: LLM = TINY, work: Workload = WORK
+) -> Estimate:
+    """The estimate of GPUs alone on the test bed of L3."""
+    hw = load_platform("dgx-a100-pim").machine().with_values(changes or {})
+    return find_system("gpu")(hw, llm, work, knobs)
+
+
 def amounts(span: Span) -> dict[str, float]:
     """What every resource carries, where it carries something."""
     traffic = {" ".join(key): float(amount) for key, amount in span.traffic().items()}

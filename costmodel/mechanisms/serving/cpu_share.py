@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -20,6 +21,7 @@ from nearkv.costmodel.mechanisms.serving.parallel import (
     beside_weights,
     data_parallel,
     gpu_attention,
+    gpu_cache,
     gpu_tokens,
     in_use,
     kv_token_bytes,
@@ -75,8 +77,6 @@ def _excess(hw: Machine, llm: LLM, tokens: Real) -> Real:
 
 def _on_gpus(hw: Machine, llm: LLM, tokens: Real) -> Real:
     """What GPUs would keep of a request, states included, by its tokens [B]."""
-    if not llm.layer_types:
-        return kv_token_bytes(llm) * tokens
     return llm.sum_over_layers(lambda layer_type: on_gpus(hw, llm, layer_type, tokens))
 
 
@@ -174,9 +174,10 @@ def capacities(hw: Machine, llm: LLM, work: Workload) -> Capacities:
             gpu_tokens(hw, llm) / context, host / context, work.batch, replicas
         )
     cache = np.maximum(request_bytes(llm, work, cache_bytes).mean, _NONE)
-    gpu = beside_weights(hw, llm) / cache
+    on_gpu = np.maximum(request_bytes(llm, work, partial(gpu_cache, hw, llm)).mean, _NONE)
+    gpu = beside_weights(hw, llm) / on_gpu
     host = hw.host.memory / cache
-    state = llm.all_state_bytes(1) / cache
+    state = llm.all_state_bytes(1) / on_gpu
     return Capacities(gpu, host, work.batch, replicas, state)
 
 
@@ -237,29 +238,18 @@ def paces(hw: Machine, llm: LLM, work: Workload) -> list[Pace]:
 
 def _pace(hw: Machine, llm: LLM, layer_type: LLM, read: Real, kept: Real) -> Pace:
     """Measure the layers of one type, given bytes of one request that a GPU or a CPU reads."""
-    dp = data_parallel(hw, llm)
-    one_each = linear(hw, llm, dp, layer_type=layer_type, logits=dp).parts
-    flops = one_each["products"].parts["compute"].seconds / dp
-    all_reduce = one_each["all_reduce"].seconds / dp
-    waits = one_each["launch"].seconds + one_each["latency"].seconds
-    weights_read = gpu(hw).read.rate / dp
-    head = llm.head_bytes / llm.layers
 
     def products(requests: Real) -> Real:
-        """Of one iteration: launches, the weights or the FLOPs, all-reduces [s]."""
-        of_replica = np.maximum(requests / dp, 1.0)
-        visits = np.minimum(requests / dp, 1.0)
-        layer_and_head = layer_type.layer_weight_bytes(of_replica) + head
-        weights = layer_and_head / weights_read
-        slower = np.maximum(visits * weights, flops * requests)
-        return layer_type.layers * (visits * waits + slower + all_reduce * requests)
+        """Of one iteration: launches, products, all-reduces [s]."""
+        layer = linear(hw, llm, requests, layer_type=layer_type, logits=requests)
+        return layer_type.layers * layer.seconds
 
     return Pace(
         products=products,
         gpu_attention=gpu_attention(hw)(read).seconds,
         cpu_attention=host_attention(hw)(kept).seconds,
         attention_launch=layer_type.layers * attention_launch(hw),
-        replicas=dp,
+        replicas=data_parallel(hw, llm),
         movable=0.0 if isinstance(layer_type, Recurrent) else 1.0,
     )
 

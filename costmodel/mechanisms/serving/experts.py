@@ -11,6 +11,8 @@ import numpy as np
 
 from nearkv.costmodel.algebra.compose import overlap, serial
 from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.mechanisms.serving.dimm import imbalance
+from nearkv.costmodel.mechanisms.serving.split import Split
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.resources import Gpu, gpu
 from nearkv.hardware.machine import Machine
@@ -22,6 +24,9 @@ Gathering reads and writes them, the first product reads them, the second writes
 the weighted sum reads these.
 """
 
+_NONE = 1e-30
+"""Stands for no expert, and no pass, where one divides by their number [1]."""
+
 
 def without_experts(llm: LLM) -> LLM:
     """The layers without their experts; of dense layers nothing is left out."""
@@ -29,51 +34,63 @@ def without_experts(llm: LLM) -> LLM:
     return replace(llm, active_experts=kept)
 
 
-def grouped_products(hw: Machine, llm: LLM, tokens: Real, passes: Real) -> Span:
-    """Products of one layer's experts on all GPUs, each expert divided over all of them.
+def grouped_products(
+    hw: Machine, layer: LLM, split: Split, tokens: Real, passes: Real
+) -> Span:
+    """Products of one layer's experts, each expert divided over the GPUs that hold it.
 
     Weights that products take wider than they are stored are dequantised inside the kernel, which
     reads them at `derate.packed_hbm`; many tokens reach `derate.experts_gemm` of the peak. Every
-    GPU gathers and scatters all tokens.
+    GPU gathers and scatters the tokens of its experts. Where GPUs hold other experts than others,
+    all wait for the fullest, from the multinomial of the router's choices.
 
     Args:
         hw: role gpu.
-        llm: a model whose layers are all like it.
-        tokens: computed [1].
-        passes: times that the weights are read, for equal parts of the tokens [1].
+        layer: a model whose layers are all like it.
+        split: the degrees of parallelism.
+        tokens: computed, over all replicas [1].
+        passes: times that a replica reads the weights, for equal parts of its tokens [1].
     """
-    _, operand = llm.operands
-    gpus = kernels(hw, llm, operand)
-    each = tokens / passes
+    gpus, operand = kernels(hw, layer)
+    groups = split.tp * split.dp / split.expert_group
+    each = tokens / groups / np.maximum(passes, _NONE)
     used = np.minimum(each, 1.0)
-    distinct = passes * used * llm.distinct_experts(each)
-    weights = distinct * llm.expert_parameters * llm.weight_width
-    copies = tokens * llm.active_experts
-    flops = 2 * copies * llm.expert_parameters
-    moved = MOVES * copies * llm.hidden * llm.activation_width
-    return llm.is_moe * serial(
-        gather=gpu(hw).read(hw.gpu.count * moved, "k copies of h, gathered and scattered"),
+    distinct = used * layer.distinct_experts(each)
+    share = np.maximum(distinct / layer.experts, _NONE)
+    # of a GPU's experts each is used with that probability, and no more than all are
+    most_used = np.minimum(imbalance(distinct, split.ep, 1 - share), 1 / share)
+    most_chosen = imbalance(each * layer.active_experts, split.ep, 1.0)
+    weights = groups * passes * distinct * layer.expert_parameters * layer.weight_width
+    copies = most_chosen * tokens * layer.active_experts
+    flops = 2 * copies * layer.expert_parameters
+    holders = split.expert_group / split.ep
+    moved = MOVES * holders * copies * layer.hidden * layer.activation_width
+    return layer.is_moe * serial(
+        gather=gpu(hw).read(moved, "k copies of h, gathered and scattered"),
         products=overlap(
-            weights=gpus.read(weights, "experts that any token uses"),
+            weights=gpus.read(most_used * weights, "experts that any token uses"),
             compute=gpus.products(operand)(flops, "2 FLOPs a weight and token"),
         ),
     )
 
 
-def kernels(hw: Machine, llm: LLM, operand: Real) -> Gpu:
+def kernels(hw: Machine, layer: LLM) -> tuple[Gpu, Real]:
     """The GPUs at the rates of grouped products, where the platform states them.
 
-    Args:
-        operand: width of the wider operand of the products [B].
+    Returns:
+        The GPUs, and the width of the wider operand of the products [B].
     """
-    rates = hw.derate
+    rates, gpus = hw.derate, gpu(hw)
+    _, operand = gpus.operands(layer)
     wide = rates.maybe("experts_gemm", rates.gemm)
-    packed = np.less(llm.weight_width, gpu(hw).product_width(operand))
+    taken = gpus.product_width(operand)
+    packed = np.less(layer.weight_width, taken) & ~gpus.multiplies(layer)
     of_packed = rates.maybe("packed_hbm", rates.hbm)
     stream = np.where(packed, of_packed, rates.hbm)[()]
     grouped = {
         "derate.gemm": wide,
         "derate.gemm_narrow": wide,
+        "derate.gemm_4bit": wide,
         "derate.hbm": stream,
     }
-    return gpu(hw.with_values(grouped))
+    return gpu(hw.with_values(grouped)), operand

@@ -1,4 +1,4 @@
-"""Tensor and data parallel GPUs that serve a queue: products, all-reduces, attention, prompts.
+"""GPUs that serve a queue: products and collectives, attention, prompts, what caches take.
 
 Symbols: n tokens computed, L layers, W bytes of weights, P parameters, tp and dp degrees.
 """
@@ -12,6 +12,8 @@ from nearkv.costmodel.algebra.compose import overlap, serial, stream
 from nearkv.costmodel.algebra.span import Port, Real, Span
 from nearkv.costmodel.mechanisms.gpu_layer import layer_compute
 from nearkv.costmodel.mechanisms.serving.dimm import dimms
+from nearkv.costmodel.mechanisms.serving.experts import grouped_products, without_experts
+from nearkv.costmodel.mechanisms.serving.split import Split, exchanges
 from nearkv.costmodel.model.chosen import Compressed
 from nearkv.costmodel.model.latent import Latent
 from nearkv.costmodel.model.layers import Recurrent
@@ -43,8 +45,8 @@ LACKS = {
     "sparse": "its attention units choose no tokens",
 }
 """Why they model no other."""
-_NONE = 1e-30
-"""Stands for no pass where one divides by their number [1]."""
+_WIDE = 1.5
+"""KV of fewer bytes an element is dequantised while it is read [B]."""
 
 
 def tensor_parallel(hw: Machine, llm: LLM) -> Real:
@@ -98,14 +100,25 @@ def kv_token_bytes(llm: LLM) -> Real:
 
 def beside_weights(hw: Machine, llm: LLM) -> Real:
     """GPU memory of all replicas that weights leave [B]."""
-    memory = hw.gpu.count * hw.gpu.memory
     weights = data_parallel(hw, llm) * llm.weight_bytes
-    return np.maximum(memory - weights, 0.0)
+    return np.maximum(usable_memory(hw) - weights, 0.0)
+
+
+def usable_memory(hw: Machine) -> Real:
+    """Memory of all GPUs for weights and caches; the rest holds activations and graphs [B]."""
+    usable = hw.derate.maybe("paged_memory", 1.0)
+    return usable * hw.gpu.count * hw.gpu.memory
 
 
 def gpu_tokens(hw: Machine, llm: LLM) -> Real:
     """Tokens of KV cache that fit beside the weights, over all replicas [1]."""
-    return beside_weights(hw, llm) / kv_token_bytes(llm)
+    of_a_token = llm.layers * on_gpus(hw, llm, llm, 1.0)
+    return beside_weights(hw, llm) / of_a_token
+
+
+def split_of(hw: Machine, llm: LLM) -> Split:
+    """Tensor and data parallel as L3 splits its models (Table 3)."""
+    return Split(tensor_parallel(hw, llm), data_parallel(hw, llm))
 
 
 def linear(
@@ -115,50 +128,48 @@ def linear(
     passes: Real = 1.0,
     layer_type: LLM | None = None,
     logits: Real = 0.0,
+    split: Split | None = None,
 ) -> Span:
-    """All matrix products of one layer on tp x dp GPUs, and two ring all-reduces.
+    """All matrix products of one layer and the collectives behind them.
 
-    Each replica reads all weights `passes` times. A ring sends 2 (tp - 1) / tp of the activations
-    over each GPU's link. Where times of GPUs and of attention units are compared, they are those
-    of an iteration (L3 eqs. 1 to 4), so every layer has one of L parts of the output head.
+    Each replica reads all weights `passes` times. Where times of GPUs and of attention units are
+    compared, they are those of an iteration (L3 eqs. 1 to 4), so every layer has one of L parts of
+    the output head.
 
     Args:
         tokens: computed, over all replicas [1].
         passes: times a replica reads the weights [1].
         layer_type: a model of such layers, where the model has several.
         logits: tokens that pass the output head, over all replicas [1].
+        split: degrees of parallelism, L3's where not given.
     """
     layer = layer_type or llm
-    tp = tensor_parallel(hw, llm)
-    dp = data_parallel(hw, llm)
+    split = split or split_of(hw, llm)
     gpus = gpu(hw)
-    replica_tokens = tokens / dp
+    shared = without_experts(layer)
+    replica_tokens = tokens / split.dp
     # a replica without a token reads no weights and launches nothing
     visits = passes * np.minimum(replica_tokens, 1.0)
-    # the tokens of one pass decide which experts it reads
-    of_a_pass = replica_tokens / np.maximum(passes, _NONE)
-    weights = visits * dp * layer.layer_weight_bytes(np.maximum(of_a_pass, 1.0))
-    head_visits = np.minimum(logits / dp, passes)
-    head = head_visits * dp * llm.head_bytes / llm.layers
+    again = (split.attention_copies - 1) * layer.attention_parameters * layer.attention_width
+    weights = visits * split.dp * (shared.layer_weight_bytes(1.0) + again)
+    head_visits = np.minimum(logits / split.dp, passes)
+    head = head_visits * split.dp * llm.head_bytes / llm.layers
     head_flops = 2 * logits * llm.head_parameters / llm.layers
     products = overlap(
         weights=gpus.read(weights + head, "W / tp on every GPU"),
         compute=serial(
-            layer=layer_compute(layer, tokens, 0.0, gpus, "2 P n"),
+            layer=layer_compute(shared, tokens, 0.0, gpus, "2 P n"),
             head=gpus.run(head_flops, "output head, 1 of L parts"),
         ),
     )
     launch = Port("gpu.launch", "wait", 1.0, "s")
-    latency = Port("nvlink.latency", "wait", 1.0, "s")
-    delays = 2 * visits * (tp - 1) * hw.nvlink.latency
-    activations = layer.hidden * tokens * layer.activation_width
-    reduced = 4 * (tp - 1) * activations
-    nvlink = link(hw, "nvlink", "link").outward
+    of_experts = layer.is_moe * hw.gpu.maybe("experts_launch", hw.gpu.launch)
+    times = visits / split.pp
     return serial(
         products=products,
-        launch=launch(visits * hw.gpu.launch, "kernels of a layer"),
-        latency=latency(delays, "two all-reduces per layer, tp - 1 hops each"),
-        all_reduce=nvlink(reduced, "2 (tp-1)/tp of the activations, twice"),
+        experts=grouped_products(hw, layer, split, tokens, passes),
+        launch=launch(times * (hw.gpu.launch + of_experts), "kernels of a layer"),
+        **exchanges(hw, layer, split, tokens, times),
     )
 
 
@@ -171,23 +182,31 @@ def prefill_attention(hw: Machine, llm: LLM, squares: Real) -> Span:
 
 
 def prompts_alone(
-    hw: Machine, llm: LLM, prompts: Real, load: Load, layer_type: LLM | None = None
+    hw: Machine,
+    llm: LLM,
+    prompts: Real,
+    load: Load,
+    layer_type: LLM | None = None,
+    split: Split | None = None,
 ) -> Span:
     """One layer of prefill, prompt by prompt on every replica, prefill first (L3 sec. 6.1)."""
     layer = layer_type or llm
-    passes = prompts / data_parallel(hw, llm)
+    split = split or split_of(hw, llm)
+    passes = prompts / split.dp
     return serial(
-        linear=linear(hw, llm, load.prompt, passes, layer_type, logits=prompts),
+        linear=linear(hw, llm, load.prompt, passes, layer_type, prompts, split),
         attention=prefill_attention(hw, layer, load.squares),
     )
 
 
-def all_prompts_alone(hw: Machine, llm: LLM, prompts: Real, load: Load) -> Span:
+def all_prompts_alone(
+    hw: Machine, llm: LLM, prompts: Real, load: Load, split: Split | None = None
+) -> Span:
     """Prefill of all layers, prompt by prompt on every replica."""
     return over_layer_types(
         llm,
         load,
-        lambda layer_type, seen: prompts_alone(hw, llm, prompts, seen, layer_type),
+        lambda layer_type, seen: prompts_alone(hw, llm, prompts, seen, layer_type, split),
     )
 
 
@@ -212,22 +231,34 @@ def attention_launch(hw: Machine) -> Real:
 
 
 def decode_attention(
-    hw: Machine, llm: LLM, load: Load, layer_type: LLM | None = None
+    hw: Machine,
+    llm: LLM,
+    load: Load,
+    layer_type: LLM | None = None,
+    split: Split | None = None,
+    each: Real = 1.0,
 ) -> Span:
     """Attention of one layer on the GPUs; each replica launches its kernels.
 
-    A latent row, which all heads share, is on every GPU of a replica, and so many heads multiply
-    with it that the products may take longer than reading it.
+    A latent row, which all heads share, is on every GPU that shares the heads, and so many heads
+    multiply with it that the products may take longer than reading it.
+
+    Args:
+        hw, llm: the GPUs at work, and the model.
+        load: what the iteration carries.
+        layer_type: a model of such layers, where the model has several.
+        split: degrees of parallelism, L3's where not given.
+        each: tokens of every sequence, which share what is read [1].
     """
     layer = layer_type or llm
+    split = split or split_of(hw, llm)
     launch = Port("gpu.launch", "wait", 1.0, "s")
-    visits = np.minimum(load.sequences / data_parallel(hw, llm), 1.0)
+    visits = np.minimum(load.sequences / split.dp, 1.0)
     kernels = visits * attention_launch(hw)
-    copies = gpu_copies(hw, llm, layer)
-    rows = copies * layer.cache_traffic(load.tokens, 1)
-    read: Span = gpu_attention(hw)(rows, "kappa tokens / L")
+    rows = copies(layer, split.attention_tp) * layer.cache_traffic(load.tokens, 1)
+    read: Span = gpu_attention(hw, layer.kv_width)(rows, "kappa tokens / L")
     if isinstance(layer, _ONE_ROW):
-        flops = layer.attention_flops(load.products, 1)
+        flops = each * layer.attention_flops(load.products, 1)
         compute = gpu(hw).run(flops, "2 n c H (2 r + dr)")
         read = overlap(read=read, compute=compute)
     return serial(read=read, launch=launch(kernels, "kernels of the attention of a layer"))
@@ -250,22 +281,25 @@ def products_and_states(hw: Machine, llm: LLM, load: Load, layer_type: LLM) -> S
     return serial(products=products, states=decode_attention(hw, llm, load, layer_type))
 
 
-def gpu_copies(hw: Machine, llm: LLM, layer_type: LLM) -> Real:
-    """Times that a replica keeps the cache of a layer: a latent row once a GPU [1]."""
-    return tensor_parallel(hw, llm) if isinstance(layer_type, _ONE_ROW) else 1.0
-
-
-def on_gpus(hw: Machine, llm: LLM, layer_type: LLM, tokens: Real) -> Real:
+def on_gpus(
+    hw: Machine, llm: LLM, layer_type: LLM, tokens: Real, split: Split | None = None
+) -> Real:
     """Cache or state of a sequence in one layer, over all GPUs of a replica [B]."""
-    cache = layer_type.kv_bytes(1, tokens)
-    state = layer_type.state_bytes(1)
-    return gpu_copies(hw, llm, layer_type) * (cache + state)
+    tp = (split or split_of(hw, llm)).attention_tp
+    return sequence_bytes(layer_type, tp, tokens)
 
 
-def gpu_attention(hw: Machine) -> Port:
-    """Decode attention from HBM, in KV bytes [B]."""
-    rate = hw.gpu.count * hw.gpu.bandwidth * hw.derate.decode_attention
-    return Port("gpu.hbm", "read", rate)
+def gpu_cache(hw: Machine, llm: LLM, layer_type: LLM, tokens: Real) -> Real:
+    """K and V of a sequence in one layer, over all GPUs of a replica [B]."""
+    return copies(layer_type, tensor_parallel(hw, llm)) * layer_type.kv_bytes(1, tokens)
+
+
+def gpu_attention(hw: Machine, kv_width: Real = 2.0) -> Port:
+    """Decode attention from HBM, in KV bytes, of elements of a width [B]."""
+    rates = hw.derate
+    narrow = rates.maybe("decode_attention_narrow", rates.decode_attention)
+    reached = np.where(np.less(kv_width, _WIDE), narrow, rates.decode_attention)[()]
+    return Port("gpu.hbm", "read", hw.gpu.count * hw.gpu.bandwidth * reached)
 
 
 def copies(llm: LLM, tp: Real) -> Real:

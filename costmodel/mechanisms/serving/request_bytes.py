@@ -159,7 +159,7 @@ def tokens_held(
         of_layer: layer type, tokens of a sequence -> what one layer keeps in it [B].
     """
     if not llm.layer_types:
-        return memory / kv_token_bytes(llm)
+        return memory / (llm.layers * of_layer(llm, 1.0))
     taken = request_bytes(llm, work, of_layer).reserved(reserve)
     requests = memory / np.maximum(taken, 1e-30)
     return requests * tokens_reserved(work, reserve)
@@ -213,7 +213,7 @@ def cache_needed(
         of_layer: as in `tokens_held`.
     """
     if not llm.layer_types:
-        return kv_token_bytes(llm) * memory_needed(work, serving)
+        return llm.layers * of_layer(llm, 1.0) * memory_needed(work, serving)
     of_request = request_bytes(llm, work, of_layer)
     of_residents = resident(work, serving) * of_request.mean
     return np.maximum(of_residents, serving.replicas * of_request.longest)

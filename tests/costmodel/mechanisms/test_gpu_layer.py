@@ -78,7 +78,7 @@ def test_weights_narrower_than_a_product_takes_are_unpacked() -> None:
     assert np.asarray(several).tolist() == [800.0, 0.0]
 
 
-@pytest.mark.parametrize(("name", "pays"), [("hilos", True), ("tensor-parallel", False)])
+@pytest.mark.parametrize(("name", "pays"), [("hilos", True), ("gpu", False)])
 def test_systems_on_pytorch_pay_for_unpacking_and_serving_engines_do_not(
     tmp_path: Path, name: str, pays: bool
 ) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from support.systems import model
-from support.tiny import HEAD_FLOPS, NEW_KV, QUERIES, STREAMED, TINY, TOKEN_KV, check
+from support.tiny import HEAD_FLOPS, NEW_KV, QUERIES, STREAMED, TINY, TOKEN_KV, check, split
 
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.serving.dimm import (
@@ -54,7 +54,7 @@ MODELS = ("opt-66b", "gpt-89b", "gpt-175b")
 TRACES = ("openr1", "dolphin", "openthoughts", "longbench")
 
 
-SYSTEMS = ("gpu-only", "cpu-offload", "rank-pim", "hbm-pim", "l3")
+SYSTEMS = ("gpu", "cpu-offload", "rank-pim", "hbm-pim", "l3")
 
 
 LLMS = {name: model(name, HW) for name in MODELS}
@@ -66,6 +66,8 @@ DRAWN = {name: load_trace(name) for name in TRACES}
 def estimate(system: str, llm: LLM, work: Workload, **requested: Real | str) -> Estimate:
     spec = find_system(system)
     knobs = {name: knob.default for name, knob in spec.knobs.items() if not knob.sets}
+    if system == "gpu":  # as the paper splits it
+        knobs |= {"tp": "l3", "pp": 1.0, "ep": 1.0, "attention": 0.0}
     return resolve_knobs(spec, HW, llm, work, {**knobs, **requested}).estimate
 
 
@@ -158,7 +160,7 @@ def test_l3_comes_first_in_every_cell(name: str) -> None:
         assert max(rates, key=rates.__getitem__) == "l3", trace
         out_of_memory = {system for system in SYSTEMS if not answers[system].fits.ok}
         expected = (
-            {"gpu-only", "hbm-pim"}
+            {"gpu", "hbm-pim"}
             if name == "opt-66b" and trace in ("openr1", "openthoughts")
             else set()
         )
@@ -169,7 +171,7 @@ def test_l3_comes_first_in_every_cell(name: str) -> None:
 def test_hbm_pim_falls_below_the_gpu_where_batches_are_small() -> None:
     work = DRAWN["dolphin"].workload  # sec. 6.2
     assert throughput(estimate("hbm-pim", LLMS["opt-66b"], work)) < throughput(
-        estimate("gpu-only", LLMS["opt-66b"], work)
+        estimate("gpu", LLMS["opt-66b"], work)
     )
 
 
@@ -234,7 +236,7 @@ def test_small_batches_are_better_left_whole() -> None:
 def test_reserving_the_final_length_admits_fewer() -> None:
     work = DRAWN["dolphin"].workload
     paged, reserve = (
-        estimate("gpu-only", LLMS["gpt-175b"], work, policy=p).batch_run for p in (0.0, 1.0)
+        estimate("gpu", LLMS["gpt-175b"], work, policy=p).batch_run for p in (0.0, 1.0)
     )
     assert 0.4 < reserve / paged < 0.7
 
@@ -282,7 +284,7 @@ def equal(requests: int, prompt: float, output: float) -> Trace:
     return Trace("equal", np.full(requests, prompt), np.full(requests, output))
 
 
-@pytest.mark.parametrize("system", ["gpu-only", "rank-pim", "hbm-pim"])
+@pytest.mark.parametrize("system", ["gpu", "rank-pim", "hbm-pim"])
 def test_a_batch_that_fits_takes_prefill_and_its_steps(system: str) -> None:
     """Token by token: prompts one after the other, then every iteration at its own context."""
     llm, trace = LLMS["gpt-175b"], equal(4, 1000.0, 40.0)
@@ -298,7 +300,7 @@ def test_a_batch_that_fits_takes_prefill_and_its_steps(system: str) -> None:
     assert queue.preempted == 0
 
 
-@pytest.mark.parametrize("system", ["gpu-only", "rank-pim", "hbm-pim", "l3"])
+@pytest.mark.parametrize("system", ["gpu", "rank-pim", "hbm-pim", "l3"])
 @pytest.mark.parametrize(("prompt", "output"), [(64.0, 2.0), (4000.0, 200.0)])
 @pytest.mark.parametrize("named", ["gpt-175b", "opt-66b"])
 def test_a_lone_request_takes_what_the_fluid_model_says(
@@ -313,7 +315,7 @@ def test_a_lone_request_takes_what_the_fluid_model_says(
     )
 
 
-@pytest.mark.parametrize("system", ["gpu-only", "cpu-offload", "hbm-pim", "rank-pim", "l3"])
+@pytest.mark.parametrize("system", ["gpu", "cpu-offload", "hbm-pim", "rank-pim", "l3"])
 @pytest.mark.parametrize("requests", [1, 3])
 def test_each_request_waits_for_all_weights_of_its_own_replica(system: str, requests: int) -> None:
     """OPT-66B is on two GPUs: no step is shorter than reading half the weights at one's rate."""
@@ -327,7 +329,7 @@ def test_each_request_waits_for_all_weights_of_its_own_replica(system: str, requ
 
 def test_no_token_is_lost_when_memory_runs_out() -> None:
     trace = equal(40, 500.0, 6000.0)
-    serving = estimate("gpu-only", LLMS["gpt-175b"], trace.workload).serving
+    serving = estimate("gpu", LLMS["gpt-175b"], trace.workload).serving
     assert serving is not None
     queue = simulate(trace, serving, 3500.0)
     assert queue.preempted > 0
@@ -339,7 +341,7 @@ def test_no_token_is_lost_when_memory_runs_out() -> None:
 
 def test_a_request_beyond_the_memory_is_named() -> None:
     trace = equal(2, 100.0, 30_000.0)
-    fluid = estimate("gpu-only", LLMS["opt-66b"], trace.workload)
+    fluid = estimate("gpu", LLMS["opt-66b"], trace.workload)
     assert not fluid.fits.ok
     assert fluid.serving is not None
     with pytest.raises(InputError, match="a request of 30,100 tokens exceeds the 17,"):
@@ -362,7 +364,7 @@ FOUR = {"policy.weights_per_gpu": 2_000.0}
 """They need 2.75 GPUs, so 4: two replicas of 8 GPUs."""
 
 
-LAUNCH, HOP = HW.gpu.launch, HW.nvlink.latency
+LAUNCH, HOP = HW.gpu.launch, HW.nvlink.hop
 
 
 # two all-reduces a layer, each 2 (tp - 1) / tp of the activations on each of tp GPUs, tp = 4
@@ -483,8 +485,8 @@ def test_full_host_memory_does_not_keep_the_time_between_tokens() -> None:
 def test_kernels_started_one_by_one_are_what_figure_2_shows() -> None:
     # fig. 2b: 27.7 ms at 1k tokens; weights, output head and KV cache alone take 9.1 ms
     llm, work = model("llama2-7b", HW), Workload(4.0, 1024.0, 1.0).at(1024.0)
-    step = find_system("gpu-only")(
-        load_platform("a100-slora").machine(), llm, work, {"policy": 0.0}
+    step = find_system("gpu")(
+        load_platform("a100-slora").machine(), llm, work, split(1.0)
     ).step
     waits = sum(took for name, took in step.breakdown().items() if name.endswith("launch"))
     assert step.seconds - waits == pytest.approx(9.13e-3, rel=0.01)
@@ -505,8 +507,8 @@ def test_the_two_launch_times_are_the_fit_of_six_statements() -> None:
             hw = bed.machine().with_values(
                 {"gpu.launch": launch, "gpu.attention_launch": attention_launch}
             )
-            step = find_system("gpu-only")(
-                hw, llm, Workload(4.0, contexts, 1.0).at(contexts), {"policy": 0.0}
+            step = find_system("gpu")(
+                hw, llm, Workload(4.0, contexts, 1.0).at(contexts), split(1.0)
             ).step
             attention = sum(took for name, took in step.breakdown().items() if "attention" in name)
             rows.append(

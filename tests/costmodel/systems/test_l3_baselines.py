@@ -15,7 +15,9 @@ from support.tiny import (
     amounts,
     check,
     estimate,
+    gpus_of_l3,
     needed,
+    split,
 )
 
 from nearkv.costmodel.algebra.span import Real
@@ -25,13 +27,13 @@ HW = load_platform("dgx-a100-pim").machine()
 
 
 FOUR = {"policy.weights_per_gpu": 2_000.0}
-"""They need 2.75 GPUs, so 4: two replicas of 8 GPUs."""
+"""They need 2.75 GPUs, so 4: two replicas of 8 GPUs, where each KV head is kept twice."""
 
 
 START = {**FOUR, "gpu.attention_launch": 7e-6}
 
 
-LAUNCH, HOP = HW.gpu.launch, HW.nvlink.latency
+LAUNCH, HOP = HW.gpu.launch, HW.nvlink.hop
 
 
 # two all-reduces a layer, each 2 (tp - 1) / tp of the activations on each of tp GPUs, tp = 4
@@ -59,13 +61,13 @@ PROMPT_PART: dict[str, Real] = {
 
 
 def test_gpus_alone_read_weights_of_each_replica_and_the_cache() -> None:
-    answer = estimate("gpu-only", START)
-    attention: dict[str, Real] = {"gpu.hbm read": 2 * STREAMED + KV}
+    answer = gpus_of_l3(split(4.0, 2.0), START)
+    attention: dict[str, Real] = {"gpu.hbm read": 2 * STREAMED + 2 * KV}
     launches = 3 * (LAUNCH + 7e-6)
     check(answer.step, LINEAR_PART | attention | {"gpu.launch wait": launches})
     check(answer.prefill, PROMPT_PART)
     # memory for five requests at their mean size
-    assert needed(answer) == {"gpu": 2 * ALL_WEIGHTS + KV}
+    assert needed(answer) == {"gpu": 2 * ALL_WEIGHTS + 2 * KV}
 
 
 def test_the_longest_request_of_each_replica_needs_room() -> None:
@@ -73,7 +75,7 @@ def test_the_longest_request_of_each_replica_needs_room() -> None:
 
     The other three of the eight GPUs have no request, and hold nothing.
     """
-    answer = estimate("gpu-only")
+    answer = gpus_of_l3(split(1.0, 8.0))
     assert needed(answer) == {"gpu": 5 * ALL_WEIGHTS + 5 * 121 * TOKEN_KV}
 
 
@@ -81,13 +83,13 @@ def test_a_share_of_the_requests_is_the_cpus() -> None:
     answer = estimate("cpu-offload", START, cpu_share=0.4)
     launches = 3 * (LAUNCH + 7e-6)
     more: dict[str, Real] = {
-        "gpu.hbm read": 2 * STREAMED + 0.6 * KV,
+        "gpu.hbm read": 2 * STREAMED + 0.6 * 2 * KV,
         "gpu.launch wait": launches,
         "host.dram read": 0.4 * KV,
     }
     check(answer.step, LINEAR_PART | more)
     check(answer.prefill, PROMPT_PART)
-    assert needed(answer) == pytest.approx({"gpu": 2 * ALL_WEIGHTS + 0.6 * KV, "host": 0.4 * KV})
+    assert needed(answer) == pytest.approx({"gpu": 2 * ALL_WEIGHTS + 0.6 * 2 * KV, "host": 0.4 * KV})
 
 
 def test_pim_in_hbm_reads_the_cache_at_the_banks_and_weights_twice() -> None:
@@ -95,9 +97,9 @@ def test_pim_in_hbm_reads_the_cache_at_the_banks_and_weights_twice() -> None:
     answer = estimate("hbm-pim", FOUR)
     twice = ("gpu.hbm read", "gpu.launch wait", "nvlink.latency wait")
     step = {key: (2 if key in twice else 1) * value for key, value in LINEAR_PART.items()}
-    check(answer.step, step | {"gpu.banks read": KV})
+    check(answer.step, step | {"gpu.banks read": 2 * KV})
     check(answer.prefill, PROMPT_PART)
-    assert needed(answer) == {"gpu": 2 * ALL_WEIGHTS + KV}
+    assert needed(answer) == {"gpu": 2 * ALL_WEIGHTS + 2 * KV}
 
 
 @pytest.mark.parametrize("name", ["rank-pim", "l3"])

@@ -11,6 +11,7 @@ from support.systems import model
 from support.tiny import ALL_WEIGHTS, HEAD, LAYERS, TINY, TOKEN_KV, amounts
 
 import nearkv
+from nearkv.costmodel.mechanisms.serving.experts import MOVES
 from nearkv.costmodel.mechanisms.serving.parallel import (
     gpu_attention,
     gpu_tokens,
@@ -73,7 +74,7 @@ def test_a_simulated_request_has_no_second_sub_batch_either(tmp_path: Path) -> N
     assert times["on"] == pytest.approx(times["off"], rel=1e-12)
 
 
-@pytest.mark.parametrize("system", ["gpu-only", "cpu-offload", "hbm-pim", "rank-pim", "l3"])
+@pytest.mark.parametrize("system", ["gpu", "cpu-offload", "hbm-pim", "rank-pim", "l3"])
 def test_others_do_not_shorten_the_longest_answer(tmp_path: Path, system: str) -> None:
     """299 short answers beside one of 8,000 tokens, each of which takes an iteration."""
     alone, beside = tmp_path / "alone.csv", tmp_path / "beside.csv"
@@ -93,7 +94,7 @@ FOUR = {"policy.weights_per_gpu": 2_000.0}
 """They need 2.75 GPUs, so 4: two replicas of 8 GPUs."""
 
 
-LAUNCH, HOP = HW.gpu.launch, HW.nvlink.latency
+LAUNCH, HOP = HW.gpu.launch, HW.nvlink.hop
 
 
 def test_a_prompt_visits_one_replica() -> None:
@@ -111,7 +112,9 @@ def test_the_tokens_of_one_pass_decide_which_experts_it_reads(prompts: float) ->
     hw = in_use(HW.with_values(FOUR), TINY, most=2.0)
     load = Load(0.0, 0.0, 0.0, prompt=2 * prompts)
     read = amounts(prompts_alone(hw, mixture, prompts, load))["gpu.hbm read"]
-    assert read == pytest.approx(prompts * ((384 + 1.75 * 456) * 2 + HEAD / 3))
+    gathered = 8 * MOVES * 2 * 8 * 2  # by each of eight GPUs, which the mixture needs
+    weights = (384 + 1.75 * 456) * 2 + HEAD / 3
+    assert read == pytest.approx(prompts * (weights + gathered))
 
 
 def test_prompts_attend_at_a_rate_of_their_own() -> None:

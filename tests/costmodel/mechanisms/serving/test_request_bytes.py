@@ -14,7 +14,9 @@ from support.tiny import (
     WORK,
     amounts,
     estimate,
+    gpus_of_l3,
     needed,
+    split,
     two_kinds,
 )
 
@@ -69,24 +71,32 @@ def mixed(**kinds: LLM) -> Mixed:
     return Mixed(**{**SHAPE, "layers": layers}, types_by_name=kinds)
 
 
+CACHE = 5 * (110.5 + 2 * HALFWAY) * ROW
+"""K and V that five requests keep on average in the layers of two kinds [B]."""
+
+
+COPIES = 2
+"""Four GPUs keep each of two KV heads twice [1]."""
+
+
 def test_a_window_ends_what_a_step_reads() -> None:
-    read = amounts(estimate("gpu-only", FOUR, two_kinds(WINDOW), policy=0.0).step)["gpu.hbm read"]
-    cache = 5 * (110.5 + 2 * HALFWAY) * ROW
+    read = amounts(gpus_of_l3(split(4.0, 2.0), FOUR, two_kinds(WINDOW)).step)["gpu.hbm read"]
+    cache = COPIES * 5 * (110.5 + 2 * HALFWAY) * ROW
     assert read == pytest.approx(2 * STREAMED + cache)
 
 
 def test_a_window_ends_the_memory_of_residents_and_of_the_longest() -> None:
     weights = 2 * ALL_WEIGHTS
-    answer = estimate("gpu-only", FOUR, two_kinds(WINDOW), policy=0.0)
-    assert needed(answer)["gpu"] == pytest.approx(weights + 5 * (110.5 + 2 * HALFWAY) * ROW)
+    answer = gpus_of_l3(split(4.0, 2.0), FOUR, two_kinds(WINDOW))
+    assert needed(answer)["gpu"] == pytest.approx(weights + COPIES * CACHE)
     # one request at its end in each of five replicas is more than five at their mean
-    alone = estimate("gpu-only", {}, two_kinds(WINDOW), policy=0.0)
+    alone = gpus_of_l3(split(1.0, 8.0), {}, two_kinds(WINDOW))
     assert needed(alone)["gpu"] == pytest.approx(5 * ALL_WEIGHTS + 5 * (121 + 2 * WINDOW) * ROW)
 
 
 def test_a_window_ends_the_attention_of_a_prompt() -> None:
     """A band of 2 x 100 x 60 - 60^2 of the 100^2 pairs of a prompt, in two of three layers."""
-    prefill = estimate("gpu-only", FOUR, two_kinds(60.0), policy=0.0).prefill
+    prefill = gpus_of_l3(split(4.0, 2.0), FOUR, two_kinds(60.0)).prefill
     linear = 2 * 500 * 3 * 840 + HEAD_FLOPS
     assert amounts(prefill)["gpu.tensor run"] == pytest.approx(
         linear + 2 * 5 * 18 * (10_000 + 2 * 8_400)
@@ -97,36 +107,31 @@ def test_memory_holds_requests_of_their_mean_or_of_their_final_size() -> None:
     """Room for 3.5 of them: half of one stays idle, so 3 decode at a time."""
     sizes = {0.0: (110.5 + 2 * HALFWAY) * ROW, 1.0: (121 + 2 * WINDOW) * ROW}
     for policy, size in sizes.items():
-        memory = (ALL_WEIGHTS + 3.5 * size) / 8
-        one_replica: dict[str, Real] = {"gpu.memory": memory, "policy.weights_per_gpu": 700.0}
-        answer = estimate("gpu-only", one_replica, two_kinds(WINDOW), policy=policy)
+        memory = {"gpu.memory": (ALL_WEIGHTS + 3.5 * COPIES * size) / 4}
+        answer = gpus_of_l3(split(4.0, policy=policy), memory, two_kinds(WINDOW))
         assert answer.batch_run == pytest.approx(3)
 
 
 def test_a_state_is_read_and_written_and_does_not_grow() -> None:
     llm = mixed(full=two_kinds(1.0).layer_types["full"], state=state(2.0))
-    answer = estimate("gpu-only", FOUR, llm, policy=0.0)
+    answer = gpus_of_l3(split(4.0, 2.0), FOUR, llm)
     weights = 2 * ALL_WEIGHTS  # the mixer has as many parameters as the attention
-    kept = 5 * (110.5 * ROW + 2 * 1000 * 2)
+    kept = 5 * (COPIES * 110.5 * ROW + 2 * 1000 * 2)
     assert needed(answer)["gpu"] == pytest.approx(weights + kept)
-    moved = 5 * (110.5 * ROW + 2 * 2 * 1000 * 2)
+    moved = 5 * (COPIES * 110.5 * ROW + 2 * 2 * 1000 * 2)
     assert amounts(answer.step)["gpu.hbm read"] == pytest.approx(2 * STREAMED + moved)
 
 
 def test_a_latent_row_is_on_every_gpu_and_its_products_are_counted() -> None:
     """Four GPUs a replica keep four copies of 6 elements; 6 heads multiply with 2 x 4 + 2."""
     llm = mixed(latent=latent(3.0))
-    answer = estimate("gpu-only", FOUR, llm, policy=0.0)
+    answer = gpus_of_l3(split(4.0, 2.0), FOUR, llm)
     rows = 4 * 3 * 5 * 110.5 * 6 * 2
     assert needed(answer)["gpu"] == pytest.approx(2 * np.asarray(llm.weight_bytes) + rows)
     run = amounts(answer.step)["gpu.tensor run"]
     attended = 3 * 2 * 5 * 110.5 * 6 * (2 * 4 + 2)
     linear = 3 * llm.layer_types["latent"].linear_flops(5.0)
     assert run == pytest.approx(linear + HEAD_FLOPS + attended)
-
-
-CACHE = 5 * (110.5 + 2 * HALFWAY) * ROW
-"""K and V that five requests keep on average in the layers of two kinds [B]."""
 
 
 PIM: list[tuple[str, str, str]] = [
@@ -138,6 +143,7 @@ PIM: list[tuple[str, str, str]] = [
 
 def knobs_of(name: str) -> dict[str, Real]:
     knobs: dict[str, dict[str, Real]] = {
+        "gpu": split(8.0),
         "hbm-pim": {"interleave": 1.0},
         "l3": {"interleave": 1.0, "overlap_comm": 1.0, "homes": 1.0},
     }
@@ -147,11 +153,12 @@ def knobs_of(name: str) -> dict[str, Real]:
 @pytest.mark.parametrize(("name", "units", "memory"), PIM)
 def test_attention_units_read_what_windows_keep(name: str, units: str, memory: str) -> None:
     answer = estimate(name, FOUR, two_kinds(WINDOW), **knobs_of(name))
-    assert amounts(answer.step)[units] == pytest.approx(CACHE)
     weights = 2 * ALL_WEIGHTS
     if memory == "gpu":
-        assert needed(answer) == pytest.approx({"gpu": weights + CACHE})
+        assert amounts(answer.step)[units] == pytest.approx(COPIES * CACHE)
+        assert needed(answer) == pytest.approx({"gpu": weights + COPIES * CACHE})
     else:
+        assert amounts(answer.step)[units] == pytest.approx(CACHE)
         assert needed(answer) == pytest.approx({"gpu": weights, "dimm": CACHE})
 
 
@@ -168,11 +175,12 @@ def test_states_stay_with_the_gpus(name: str, units: str, memory: str) -> None:
     answer = estimate(name, FOUR, llm, **knobs_of(name))
     step, cache, states = amounts(answer.step), 5 * 110.5 * ROW, 5 * 2 * 1000 * 2
     passes = 1 if name == "rank-pim" else 2
-    assert step[units] == pytest.approx(cache)
+    copies = COPIES if memory == "gpu" else 1
+    assert step[units] == pytest.approx(copies * cache)
     assert step["gpu.hbm read"] == pytest.approx(passes * 2 * STREAMED + 2 * states)
     on_gpus = 2 * ALL_WEIGHTS + states
     if memory == "gpu":
-        assert needed(answer) == pytest.approx({"gpu": on_gpus + cache})
+        assert needed(answer) == pytest.approx({"gpu": on_gpus + COPIES * cache})
     else:
         assert needed(answer) == pytest.approx({"gpu": on_gpus, "dimm": cache})
 
@@ -198,8 +206,8 @@ def test_requests_that_fill_a_window_load_ranksets_evenly() -> None:
 def test_a_share_of_what_windows_keep_is_the_cpus() -> None:
     answer = estimate("cpu-offload", FOUR, two_kinds(WINDOW), cpu_share=0.4)
     assert amounts(answer.step)["host.dram read"] == pytest.approx(0.4 * CACHE)
-    assert amounts(answer.step)["gpu.hbm read"] == pytest.approx(2 * STREAMED + 0.6 * CACHE)
-    memories = {"gpu": 2 * ALL_WEIGHTS + 0.6 * CACHE, "host": 0.4 * CACHE}
+    assert amounts(answer.step)["gpu.hbm read"] == pytest.approx(2 * STREAMED + 0.6 * COPIES * CACHE)
+    memories = {"gpu": 2 * ALL_WEIGHTS + 0.6 * COPIES * CACHE, "host": 0.4 * CACHE}
     assert needed(answer) == pytest.approx(memories)
 
 
@@ -209,8 +217,8 @@ def test_states_of_the_cpus_requests_stay_with_the_gpus() -> None:
     cache, states = 5 * 110.5 * ROW, 5 * 2 * 1000 * 2
     read = amounts(answer.step)
     assert read["host.dram read"] == pytest.approx(0.4 * cache)
-    assert read["gpu.hbm read"] == pytest.approx(2 * STREAMED + 0.6 * cache + 2 * states)
-    memories = {"gpu": 2 * ALL_WEIGHTS + 0.6 * cache + states, "host": 0.4 * cache}
+    assert read["gpu.hbm read"] == pytest.approx(2 * STREAMED + 0.6 * COPIES * cache + 2 * states)
+    memories = {"gpu": 2 * ALL_WEIGHTS + 0.6 * COPIES * cache + states, "host": 0.4 * cache}
     assert needed(answer) == pytest.approx(memories)
 
 
@@ -231,7 +239,7 @@ def test_an_indexer_reads_all_keys_and_multiplies_with_what_it_chose() -> None:
     """Its keys of 5 elements, 2 heads, of all 110.5 tokens; latents of 60 of them."""
     sizes = {**vars(latent(3.0)), "index_heads": 2.0, "index_size": 5.0, "chosen": 60.0}
     llm = mixed(sparse=Sparse(**sizes))
-    answer = estimate("gpu-only", FOUR, llm, policy=0.0)
+    answer = gpus_of_l3(split(4.0, 2.0), FOUR, llm)
     kept = 4 * 3 * 5 * 110.5 * (6 + 5) * 2
     assert needed(answer)["gpu"] == pytest.approx(2 * np.asarray(llm.weight_bytes) + kept)
     read = 4 * 3 * 5 * (60 * 6 + 110.5 * 5) * 2
@@ -264,17 +272,16 @@ def test_parts_of_a_trace_are_near_its_requests_one_by_one() -> None:
 
 def test_a_trace_of_equal_requests_is_the_workload_of_one() -> None:
     trace = Trace("equal", np.full(5, 100.0), np.full(5, 21.0))
-    hw = load_platform("dgx-a100-pim").machine()
-    gpu_only = find_system("gpu-only")
-    of_trace = gpu_only(hw, two_kinds(WINDOW), trace.workload, {"policy": 1.0})
-    of_work = gpu_only(hw, two_kinds(WINDOW), WORK, {"policy": 1.0})
+    reserved = split(1.0, 8.0, policy=1.0)
+    of_trace = gpus_of_l3(reserved, {}, two_kinds(WINDOW), trace.workload)
+    of_work = gpus_of_l3(reserved, {}, two_kinds(WINDOW))
     assert of_trace.total.seconds == pytest.approx(of_work.total.seconds, rel=1e-3)
 
 
 @pytest.mark.parametrize(
     ("system", "name"),
     [
-        ("gpu-only", "gpt-oss-120b"),
+        ("gpu", "gpt-oss-120b"),
         ("cpu-offload", "jamba-v0.1"),
         ("hbm-pim", "gemma3-27b"),
         ("rank-pim", "jamba-v0.1"),
@@ -293,7 +300,7 @@ def test_a_longer_context_admits_fewer_and_decodes_no_faster(system: str, name: 
 
 def test_a_simulation_has_no_answer_for_layers_that_keep_fewer_tokens() -> None:
     models = ("gemma3-27b", "llama2-7b")
-    rows = table(Study(("gpu-only",), models, traces=("dolphin",), method="simulate"))
+    rows = table(Study(("gpu",), models, traces=("dolphin",), method="simulate"))
     assert rows["status"].tolist() == ["not-modelled", "ok"]
     sentence = "sliding-window attention is not modelled: a simulation counts all tokens"
     assert rows["reason"][0].startswith(sentence)

@@ -1,0 +1,391 @@
+"""GPUs that serve a queue of requests, split by tensor, data, pipeline and expert parallelism.
+
+Symbols: n decoding sequences, tp, dp, pp, ep degrees of parallelism, L layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkv.costmodel.algebra.compose import serial
+from nearkv.costmodel.algebra.span import Real, Span, total
+from nearkv.costmodel.mechanisms.gpu_layer import output_head
+from nearkv.costmodel.mechanisms.serving.fluid import POLICY, steady
+from nearkv.costmodel.mechanisms.serving.parallel import (
+    decode_attention,
+    linear,
+    on_gpus,
+    prefill_attention,
+    ring,
+    tensor_parallel,
+    undivided,
+    usable_memory,
+)
+from nearkv.costmodel.mechanisms.serving.request_bytes import (
+    cache_needed,
+    seen_by_type,
+    tokens_held,
+)
+from nearkv.costmodel.mechanisms.serving.split import Split, hand_over, node_size, unjoined
+from nearkv.costmodel.model.capacity import Contents, fits
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.layers import LAYER_CLASS
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.queue import Load, Serving, over_layer_types
+from nearkv.costmodel.model.registry import ANY, Knob, Reversal, system
+from nearkv.costmodel.model.resources import gpu, link
+from nearkv.costmodel.model.workload import Workload
+from nearkv.hardware.machine import Machine
+
+Stated = Mapping[str, Real]
+NO_DRAFTS = "the model has no layers of multi-token prediction"
+NO_LINK = "no link to host memory is known, so no weights lie there"
+_NONE = 1e-30
+"""Stands for no pass where one divides by their number [1]."""
+
+
+# --- rules of papers and engines --------------------------------------------------------------
+
+
+def fewest_gpus(hw: Machine, llm: LLM, work: Workload, stated: Stated) -> Real:
+    """tp of L3's Table 3: the fewest GPUs, a power of two, within `policy.weights_per_gpu` [1]."""
+    return tensor_parallel(hw, llm)
+
+
+def all_gpus(hw: Machine, llm: LLM, work: Workload, stated: Stated) -> Real:
+    """tp over all GPUs (Megatron-LM) [1]."""
+    return hw.gpu.count
+
+
+def gpus_of_a_node(hw: Machine, llm: LLM, work: Workload, stated: Stated) -> Real:
+    """tp over the GPUs of a node, as HILOS's baseline (sec. 6.6) [1]."""
+    return np.minimum(hw.gpu.count, node_size(hw))
+
+
+def a_stage_a_node(hw: Machine, llm: LLM, work: Workload, stated: Stated) -> Real:
+    """pp over the nodes, as HILOS's baseline (sec. 6.6) [1]."""
+    return np.maximum(np.floor(hw.gpu.count / node_size(hw)), 1.0)
+
+
+def remaining(hw: Machine, llm: LLM, work: Workload, stated: Stated) -> Real:
+    """dp over the GPUs that tp and pp leave [1]."""
+    of_a_replica = stated.get("tp", 1.0) * stated.get("pp", 1.0)
+    return np.maximum(np.floor(hw.gpu.count / of_a_replica), 1.0)
+
+
+def wide_experts(hw: Machine, llm: LLM, work: Workload, stated: Stated) -> Real:
+    """ep over all GPUs of a stage, of every replica (DeepSeek-V3, sec. 3.4) [1]."""
+    replicas = stated.get("dp", remaining(hw, llm, work, stated))
+    return stated.get("tp", 1.0) * replicas
+
+
+MOST = 1024
+"""GPUs that share one model, at most [1]."""
+TP = Knob(
+    "GPUs that share every product (`l3`: the fewest by policy.weights_per_gpu; `all`; `node`)",
+    low=1,
+    high=MOST,
+    kind="count",
+    rules={"l3": fewest_gpus, "all": all_gpus, "node": gpus_of_a_node},
+)
+PP = Knob(
+    "stages of layers, one after the other (`nodes`: one a node)",
+    low=1,
+    high=MOST,
+    kind="count",
+    rules={"nodes": a_stage_a_node},
+)
+DP = Knob(
+    "replicas, each with requests of its own; by default on all the GPUs left",
+    low=1,
+    high=MOST,
+    default="remaining",
+    kind="count",
+    rules={"remaining": remaining, "auto": remaining},
+)
+EP = Knob(
+    "GPUs, or groups of them, with other experts each (`all`: every GPU of a stage)",
+    low=1,
+    high=MOST,
+    kind="count",
+    rules={"all": wide_experts},
+)
+ATTENTION = Knob(
+    "tp: GPUs share the heads of a sequence; dp: each attends to sequences of its own",
+    kind="choice",
+    choices=("tp", "dp"),
+)
+OFFLOAD = Knob(
+    "GB of weights a GPU leaves in host memory and reads from there (vLLM, cpu_offload_gb)",
+    high=1e4,
+    default=0,
+    kind="number",
+)
+MTP = Knob(
+    "multi-token prediction: its layer drafts a token, which the next pass checks (DeepSeek-V3)",
+    default=0,
+    kind="choice",
+    choices=("off", "on"),
+)
+ACCEPTED = Knob(
+    "share of drafted tokens that are accepted, 0.85 to 0.9 (DeepSeek-V3, sec. 5.4.3)",
+    default=0.85,
+    kind="number",
+)
+
+
+def splits(hw: Machine, llm: LLM) -> Mapping[str, NDArray[np.float64]]:
+    """All splits that GPUs, heads, layers and experts allow, the simplest first.
+
+    Args:
+        hw: role gpu; of several counts, those of the largest are tried.
+        llm: the model.
+
+    Returns:
+        Values of each knob, as many as there are splits [1].
+    """
+    most = int(np.max(hw.gpu.count))
+    degrees = np.arange(1, most + 1.0)
+    layer_types = tuple(llm.layer_types.values()) or (llm,)
+    pps = [pp for pp in degrees if np.any(np.mod(llm.layers, pp) == 0)]
+    tps = [
+        tp for tp in degrees if any(np.any(np.mod(kind.heads, tp) == 0) for kind in layer_types)
+    ]
+    experts = np.max(llm.most_of_a_layer(lambda layer: layer.experts * layer.is_moe))
+    tried = [
+        (pp, attention, ep, tp)
+        for pp in pps
+        for tp in tps
+        if tp * pp <= most
+        for attention in ((0.0, 1.0) if tp > 1 else (0.0,))
+        for ep in degrees
+        if ep == 1 or (experts % ep == 0 and tp * (most // (tp * pp)) % ep == 0)
+        if ep <= max(experts, 1)
+    ]
+    ordered = np.array(sorted(tried)).T
+    return dict(zip(("pp", "attention", "ep", "tp"), ordered, strict=True))
+
+
+CHOSEN_FOR_THE_STEP = Reversal(
+    ("prefill_s", "total_s"),
+    (ANY,),
+    "a split is chosen for its step, and prompts may take longer on another",
+)
+
+
+# --- the system -------------------------------------------------------------------------------
+
+
+@system(
+    "gpu",
+    platform="hgx-h200",
+    cite="vllm",
+    owns=("gpu", "host"),
+    attends=tuple(LAYER_CLASS),
+    knobs={
+        "tp": TP,
+        "pp": PP,
+        "dp": DP,
+        "ep": EP,
+        "attention": ATTENTION,
+        "offload": OFFLOAD,
+        "mtp": MTP,
+        "accepted": ACCEPTED,
+        "policy": POLICY,
+    },
+    reversals=(ring("gpu.count"), CHOSEN_FOR_THE_STEP),
+    combinations=splits,
+)
+def gpu_servers(
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    *,
+    tp: Real,
+    pp: Real,
+    dp: Real,
+    ep: Real,
+    attention: Real,
+    offload: Real,
+    mtp: Real,
+    accepted: Real,
+    policy: Real,
+) -> Estimate:
+    """Weights and KV cache in GPU memory, split over GPUs; prompts come first.
+
+    Args:
+        hw: roles gpu, nvlink (count: GPUs that it joins) or gpu_link (likewise, cards on PCIe),
+            fabric between nodes (count: adapters of one), host where weights are offloaded.
+        llm, work: what runs.
+        tp, pp, dp, ep: degrees of tensor, pipeline, data and expert parallelism [1].
+        attention: 0 tp GPUs share the heads, 1 each attends to sequences of its own.
+        offload: weights that each GPU leaves in host memory [GB].
+        mtp: tokens drafted for each sequence in a step [1].
+        accepted: share of them that the step keeps [1].
+        policy: 0 paged, 1 reserve.
+
+    Returns:
+        Prefill, one decode step of all rounds, and what fits.
+        Source: Shoeybi et al. 2019, sec. 3 (two all-reduces per layer); Kwon et al., SOSP 2023,
+        sec. 4 (the paged cache); DeepSeek-V3, sec. 3.4 (experts and attention apart).
+    """
+    # a request stays on one replica, and those without any idle
+    used = np.minimum(dp, np.maximum(np.floor(work.batch), 1.0))
+    split = Split(tp, used, pp, ep, attention, node_size(hw))
+    weights = split.weight_bytes(llm) + used * mtp * llm.mtp_parameters * llm.weight_width
+    offloaded = np.minimum(1e9 * offload * split.gpus, weights)
+    servers = Servers(at_work(hw, split), llm, split, mtp, offloaded / weights)
+    usable = usable_memory(servers.hw)
+    beside = np.maximum(usable - (weights - offloaded), 0.0)
+    # the layer that drafts keeps a cache, too
+    caches = 1 + mtp * llm.mtp_layers / llm.layers
+    kept = partial(on_gpus, hw, llm, split=split)
+    serving = Serving(
+        iteration=lambda load: (1 / (1 + mtp * accepted)) * servers.iteration(load),
+        prefill=servers.prefill,
+        capacity=tokens_held(beside / caches, llm, work, policy, kept),
+        replicas=split.replicas,
+        reserve=policy,
+        by_type=seen_by_type(llm, work),
+    )
+    on_gpu = {
+        "weights": weights - offloaded,
+        "KV cache and states": caches * cache_needed(llm, work, serving, kept),
+    }
+    memories: dict[str, tuple[Contents, Real]] = {"gpu": (on_gpu, usable)}
+    if np.any(offload):
+        memories["host"] = ({"weights": offloaded}, hw.host.count * hw.host.memory)
+    possible = fits(**memories).without(impossible(hw, llm, split, dp, mtp, offload))
+    return steady(work, serving, possible, {"tp": tp, "dp": dp, "pp": pp, "ep": ep})
+
+
+def at_work(hw: Machine, split: Split) -> Machine:
+    """The machine with the GPUs that serve, each with its links; the rest idles."""
+    roles = ("gpu", "nvlink", "gpu_link")
+    counts = {f"{role}.count": split.gpus for role in roles if role in hw.roles}
+    return hw.with_values(counts)
+
+
+def impossible(
+    hw: Machine, llm: LLM, split: Split, dp: Real, mtp: Real, offload: Real
+) -> dict[str, NDArray[np.bool_]]:
+    """Where a split cannot be, by the sentence that says so."""
+    experts = llm.most_of_a_layer(lambda layer: layer.experts * layer.is_moe)
+    few = np.greater(split.ep, np.maximum(experts, 1.0))
+    group = split.expert_group
+    rests = [
+        np.mod(experts, split.ep),
+        np.mod(split.tp * split.dp, group),
+        np.mod(group, split.ep),
+        np.mod(group, split.tp),
+    ]
+    return {
+        "tp x dp x pp is more than gpu.count": np.greater(
+            split.tp * dp * split.pp, hw.gpu.count
+        ),
+        **undivided(llm, split.attention_tp),
+        "layers do not divide over this many stages": np.mod(llm.layers, split.pp) > 0,
+        "the feed-forward layer does not divide over this many GPUs": llm.most_of_a_layer(
+            lambda layer: np.mod(layer.ffn, split.slices(layer))
+        )
+        > 0,
+        "experts do not divide over this many GPUs": few
+        | (np.greater(split.ep, 1) & (total(rests) > 0)),
+        **unjoined(hw, split),
+        NO_DRAFTS: np.greater(mtp, 0) & np.equal(llm.mtp_layers, 0),
+        NO_LINK: np.greater(offload, 0) & ("gpu_link" not in hw.roles),
+    }
+
+
+@dataclass(frozen=True)
+class Servers:
+    """The GPUs at work.
+
+    Attributes:
+        hw: the machine with them.
+        llm: the model.
+        split: how they share it.
+        mtp: tokens drafted for each sequence in a step [1].
+        offloaded: share of the weights in host memory [1].
+    """
+
+    hw: Machine
+    llm: LLM
+    split: Split
+    mtp: Real
+    offloaded: Real
+
+    def iteration(self, load: Load) -> Span:
+        """One pass over 1 + mtp tokens of every sequence, the prompts beside them, and drafts.
+
+        A draft costs a layer more, an average one, and the output head.
+        """
+        llm, each = self.llm, 1 + self.mtp
+        tokens = each * load.sequences + load.prompt
+        verify = serial(
+            layers=over_layer_types(llm, load, partial(self.layer, each=each)),
+            hand_over=hand_over(self.hw, llm, self.split, tokens),
+        )
+        if not np.any(self.mtp):
+            return verify
+        layers = over_layer_types(llm, load, partial(self.layer, each=1.0))
+        head = output_head(llm, load.sequences, gpu(self.hw))
+        draft = serial(layer=(1 / llm.layers) * layers, head=head)
+        return serial(verify=verify, draft=self.mtp * draft)
+
+    def layer(self, layer_type: LLM, load: Load, each: Real) -> Span:
+        """One layer of an iteration: one micro-batch a stage keeps every stage busy.
+
+        Args:
+            layer_type: a model of such layers.
+            load: what the iteration carries.
+            each: tokens of every sequence [1].
+        """
+        split, n = self.split, load.sequences
+        passes = split.micro_batches(n)
+        busy = load.share(split.waiting(passes))
+        decoded = each * busy.sequences
+        attended = load.share(split.alone(n))
+        return serial(
+            linear=self.products(layer_type, decoded + busy.prompt, passes, decoded),
+            attention=decode_attention(
+                self.hw, self.llm, attended, layer_type, split, each
+            ),
+            prefill=prefill_attention(self.hw, layer_type, busy.squares),
+        )
+
+    def prefill(self, prompts: Real, load: Load) -> Span:
+        """Prompts alone, one after the other on every replica."""
+        waiting = self.split.waiting(prompts / self.split.dp)
+        passes = waiting * prompts / self.split.dp
+
+        def layer(layer_type: LLM, seen: Load) -> Span:
+            busy = seen.share(waiting)
+            return serial(
+                linear=self.products(layer_type, busy.prompt, passes, waiting * prompts),
+                attention=prefill_attention(self.hw, layer_type, busy.squares),
+            )
+
+        return serial(
+            layers=over_layer_types(self.llm, load, layer),
+            hand_over=hand_over(self.hw, self.llm, self.split, load.prompt),
+        )
+
+    def products(self, layer_type: LLM, tokens: Real, passes: Real, logits: Real) -> Span:
+        """Products of one layer; weights in host memory come first, as nothing prefetches them."""
+        on_gpu = linear(
+            self.hw, self.llm, tokens, passes, layer_type, logits, self.split
+        )
+        if "gpu_link" not in self.hw.roles:
+            return on_gpu
+        each = tokens / self.split.dp / np.maximum(passes, _NONE)
+        replicas = self.split.dp * self.offloaded
+        moved = replicas * passes * layer_type.layer_weight_bytes(each)
+        rate = "pcie" if "pcie" in self.hw.derate else "link"
+        pcie = link(self.hw, "gpu_link", rate).inward
+        return serial(offloaded=pcie(moved, "weights in host memory"), on_gpu=on_gpu)

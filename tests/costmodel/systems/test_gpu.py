@@ -1,0 +1,355 @@
+"""GPUs that share a model, counted by hand for a small one, and their splits by brute force."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.configs import FP8, quantised_llama
+from support.systems import SYSTEMS, machine_of, model
+from support.tiny import (
+    ALL_WEIGHTS,
+    FINAL_KV,
+    HEAD,
+    HEAD_FLOPS,
+    KV,
+    LAYERS,
+    LINEAR,
+    PROMPT_FLOPS,
+    STREAMED,
+    WORK,
+    amounts,
+    check,
+    estimate,
+    needed,
+    split,
+)
+
+from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.mechanisms.serving.dimm import imbalance
+from nearkv.costmodel.mechanisms.serving.split import Split, settling
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.workload import Workload
+from nearkv.costmodel.systems.gpu import splits
+from nearkv.hardware.catalog import load_platform
+from nearkv.hardware.machine import Machine
+from nearkv.solvers.knobs import resolve_knobs
+
+GPU = SYSTEMS["gpu"]
+
+
+def resolved(llm: LLM, work: Workload, hw: Machine, **requested: Real | str) -> dict[str, Real]:
+    """Knobs of the best split, and its step."""
+    knobs = {name: knob.default for name, knob in GPU.knobs.items()}
+    answer = resolve_knobs(GPU, hw, llm, work, {**knobs, **requested})
+    return {**answer.knobs, "seconds": answer.estimate.step.seconds}
+
+
+def waited_for(resource: str, span: Span) -> Real:
+    """Seconds of all waits for a resource."""
+    return sum(
+        times * leaf.seconds for _, leaf, times in span.leaves() if leaf.resource == resource
+    )
+
+
+# --- counted by hand --------------------------------------------------------------------------
+
+
+def test_tensor_parallel_gpus_share_weights_and_reduce_twice_a_layer() -> None:
+    """Eight GPUs and two KV heads: each head is kept by four of them."""
+    hw = load_platform("hgx-h200").machine()
+    answer = estimate("gpu", **split(8.0))
+    reduced = 3 * 2 * 2 * 7 / 8 * 8 * (8 * 5 * 2)
+    step: dict[str, Real] = {
+        "gpu.hbm read": STREAMED + 4 * KV,
+        "gpu.tensor run": LINEAR + HEAD_FLOPS,
+        "gpu.launch wait": 3 * hw.gpu.launch,
+        "nvlink.latency wait": 3 * 2 * 2 * 7 / 8 * hw.nvlink.latency,
+        "nvlink.out move": reduced,
+    }
+    check(answer.step, step)
+    prompt: dict[str, Real] = {
+        "gpu.hbm read": 5 * (LAYERS + HEAD),
+        "gpu.tensor run": PROMPT_FLOPS + HEAD_FLOPS,
+        "gpu.launch wait": 5 * 3 * hw.gpu.launch,
+        "nvlink.latency wait": 5 * 3 * 2 * 2 * 7 / 8 * hw.nvlink.latency,
+        "nvlink.out move": 100 * reduced,
+    }
+    check(answer.prefill, prompt)
+    assert needed(answer) == {"gpu": ALL_WEIGHTS + 4 * KV}
+
+
+def test_stages_pass_micro_batches_on() -> None:
+    """Two stages of four GPUs: micro-batches of 2.5, weights read for each, KV heads kept twice."""
+    answer = estimate("gpu", **split(4.0, pp=2.0))
+    step = amounts(answer.step)
+    assert step["gpu.hbm read"] == pytest.approx(2 * STREAMED + 2 * KV)
+    assert step["gpu.tensor run"] == pytest.approx(LINEAR + HEAD_FLOPS)
+    # two all-reduces of 2 x 3 / 4 of the activations on each of four GPUs, then one hand-over
+    activations = 5 * 8 * 2
+    assert step["nvlink.out move"] == pytest.approx((3 * 2 * 2 * 3 + 1) * activations)
+    # each stage starts the kernels of its layers once a micro-batch, beside the other
+    one = waited_for("gpu.launch", estimate("gpu", **split(8.0)).step)
+    assert waited_for("gpu.launch", answer.step) == pytest.approx(one)
+    assert needed(answer) == {"gpu": ALL_WEIGHTS + 2 * KV}
+
+
+def test_stages_without_a_micro_batch_idle() -> None:
+    """Five sequences on eight stages: five micro-batches of one keep five of eight busy."""
+    answer = estimate("gpu", **split(1.0, pp=8.0))
+    run = amounts(answer.step)["gpu.tensor run"]
+    assert run == pytest.approx(8 / 5 * (LINEAR + HEAD_FLOPS))
+
+
+def test_a_gpu_that_attends_alone_holds_the_matrices_of_attention() -> None:
+    """Of four GPUs each has all heads: 384 weights a layer four times, no copies of KV heads."""
+    answer = estimate("gpu", **split(4.0, attention=1.0))
+    again = 3 * 3 * 384 * 2
+    step = amounts(answer.step)
+    assert step["gpu.hbm read"] == pytest.approx(STREAMED + again + KV)
+    # one all-reduce a layer
+    assert step["nvlink.out move"] == pytest.approx(3 * 2 * 3 * (5 * 8 * 2))
+    assert needed(answer) == {"gpu": ALL_WEIGHTS + again + KV}
+
+
+def test_experts_on_all_gpus_travel_and_are_held_once() -> None:
+    """Two replicas of two GPUs share eight experts, two each: tokens go there and back."""
+    llm = LLM(**{**vars(TINY_MOE)})
+    apart = estimate("gpu", {}, llm, **split(2.0, 2.0, ep=1.0))
+    shared = estimate("gpu", {}, llm, **split(2.0, 2.0, ep=4.0))
+    experts = 3 * 8 * 3 * 8 * 19 * 2
+    assert needed(apart)["gpu"] - needed(shared)["gpu"] == pytest.approx(experts)
+    # one all-reduce a layer over two GPUs, then each token to the others of 4 x (1 - (3/4)^2)
+    activations = 5 * 8 * 2
+    places = 4 * (1 - 0.75**2) * 0.75
+    fullest = imbalance(10.0, 4.0, 1.0)
+    sent = 3 * (2 * 1 + 2 * places * fullest) * activations
+    assert amounts(shared.step)["nvlink.out move"] == pytest.approx(sent)
+
+
+TINY_MOE = replace(
+    model("llama2-7b"),
+    layers=3.0,
+    hidden=8.0,
+    ffn=19.0,
+    heads=6.0,
+    kv_heads=2.0,
+    head_size=3.0,
+    vocab=11.0,
+    positions=7.0,
+    experts=8.0,
+    active_experts=2.0,
+)
+
+
+@pytest.mark.parametrize("copies", [16, 64, 1024])
+@pytest.mark.parametrize("ranks", [4, 16, 64])
+def test_the_fullest_gpu_is_that_of_the_multinomial(copies: int, ranks: int) -> None:
+    rng = np.random.default_rng(copies + ranks)
+    drawn = rng.multinomial(copies, np.full(ranks, 1 / ranks), 2000).max(axis=1).mean()
+    assert imbalance(float(copies), float(ranks), 1.0) == pytest.approx(
+        drawn * ranks / copies, rel=0.12
+    )
+
+
+def test_offloaded_weights_come_over_pcie_in_every_pass_and_before_it() -> None:
+    """Two of the GPU's gigabytes in host memory: 2 GB more over the link, in step and prompt."""
+    hw, llm = load_platform("hgx-h100").machine(), model("llama2-7b")
+    work = Workload(1.0, 512.0, 32.0)
+    all_on_gpu = GPU(hw, llm, work, split(1.0))
+    answer = GPU(hw, llm, work, split(1.0, offload=2.0))
+    pcie = hw.gpu_link.bandwidth * hw.derate.pcie
+    streamed = llm.layers * llm.layer_bytes(1.0) / llm.weight_bytes
+    late = answer.step.seconds - all_on_gpu.step.seconds
+    assert late == pytest.approx(2e9 * streamed / pcie)
+    assert needed(answer)["host"] == 2e9
+    assert needed(all_on_gpu)["gpu"] - needed(answer)["gpu"] == pytest.approx(2e9)
+
+
+# --- topology ---------------------------------------------------------------------------------
+
+
+def test_messages_climb_a_tree_of_nodes_and_come_down() -> None:
+    """Two nodes are one hop up, one down, of 0.25 s; two all-reduces in each of 32 layers."""
+    hw, llm = load_platform("hgx-h200").machine(), model("llama2-7b")
+    apart = hw.with_values({"gpu.count": 16, "fabric.latency": 0.25})
+    step = GPU(apart, llm, WORK, split(16.0)).step
+    assert waited_for("fabric.latency", step) == pytest.approx(32 * 2 * 2 * 0.25)
+    message = WORK.batch * llm.hidden * llm.activation_width  # a ring of two sends it once
+    sent = {place: amount for place, amount in step.traffic().items() if "fabric" in place[0]}
+    # over the adapters of two nodes
+    assert max(sent.values()) == pytest.approx(2 * 32 * 2 * message)
+    alone = hw.with_values({"fabric.latency": 0.25})
+    together = GPU(alone, llm, WORK, split(8.0)).step
+    assert waited_for("fabric.latency", together) == 0.0
+
+
+def test_cards_on_pcie_reduce_over_it() -> None:
+    """Each further card of a ring waits a hop, and no NVLink takes part."""
+    hw = load_platform("rtx-pro-6000-server").machine()
+    step = GPU(hw, model("llama2-7b"), WORK, split(8.0)).step
+    resources = {resource for resource, _ in step.traffic()}
+    assert "gpu_link.out" in resources
+    assert not any(resource.startswith("nvlink") for resource in resources)
+    assert settling(hw, 8.0) == pytest.approx(7 * 3.6e-6)
+    assert settling(hw, 1.0) == 0
+
+
+def test_gpus_without_links_or_in_part_of_a_node_are_named() -> None:
+    llm = model("opt-66b")
+    tray = load_platform("gb200-tray").machine().with_values({"gpu.count": 8})
+    assert GPU(tray, llm, WORK, split(8.0)).fits.unmodelled
+    assert not GPU(tray, llm, WORK, split(4.0, 2.0)).fits.unmodelled
+    # 12 GPUs fill one and a half nodes of 8; 72 heads divide over 12
+    node = load_platform("hgx-h200").machine().with_values({"gpu.count": 12})
+    assert GPU(node, llm, WORK, split(12.0)).fits.unmodelled
+    whole = node.with_values({"nvlink.count": 6})
+    assert not GPU(whole, llm, WORK, split(12.0)).fits.unmodelled
+
+
+def test_a_latent_is_kept_by_every_gpu_or_by_the_one_that_attends() -> None:
+    """DeepSeek-V3 on 8 GPUs: 70,272 B of a token, 8 times under tensor parallelism."""
+    llm, hw = model("deepseek-v3"), load_platform("hgx-h200").machine()
+    for attention, copies in ((0.0, 8), (1.0, 1)):
+        rows = [
+            GPU(hw, llm, Workload(8.0, prompt, 64.0), split(8.0, attention=attention))
+            .fits.tiers["gpu"][0]
+            for prompt in (8192.0, 16384.0)
+        ]
+        assert rows[1] - rows[0] == pytest.approx(8 * copies * 70_272 * 8192)
+
+
+# --- splits -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "platform", "gpus", "batch"),
+    [
+        ("llama3.1-70b", "hgx-h200", 8, 16.0),
+        ("llama3.1-70b", "rtx-pro-6000-server", 8, 64.0),
+        ("mixtral-8x7b", "hgx-h100", 6, 64.0),
+        ("deepseek-v3", "hgx-b200", 16, 256.0),
+        ("llama3.1-8b", "titan-rtx", 2, 1.0),
+    ],
+)
+def test_no_split_is_faster(name: str, platform: str, gpus: int, batch: float) -> None:
+    """Brute force over all degrees whose product the GPUs allow, one by one."""
+    hw = load_platform(platform).machine().with_values({"gpu.count": float(gpus)})
+    llm, work = model(name, hw), Workload(batch, 8192.0, 128.0)
+    best = resolved(llm, work, hw)
+    degrees = range(1, gpus + 1)
+    seconds = []
+    for tp, pp, ep, attention in product(degrees, degrees, degrees, (0.0, 1.0)):
+        if tp * pp > gpus:
+            continue
+        knobs = split(tp, gpus // (tp * pp), pp=pp, ep=ep, attention=attention)
+        answer = GPU(hw, llm, work, knobs)
+        if answer.fits.ok:
+            seconds.append(float(answer.step.seconds))
+    assert float(best["seconds"]) == pytest.approx(min(seconds), rel=1e-12)
+
+
+def test_splits_divide_heads_layers_and_experts() -> None:
+    hw = load_platform("hgx-h200").machine()
+    dense = splits(hw, model("llama3.1-70b"))
+    assert set(dense["tp"]) == {1, 2, 4, 8}
+    assert set(dense["pp"]) == {1, 2, 4, 5, 8}
+    assert set(dense["ep"]) == {1}
+    assert set(splits(hw, model("mixtral-8x7b"))["ep"]) == {1, 2, 4, 8}
+
+
+def test_a_stated_degree_stays_and_the_others_follow() -> None:
+    hw, llm = load_platform("hgx-h200").machine(), model("llama3.1-70b")
+    best = resolved(llm, WORK, hw, tp=2.0)
+    assert (best["tp"], best["tp"] * best["dp"] * best["pp"]) == (2.0, 8.0)
+
+
+def test_rules_of_papers_are_names() -> None:
+    """HILOS: tensor parallel in a node, a stage a node; L3: the fewest GPUs by their weights."""
+    hw, llm = load_platform("hilos-cluster").machine(), model("opt-66b")
+    hilos = resolved(llm, WORK, hw, tp="node", pp="nodes", ep=1.0, attention=0.0)
+    assert (hilos["tp"], hilos["pp"], hilos["dp"]) == (4.0, 2.0, 1.0)
+    hw = load_platform("dgx-a100-pim").machine()
+    l3 = resolved(llm, WORK, hw, tp="l3", pp=1.0, ep=1.0, attention=0.0)
+    assert (l3["tp"], l3["dp"]) == (2.0, 4.0)
+
+
+# --- widths and drafts ------------------------------------------------------------------------
+
+
+def test_products_in_8_bits_shorten_the_compute_of_a_prompt_but_not_its_attention(
+    tmp_path: Path,
+) -> None:
+    hw, work = machine_of(GPU), Workload(8.0, 16384.0, 64.0)
+
+    def compute(llm: LLM) -> tuple[Real, Real]:
+        layers = GPU(hw, llm, work, split(8.0)).prefill.parts["layers"]
+        products = layers.parts["linear"].parts["on_gpu"].parts["products"].parts["compute"]
+        return products.parts["layer"].seconds, layers.parts["attention"].seconds
+
+    wide, narrow = compute(quantised_llama(tmp_path)), compute(quantised_llama(tmp_path, FP8))
+    assert narrow[0] == pytest.approx(wide[0] * 0.77 / (2 * 0.51))
+    assert narrow[1] == wide[1]
+
+
+def test_blackwell_multiplies_mxfp4_as_it_is_stored_and_hopper_unpacks_it() -> None:
+    """Experts of 4.25 bits: on B200 at the rate of 8 bits, on H200 at that of 16, unpacked."""
+    work = Workload(64.0, 8192.0, 64.0)
+    llm = model("gpt-oss-120b")
+    rates = {}
+    for platform in ("hgx-b200", "hgx-h200"):
+        hw = load_platform(platform).machine()
+        experts = [
+            leaf
+            for path, leaf, _ in GPU(hw, llm, work, split(8.0)).step.leaves()
+            if "experts" in path and leaf.resource in ("gpu.hbm", "gpu.tensor")
+        ]
+        rates[platform] = {leaf.verb: leaf.amount / leaf.seconds for leaf in experts[1:]}
+    hbm, tensor = ({p: r[verb] for p, r in rates.items()} for verb in ("read", "run"))
+    assert hbm["hgx-b200"] == pytest.approx(8 * 7.7e12 * 0.85)
+    assert hbm["hgx-h200"] == pytest.approx(8 * 4.8e12 * 0.6)
+    assert tensor["hgx-b200"] == pytest.approx(8 * 4500e12 * 0.45)
+    assert tensor["hgx-h200"] == pytest.approx(8 * 989.5e12 * 0.55)
+
+
+def test_a_draft_costs_a_layer_and_a_head_and_saves_a_pass() -> None:
+    """A pass checks two tokens: caches are read once, products double; a draft is one layer."""
+    llm = replace(model("llama2-7b"), mtp_layers=1.0)
+    hw = load_platform("hgx-h200").machine()
+    plain = GPU(hw, llm, WORK, split(8.0))
+    half = GPU(hw, llm, WORK, split(8.0, mtp=1.0, accepted=0.5))
+
+    def moved(answer: Estimate, place: str) -> float:
+        carried = answer.step.traffic().items()
+        return sum(float(amount) for key, amount in carried if key[0] == place)
+
+    # two tokens in each of 32 layers and in the head, then one in a draft's layer and its head
+    launches = waited_for("gpu.launch", half.step) / waited_for("gpu.launch", plain.step)
+    assert launches == pytest.approx((32 + 1) / 32 / 1.5)
+    tensor = moved(half, "gpu.tensor") / moved(plain, "gpu.tensor")
+    head = llm.vocab * llm.hidden
+    layers = llm.sum_over_layers(lambda kind: kind.linear_flops(1) / 2)
+    # the draft's layer has its part of the head, too
+    assert tensor == pytest.approx((2 * (layers + head) + (layers + head) / 32 + head) / (layers + head) / 1.5)
+    assert needed(half)["gpu"] > needed(plain)["gpu"]
+    nothing = GPU(hw, model("llama2-7b"), WORK, split(8.0, mtp=1.0))
+    assert not np.any(nothing.fits.ok)
+
+
+def test_degrees_are_columns_of_the_answer() -> None:
+    answer = estimate("gpu", **split(4.0, 2.0))
+    assert {name: answer.also[name] for name in ("tp", "dp", "pp", "ep")} == {
+        "tp": 4.0,
+        "dp": 2.0,
+        "pp": 1.0,
+        "ep": 1.0,
+    }
+
+
+def test_the_split_of_one_gpu_is_one() -> None:
+    assert Split(1.0, 1.0).gpus == Split(1.0, 1.0).replicas == 1
+    assert FINAL_KV > KV
