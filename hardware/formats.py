@@ -55,7 +55,7 @@ def widths_of_format(address: str, name: str, where: str) -> dict[str, float]:
     if address == "precision.kv":
         return {address: bits}
     if address == "precision.activation":
-        return {"precision.operand": bits // 1}
+        return dict.fromkeys(("precision.operand", "precision.native"), bits // 1)
     head = stated.get("head", max(bits, NATIVE_BITS))
     widths = {address: bits, "precision.head": head, "precision.operand": operand}
     for key in ("dense", "native"):

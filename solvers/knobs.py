@@ -197,7 +197,12 @@ def _search(question: _Question, searched: list[str]) -> Resolved:
     trials = replace(question, explained=False)
     points = (1,) * question.axes
     mesh = _combined(question, searched)
-    best = _best_of(trials, searched, mesh.reshape(*mesh.shape, *points))
+    # a split for prompts alone, after which no step follows, is the one that computes them fastest
+    prompts_alone = question.system.combinations and np.all(
+        np.less_equal(question.work.output, 1)
+    )
+    timed = TOTAL if prompts_alone else attrgetter("step")
+    best = _best_of(trials, searched, mesh.reshape(*mesh.shape, *points), timed)
     if not any(knob.kind == "number" for knob in knobs):
         return _trial(question, best, searched)
     tried = mesh.shape[1]
@@ -417,7 +422,9 @@ def _with_rules(question: _Question) -> _Question:
         rule = rules.get(str(question.requested[name]))
         if rule:
             # later rules see what earlier ones gave
-            ruled[name] = stated[name] = rule(question.hw, question.llm, question.work, stated)
+            ruled[name] = stated[name] = rule(
+                question.hw, question.llm, question.work, stated
+            )
     return question.having(ruled)
 
 

@@ -49,7 +49,7 @@ LARGE = [
         (["models", "show", "opt"], "unknown model"),
         (["hardware", "show", "a100"], "unknown platform or part"),
         (["hardware", "show", "hilos-a100", "--set", "csd.count=x"], "not a number"),
-        (["solve", "alpha", "--model", "opt-66b", "--system", "vllm-multinode"], "has no knobs"),
+        (["solve", "alpha", "--model", "opt-66b", "--system", "hierarchical"], "has no knobs"),
         (["sweep", "nowhere.toml"], "cannot be read"),
         (["sweep"], "nothing to evaluate"),
         (["sweep", "--system", "hilos", "--model", "opt-66b", "--batch", "1:1e15:+1"], "1e+15"),
@@ -162,9 +162,14 @@ def test_more_axes_than_arrays_have_dimensions_are_refused() -> None:
             unit = units.get(name, "W" if "power" in name else "GB/s")
             unit = "TFLOP/s" if name in ("kernel_g1", "kernel_g4", "kernel_g5") else unit
             words += ["--set", f"{role}.{name}={1 if 'idle' in name else 4}{unit}"]
-    for role in ("gpu", "host", "ssd", "cluster_gpu", "cluster_host"):
+    for role in ("gpu", "host", "ssd"):
         for name in ("count", "price", "power", "idle_power"):
             words += ["--set", f"{role}.{name}={1 if 'idle' in name else 4}{units.get(name, 'W')}"]
+    for role in ("gpu_link", "ssd_link", "uplink"):
+        for name in ("count", "price"):
+            words += ["--set", f"{role}.{name}=4{units.get(name, 'W')}"]
+    for name in ("gpu.flops=4TFLOP/s", "gpu.memory=40GB", "gpu.bandwidth=4GB/s"):
+        words += ["--set", name]
     assert "axes are more than the 56 of a grid" in sentence(words)
 
 
@@ -174,7 +179,7 @@ def test_options_before_the_command_are_refused_in_one_sentence() -> None:
 
 def test_a_name_that_a_spreadsheet_would_compute_is_refused() -> None:
     assert "begins like a formula" in sentence(
-        ["compare", "gpu-only", "--model", "opt-66b", "--trace", "=1+1.csv"]
+        ["compare", "gpu", "--model", "opt-66b", "--trace", "=1+1.csv"]
     )
 
 
@@ -185,7 +190,7 @@ def test_a_knob_that_one_of_several_systems_lacks_is_not_solved(knob: str) -> No
 
 
 def test_a_batch_is_not_chosen_for_a_trace() -> None:
-    line = "solve batch --system gpu-only --model opt-66b --trace dolphin"
+    line = "solve batch --system gpu --model opt-66b --trace dolphin"
     assert "leave out --trace" in sentence(line.split())
 
 

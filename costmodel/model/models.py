@@ -22,7 +22,13 @@ Table = Mapping[str, Real]
 _PUBLISHED = 0.1
 """Largest relative distance between the parameters of a shape and the published ones."""
 _SET_BY = {
-    "weight": ("weight_width", "dense_width", "head_width", "operand_width", "native_width"),
+    "weight": (
+        "weight_width",
+        "dense_width",
+        "head_width",
+        "operand_width",
+        "native_width",
+    ),
     "kv": ("kv_width",),
     "activation": ("activation_width", "operand_width", "native_width"),
     "dense": ("dense_width",),

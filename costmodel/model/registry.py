@@ -144,7 +144,7 @@ class System:
             measure: `prefill_s`, `step_ms`, `total_s`, or `status`: what fits goes on fitting.
             axis: `batch`, `context`, `output_tokens` or a number of the machine as `role.key`.
 
-        >>> ring = find_system("gpu")
+        >>> ring = find_system("rank-pim")
         >>> ring.is_monotone("step_ms", "gpu.bandwidth"), ring.is_monotone("step_ms", "gpu.count")
         (True, False)
         """

@@ -94,7 +94,10 @@ def gpu(hw: Machine, role: str = "gpu") -> Gpu:
     run = Port(f"{role}.tensor", "run", part.count * part.flops * hw.derate.gemm, "FLOP")
     read = Port(f"{role}.hbm", "read", part.count * part.bandwidth * hw.derate.hbm)
     of_8_bits = hw.derate.maybe("gemm_narrow", hw.derate.gemm)
-    reached = {"flops_8bit": of_8_bits, "flops_4bit": hw.derate.maybe("gemm_4bit", of_8_bits)}
+    reached = {
+        "flops_8bit": of_8_bits,
+        "flops_4bit": hw.derate.maybe("gemm_4bit", of_8_bits),
+    }
     narrow = [
         (width, part.count * part[key] * reached[key])
         for key, width in NARROW.items()

@@ -25,6 +25,7 @@ from nearkv.costmodel.mechanisms.serving.experts import (
     kernels,
     without_experts,
 )
+from nearkv.costmodel.mechanisms.serving.split import Split
 from nearkv.costmodel.mechanisms.weights.streaming import Path
 from nearkv.costmodel.model.capacity import Contents, Fits, fits
 from nearkv.costmodel.model.estimate import Estimate
@@ -214,7 +215,9 @@ class Offload:
         """
         beyond = self.share * llm.experts
         elsewhere = llm.distinct_experts(1.0, beyond) / llm.active_experts
-        products = grouped_products(self.hw, llm, tokens, passes)
+        products = grouped_products(
+            self.hw, llm, Split(self.hw.gpu.count, 1.0), tokens, passes
+        )
         launches = passes * np.minimum(tokens, 1.0) * (1 - self.share)
         computed = serial(
             cores=self.cores.experts(llm, tokens, passes, beyond),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,6 @@ from nearkv.costmodel.mechanisms.serving.parallel import (
     linear,
     on_gpus,
     prefill_attention,
-    ring,
     tensor_parallel,
     undivided,
     usable_memory,
@@ -53,33 +53,33 @@ _NONE = 1e-30
 
 
 def fewest_gpus(hw: Machine, llm: LLM, work: Workload, stated: Stated) -> Real:
-    """tp of L3's Table 3: the fewest GPUs, a power of two, within `policy.weights_per_gpu` [1]."""
+    """Fewest GPUs, a power of two, within `policy.weights_per_gpu` (L3 Table 3) [1]."""
     return tensor_parallel(hw, llm)
 
 
 def all_gpus(hw: Machine, llm: LLM, work: Workload, stated: Stated) -> Real:
-    """tp over all GPUs (Megatron-LM) [1]."""
+    """All GPUs share every product (Megatron-LM) [1]."""
     return hw.gpu.count
 
 
 def gpus_of_a_node(hw: Machine, llm: LLM, work: Workload, stated: Stated) -> Real:
-    """tp over the GPUs of a node, as HILOS's baseline (sec. 6.6) [1]."""
+    """The GPUs of a node share every product (HILOS sec. 6.6, its baseline) [1]."""
     return np.minimum(hw.gpu.count, node_size(hw))
 
 
 def a_stage_a_node(hw: Machine, llm: LLM, work: Workload, stated: Stated) -> Real:
-    """pp over the nodes, as HILOS's baseline (sec. 6.6) [1]."""
+    """Each node is a stage (HILOS sec. 6.6, its baseline) [1]."""
     return np.maximum(np.floor(hw.gpu.count / node_size(hw)), 1.0)
 
 
 def remaining(hw: Machine, llm: LLM, work: Workload, stated: Stated) -> Real:
-    """dp over the GPUs that tp and pp leave [1]."""
+    """Replicas on the GPUs that tp and pp leave [1]."""
     of_a_replica = stated.get("tp", 1.0) * stated.get("pp", 1.0)
     return np.maximum(np.floor(hw.gpu.count / of_a_replica), 1.0)
 
 
 def wide_experts(hw: Machine, llm: LLM, work: Workload, stated: Stated) -> Real:
-    """ep over all GPUs of a stage, of every replica (DeepSeek-V3, sec. 3.4) [1]."""
+    """Every GPU of a stage, of every replica, has other experts (DeepSeek-V3, sec. 3.4) [1]."""
     replicas = stated.get("dp", remaining(hw, llm, work, stated))
     return stated.get("tp", 1.0) * replicas
 
@@ -101,12 +101,11 @@ PP = Knob(
     rules={"nodes": a_stage_a_node},
 )
 DP = Knob(
-    "replicas, each with requests of its own; by default on all the GPUs left",
+    "replicas, each with requests of its own (`remaining`: on all GPUs left)",
     low=1,
     high=MOST,
-    default="remaining",
     kind="count",
-    rules={"remaining": remaining, "auto": remaining},
+    rules={"remaining": remaining},
 )
 EP = Knob(
     "GPUs, or groups of them, with other experts each (`all`: every GPU of a stage)",
@@ -140,7 +139,7 @@ ACCEPTED = Knob(
 
 
 def splits(hw: Machine, llm: LLM) -> Mapping[str, NDArray[np.float64]]:
-    """All splits that GPUs, heads, layers and experts allow, the simplest first.
+    """All splits that GPUs, heads, layers and experts allow.
 
     Args:
         hw: role gpu; of several counts, those of the largest are tried.
@@ -154,21 +153,22 @@ def splits(hw: Machine, llm: LLM) -> Mapping[str, NDArray[np.float64]]:
     layer_types = tuple(llm.layer_types.values()) or (llm,)
     pps = [pp for pp in degrees if np.any(np.mod(llm.layers, pp) == 0)]
     tps = [
-        tp for tp in degrees if any(np.any(np.mod(kind.heads, tp) == 0) for kind in layer_types)
+        tp
+        for tp in degrees
+        if any(np.any(np.mod(kind.heads, tp) == 0) for kind in layer_types)
     ]
-    experts = np.max(llm.most_of_a_layer(lambda layer: layer.experts * layer.is_moe))
+    experts = np.ravel(llm.most_of_a_layer(lambda layer: layer.experts * layer.is_moe))
+    eps = [ep for ep in degrees if ep == 1 or np.any(np.mod(experts[experts > 0], ep) == 0)]
     tried = [
-        (pp, attention, ep, tp)
-        for pp in pps
-        for tp in tps
-        if tp * pp <= most
+        (tp, pp, dp, ep, attention)
+        for tp, pp, dp in product(tps, pps, degrees)
+        if tp * pp * dp <= most
+        for ep in eps
+        if ep <= tp * dp and (ep % tp == 0 or tp % ep == 0)
         for attention in ((0.0, 1.0) if tp > 1 else (0.0,))
-        for ep in degrees
-        if ep == 1 or (experts % ep == 0 and tp * (most // (tp * pp)) % ep == 0)
-        if ep <= max(experts, 1)
     ]
-    ordered = np.array(sorted(tried)).T
-    return dict(zip(("pp", "attention", "ep", "tp"), ordered, strict=True))
+    names = ("tp", "pp", "dp", "ep", "attention")
+    return dict(zip(names, np.array(tried).T, strict=True))
 
 
 CHOSEN_FOR_THE_STEP = Reversal(
@@ -198,7 +198,7 @@ CHOSEN_FOR_THE_STEP = Reversal(
         "accepted": ACCEPTED,
         "policy": POLICY,
     },
-    reversals=(ring("gpu.count"), CHOSEN_FOR_THE_STEP),
+    reversals=(CHOSEN_FOR_THE_STEP,),
     combinations=splits,
 )
 def gpu_servers(
@@ -284,21 +284,21 @@ def impossible(
         np.mod(group, split.ep),
         np.mod(group, split.tp),
     ]
+    cut = llm.most_of_a_layer(lambda layer: np.mod(layer.ffn, split.slices(layer)))
     return {
         "tp x dp x pp is more than gpu.count": np.greater(
             split.tp * dp * split.pp, hw.gpu.count
         ),
         **undivided(llm, split.attention_tp),
-        "layers do not divide over this many stages": np.mod(llm.layers, split.pp) > 0,
-        "the feed-forward layer does not divide over this many GPUs": llm.most_of_a_layer(
-            lambda layer: np.mod(layer.ffn, split.slices(layer))
-        )
-        > 0,
+        "layers do not divide over this many stages": np.greater(
+            np.mod(llm.layers, split.pp), 0
+        ),
+        "the feed-forward layer does not divide over this many GPUs": np.greater(cut, 0),
         "experts do not divide over this many GPUs": few
-        | (np.greater(split.ep, 1) & (total(rests) > 0)),
+        | (np.greater(split.ep, 1) & np.greater(total(rests), 0)),
         **unjoined(hw, split),
         NO_DRAFTS: np.greater(mtp, 0) & np.equal(llm.mtp_layers, 0),
-        NO_LINK: np.greater(offload, 0) & ("gpu_link" not in hw.roles),
+        NO_LINK: np.logical_and(np.greater(offload, 0), "gpu_link" not in hw.roles),
     }
 
 
@@ -378,9 +378,7 @@ class Servers:
 
     def products(self, layer_type: LLM, tokens: Real, passes: Real, logits: Real) -> Span:
         """Products of one layer; weights in host memory come first, as nothing prefetches them."""
-        on_gpu = linear(
-            self.hw, self.llm, tokens, passes, layer_type, logits, self.split
-        )
+        on_gpu = linear(self.hw, self.llm, tokens, passes, layer_type, logits, self.split)
         if "gpu_link" not in self.hw.roles:
             return on_gpu
         each = tokens / self.split.dp / np.maximum(passes, _NONE)

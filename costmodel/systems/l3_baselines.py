@@ -52,7 +52,7 @@ from nearkv.costmodel.mechanisms.serving.request_bytes import (
 )
 from nearkv.costmodel.model.capacity import Fits, fits
 from nearkv.costmodel.model.estimate import Estimate
-from nearkv.costmodel.model.layers import LAYER_CLASS, Recurrent
+from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.queue import Load, Serving, over_layer_types
 from nearkv.costmodel.model.registry import Knob, Reversal, system

@@ -81,7 +81,7 @@ def design(
     Raises:
         InputError: an argument that cannot be used, or no machine within the limits.
 
-    >>> spark = design("tensor-parallel", "gpt-oss-20b", servers="dgx-spark-desktop", users=4)
+    >>> spark = design("gpu", "gpt-oss-20b", servers="dgx-spark-desktop", users=4)
     >>> spark["gpus"][0], int(spark["cost_usd"][0])
     ('1 x gb10', 4699)
     """

@@ -39,7 +39,7 @@ class Server(TypedDict, total=False):
 
     Attributes:
         platform: `h200-node` by default; each node has tiers of its own but for shared ones.
-        system: that computes the prompts, `tensor-parallel` by default.
+        system: that computes the prompts, `gpu` by default.
         sets, parts: numbers and parts of the platform to replace, one value each.
     """
 
@@ -263,7 +263,7 @@ def _one_server(model: Models, server: Server) -> Study:
     axes: Axes = {"batch": 1, "context": 1, "output_tokens": 1}
     axes |= {"platform": server.get("platform", "h200-node")}
     axes |= {"sets": server.get("sets", {}), "parts": server.get("parts", {})}
-    return study_of(server.get("system", "tensor-parallel"), model, axes)
+    return study_of(server.get("system", "gpu"), model, axes)
 
 
 def _drive(text: str) -> float:

@@ -73,7 +73,8 @@ Platforms = Annotated[
     str,
     typer.Option(
         metavar="PLATFORMS",
-        help="Comma-separated platforms, as `nearkv hardware` lists them, or path/file.toml; "
+        help="Comma-separated platforms, as `nearkv hardware` lists them, or path/file.toml; own: "
+        "each system's own test bed; "
         "default: that of each system's paper.",
     ),
 ]

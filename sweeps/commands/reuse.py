@@ -96,7 +96,7 @@ SHOWN = (
 
 def of_server(
     tiers: TiersOf = [],
-    system: System = "tensor-parallel",
+    system: System = "gpu",
     model: options.OneModel = "",
     platform: options.OnePlatform = "h200-node",
     sets: options.SetOnce = [],

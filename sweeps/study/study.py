@@ -60,6 +60,8 @@ LENGTHS = {
     "output_tokens": "--output-tokens",
 }
 """Axes of a workload, and the option of each."""
+OWN = "own"
+"""In place of a platform: each system's own test bed."""
 NAMED = {"model": "models", "platform": "platforms", "trace": "traces"}
 """Axes that list names -> field of a study."""
 
@@ -76,7 +78,8 @@ class Study:
         models: names, or models read before.
         batch, context, output_tokens: sequences served together, prompt tokens of each, and tokens
             that each generates [1].
-        platforms: names, or platforms read before; empty for the test bed of each system's paper.
+        platforms: names, or platforms read before; `own` for the test bed of each system's paper;
+            empty for that of the first system of each family.
         sets: hardware number (`role.key`) -> its values.
         knobs: knob -> numbers, names of values or rules, or `auto`.
         traces: names or CSV files that bring their own lengths, in place of batch, context
@@ -273,7 +276,8 @@ def _blocks(study: Study) -> list[Block]:
     once([_name_of(platform) for platform in study.platforms], "--platform")
     divided: list[Block] = []
     for system in systems:
-        for named in study.platforms or (system.platform,):
+        for stated in study.platforms or (_of_family(system, systems),):
+            named = system.platform if stated == OWN else stated
             own = load_platform(named) if isinstance(named, str) else named
             for platform in swapped(own, study.parts):
                 sets, axes, ruled = _axes(system, platform, study)
@@ -318,6 +322,12 @@ def models_and_labels(
         labels[part.name] = None
     distinct = len(labels) == len(parts)
     return tuple(parts), tuple(labels if distinct else names)
+
+
+def _of_family(system: System, systems: Sequence[System]) -> str:
+    """The platform of the first system of the same family, the file that registers both."""
+    family = system.model.__module__
+    return next(other.platform for other in systems if other.model.__module__ == family)
 
 
 def _name_of(named: str | Part | Platform) -> str:

@@ -82,10 +82,20 @@ def test_a_context_that_no_longer_fits_at_once_may_be_faster() -> None:
 
 def test_a_larger_ring_may_be_slower() -> None:
     """A small model on one GPU has no all-reduce; on two, a step of one sequence is mostly that."""
-    numbers: dict[str, Real] = {"gpu.count": np.array([1.0, 8.0]), "nvlink.latency": 1e-3}
-    answer = answer_of("tensor-parallel", "llama2-7b", Workload(1.0, 1024.0, 64.0), **numbers)
+    numbers: dict[str, Real] = {"gpu.count": np.array([1.0, 8.0]), "nvlink.hop": 1e-3}
+    small = {"policy.weights_per_gpu": 2e9, **numbers}
+    answer = answer_of("rank-pim", "llama2-7b", Workload(1.0, 1024.0, 64.0), **small)
     assert np.diff(answer.step.seconds) > 0
-    assert not find_system("tensor-parallel").is_monotone("step_ms", "gpu.count")
+    assert not find_system("rank-pim").is_monotone("step_ms", "gpu.count")
+
+
+def test_more_gpus_never_slow_a_step_whose_split_is_chosen() -> None:
+    counts: dict[str, Real] = {"gpu.count": np.arange(1.0, 17.0), "nvlink.latency": 1e-3}
+    for name in ("llama2-7b", "mixtral-8x7b"):
+        answer = answer_of("gpu", name, Workload(16.0, 4096.0, 64.0), **counts)
+        steps = np.asarray(answer.step.seconds)[np.asarray(answer.fits.ok)]
+        assert np.all(np.diff(steps) <= 1e-12)
+    assert find_system("gpu").is_monotone("step_ms", "gpu.count")
 
 
 def test_axes_are_work_or_numbers_of_the_machine() -> None:

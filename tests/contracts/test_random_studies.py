@@ -15,7 +15,7 @@ from nearkv.sweeps.evaluate.evaluate import Columns, columns
 from nearkv.sweeps.study.grid import Box
 from nearkv.sweeps.study.study import Block, Study, blocks
 
-QUEUES = {"l3", "gpu-only", "hbm-pim", "rank-pim", "cpu-offload"}
+QUEUES = {"l3", "gpu", "hbm-pim", "rank-pim", "cpu-offload"}
 POINTS = 100
 
 

@@ -47,7 +47,7 @@ def test_the_command_gives_the_step(command: str) -> None:
 
 def test_defaults_are_slower() -> None:
     words = (
-        "estimate gpu-only --model llama2-7b --batch 16 --context 2047 --output-tokens 2 "
+        "estimate gpu --model llama2-7b --batch 16 --context 2047 --output-tokens 2 "
         "--set gpu.count=1 --format json"
     )
     step = json.loads(CliRunner().invoke(app, words.split()).stdout)[0]["step_ms"]

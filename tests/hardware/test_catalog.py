@@ -417,7 +417,7 @@ def test_a_hub_name_finds_the_catalogues_model_or_says_where_to_save_its_config(
         ("opt-65b", ""),
         ("gptoss-120b", "gpt-oss-120b"),
         # of the size of longchat-7b and mistral-7b, and of no family of the catalogue
-        ("falcon-7b", ""),
+        ("falcon-11b", ""),
         ("vicuna-7b", ""),
         ("lama3.1-8b", "llama3.1-8b"),
         ("Gemma-3-27B", "gemma3-27b"),

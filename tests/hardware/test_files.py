@@ -96,7 +96,7 @@ published = 688e6
 PIPES = (
     "validate --claims pipe.csv",
     "calibrate --measurements pipe.csv",
-    "compare gpu-only --model gpt-175b --trace pipe.csv",
+    "compare gpu --model gpt-175b --trace pipe.csv",
     "solve subbatch --model gpt-175b --requests pipe.csv",
     "estimate hilos --model pipe.json",
     "estimate hilos --model opt-30b --platform pipe.toml",

@@ -24,7 +24,7 @@ OFFLOADING = [
 """What runs on a GPU, a host and drives, each with a link."""
 EVICTING = ["full-cache", "h2o", "infinigen", "leoam"]
 """What needs a bound on the KV cache in DRAM too, and rates of scoring and gathering."""
-SERVING = ["tensor-parallel", "gpu-only", "cpu-offload"]
+SERVING = ["gpu", "cpu-offload"]
 BESIDE_CPU = ["expert-offload", "cpu-only"]
 FOR = {
     "workstation-5090": OFFLOADING + EVICTING,
@@ -38,8 +38,6 @@ FOR = {
     "lia-h100": OFFLOADING,
     "t4-box": OFFLOADING,
     "zero-a6000": OFFLOADING,
-    "hgx-a100": ["tensor-parallel"],
-    "dgx-spark": ["tensor-parallel"],
     "ktransformers-4090": BESIDE_CPU,
     "threadripper-a6000": BESIDE_CPU,
     "threadripper-5090": BESIDE_CPU,
@@ -52,12 +50,28 @@ FOR = {
     "m2-max": ["cpu-only"],
     "xeon-8468": ["cpu-only"],
     "titan-rtx-2": ["accelerate"],
+    "hgx-a100": ["gpu"],
+    "dgx-spark": ["gpu"],
+    "hgx-h100": ["gpu"],
+    "hgx-b200": ["gpu"],
+    "hgx-b300": ["gpu"],
+    "hgx-h800": ["gpu"],
+    "hgx-h20-3e": ["gpu"],
+    "gb200-tray": ["gpu"],
+    "mi300x-server": ["gpu"],
+    "mi325x-server": ["gpu"],
+    "mi250x": ["gpu"],
+    "rtx-pro-6000-server": ["gpu"],
+    "rtx-5090-server": ["gpu"],
+    "rtx-4090-box": ["gpu"],
+    "titan-rtx-pcie": ["gpu"],
+    "hilos-cluster": ["gpu"],
     "dgx-spark-nvme": OFFLOADING + EVICTING,
-    "a100-slora": ["gpu-only"],
+    "a100-slora": ["gpu"],
     "hilos-h100": ["hilos"],
     "hilos-h200": ["hilos"],
     "hilos-isp": ["hilos"],
-    "pcie-node": ["tensor-parallel", "flexgen-dram"],
+    "pcie-node": ["gpu", "flexgen-dram"],
     "gh-decoders": ["h2m2", "lpddr-only"],
 }
 """Platform -> systems; those that a system's paper names follow from the system itself."""

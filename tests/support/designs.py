@@ -14,7 +14,7 @@ from nearkv.sweeps.study.study import Study
 
 SYSTEMS = (
     "flexgen-dram", "flexgen-ssd", "hilos", "inf2", "zero-inference", "deepspeed-uvm",
-    "cpu-offload", "infinigen", "leoam", "h2o", "gpu-only", "full-cache",
+    "cpu-offload", "infinigen", "leoam", "h2o", "gpu", "full-cache",
 )  # fmt: skip
 SERVERS = (
     "workstation-2gpu", "workstation-4gpu", "pcie-4gpu-server", "pcie-8gpu-server",

@@ -13,7 +13,7 @@ LINES = (
     "estimate cpu-offload --model gpt-175b --batch 8 --context 2k --format json",
     "compare flexgen-ssd flexgen-dram hilos --model opt-30b --batch 2,4 --context 16k"
     " --output-tokens 16 --columns system,step_ms --format csv",
-    "compare gpu-only l3 --model gpt-175b --trace dolphin --format json",
+    "compare gpu l3 --platform dgx-a100-pim --model gpt-175b --trace dolphin --format json",
     "compare h2m2 oracle --model gpt3-175b --batch 4 --context 1k --set hbm.memory=80GB"
     " --format json",
     "sweep --system flexgen-ssd --model opt-30b --batch 1,2 --context 8k",
@@ -33,7 +33,8 @@ LINES = (
     "pareto --system hilos --model opt-30b --batch 1:64:x2 --context 8k --by step_ms,cost_usd"
     " --format json",
     "sensitivity hilos --model opt-30b --batch 4 --context 8k --format json",
-    "compare gpu-only l3 --model gpt-175b --trace dolphin --method simulate --seed 3 --format json",
+    "compare gpu l3 --platform dgx-a100-pim --model gpt-175b --trace dolphin"
+    " --method simulate --seed 3 --format json",
     "solve subbatch --model gpt-175b --requests 20k,30k,40k,90k --prompts 96,1k --slack 0.2"
     " --homes random --set dimm.ranksets=8 --time-limit 1 --format json",
     "solve mapping-trace --model opt-66b --requests 4 --iterations 8 --finish 0.2 --shortest 64"
@@ -113,7 +114,7 @@ MILD = {
     "--context": SIZES,
     "--output-tokens": SIZES,
     "--model": ("opt-66b", "llama3.1-8b", "mixtral-8x7b", "gpt-oss-20b", "qwen3-235b-a22b"),
-    "--system": ("hilos", "inf2", "l3,gpu-only", "oracle", "flexgen-raid,hilos", "hillinfer"),
+    "--system": ("hilos", "inf2", "l3,gpu", "oracle", "flexgen-raid,hilos", "hillinfer"),
     "--set": ("gpu.count=512", "gpu.memory=1GB", "gpu.flops=1e20FLOP/s", "host.memory=1GB,64TB"),
     "--knob": ("alpha=0.999", "alpha=paper,auto", "ssd_weights=auto", "placement=capacity"),
     "--by": ("step_ms,cost_usd", "endurance_requests,energy_j_tok", "throughput_tok_s,prefill_s"),

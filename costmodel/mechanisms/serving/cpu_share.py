@@ -37,7 +37,6 @@ from nearkv.costmodel.mechanisms.serving.request_bytes import (
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import NO_KNOBS
-from nearkv.costmodel.model.resources import gpu
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 

@@ -24,6 +24,8 @@ Gathering reads and writes them, the first product reads them, the second writes
 the weighted sum reads these.
 """
 
+_FOUR_BITS = 0.5
+"""An operand of four bits [B]."""
 _NONE = 1e-30
 """Stands for no expert, and no pass, where one divides by their number [1]."""
 
@@ -51,7 +53,8 @@ def grouped_products(
         tokens: computed, over all replicas [1].
         passes: times that a replica reads the weights, for equal parts of its tokens [1].
     """
-    gpus, operand = kernels(hw, layer)
+    _, operand = gpu(hw).operands(layer)
+    gpus = kernels(hw, layer, operand)
     groups = split.tp * split.dp / split.expert_group
     each = tokens / groups / np.maximum(passes, _NONE)
     used = np.minimum(each, 1.0)
@@ -74,23 +77,33 @@ def grouped_products(
     )
 
 
-def kernels(hw: Machine, layer: LLM) -> tuple[Gpu, Real]:
+def kernels(hw: Machine, layer: LLM, operand: Real) -> Gpu:
     """The GPUs at the rates of grouped products, where the platform states them.
 
-    Returns:
-        The GPUs, and the width of the wider operand of the products [B].
+    Args:
+        operand: width of the wider operand of the products [B].
     """
-    rates, gpus = hw.derate, gpu(hw)
-    _, operand = gpus.operands(layer)
-    wide = rates.maybe("experts_gemm", rates.gemm)
-    taken = gpus.product_width(operand)
-    packed = np.less(layer.weight_width, taken) & ~gpus.multiplies(layer)
-    of_packed = rates.maybe("packed_hbm", rates.hbm)
-    stream = np.where(packed, of_packed, rates.hbm)[()]
+    wide = hw.derate.maybe("experts_gemm", hw.derate.gemm)
     grouped = {
         "derate.gemm": wide,
         "derate.gemm_narrow": wide,
         "derate.gemm_4bit": wide,
-        "derate.hbm": stream,
+        "derate.hbm": streamed(hw, layer, layer.weight_width, operand),
     }
-    return gpu(hw.with_values(grouped)), operand
+    return gpu(hw.with_values(grouped))
+
+
+def streamed(hw: Machine, layer: LLM, width: Real, operand: Real) -> Real:
+    """Share of the bandwidth at which products read weights, by how they are stored [1].
+
+    Args:
+        hw: role gpu.
+        layer: a model whose layers are all like it.
+        width: of a weight as it is stored [B].
+        operand: width of the wider operand of the products [B].
+    """
+    rates, gpus = hw.derate, gpu(hw)
+    packed = np.less(width, gpus.product_width(operand)) & ~gpus.multiplies(layer)
+    of_4_bits = np.less_equal(operand, _FOUR_BITS) & ~packed
+    reached = np.where(packed, rates.maybe("packed_hbm", rates.hbm), rates.hbm)
+    return np.where(of_4_bits, rates.maybe("hbm_4bit", rates.hbm), reached)[()]

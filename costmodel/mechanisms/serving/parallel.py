@@ -12,7 +12,11 @@ from nearkv.costmodel.algebra.compose import overlap, serial, stream
 from nearkv.costmodel.algebra.span import Port, Real, Span
 from nearkv.costmodel.mechanisms.gpu_layer import layer_compute
 from nearkv.costmodel.mechanisms.serving.dimm import dimms
-from nearkv.costmodel.mechanisms.serving.experts import grouped_products, without_experts
+from nearkv.costmodel.mechanisms.serving.experts import (
+    grouped_products,
+    streamed,
+    without_experts,
+)
 from nearkv.costmodel.mechanisms.serving.split import Split, exchanges
 from nearkv.costmodel.model.chosen import Compressed
 from nearkv.costmodel.model.latent import Latent
@@ -145,12 +149,16 @@ def linear(
     """
     layer = layer_type or llm
     split = split or split_of(hw, llm)
-    gpus = gpu(hw)
     shared = without_experts(layer)
+    operand, _ = gpu(hw).operands(layer)
+    reached = streamed(hw, layer, layer.attention_width, operand)
+    gpus = gpu(hw.with_values({"derate.hbm": reached}))
     replica_tokens = tokens / split.dp
     # a replica without a token reads no weights and launches nothing
     visits = passes * np.minimum(replica_tokens, 1.0)
-    again = (split.attention_copies - 1) * layer.attention_parameters * layer.attention_width
+    again = (
+        (split.attention_copies - 1) * layer.attention_parameters * layer.attention_width
+    )
     weights = visits * split.dp * (shared.layer_weight_bytes(1.0) + again)
     head_visits = np.minimum(logits / split.dp, passes)
     head = head_visits * split.dp * llm.head_bytes / llm.layers

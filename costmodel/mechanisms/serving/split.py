@@ -91,7 +91,9 @@ class Split:
     def alone(self, sequences: Real) -> Real:
         """Times longer that attention takes where fewer sequences come than GPUs attend [1]."""
         present = np.minimum(np.maximum(sequences, _NONE), 1.0)
-        return np.maximum(self.replicas * self.pp * present / np.maximum(sequences, _NONE), 1.0)
+        return np.maximum(
+            self.replicas * self.pp * present / np.maximum(sequences, _NONE), 1.0
+        )
 
     def weight_bytes(self, llm: LLM) -> Real:
         """Weights that all GPUs hold [B].
@@ -178,9 +180,11 @@ def exchanges(
     reduced = 2 * reduces * (near - 1) * nodes * activations
     settle = Port(f"{role}.latency", "wait", 1.0, "s")
     peers = link(hw, role, "link").outward
-    spans = {
+    spans: dict[str, Span] = {
         "settle": settle(times * settled, "collectives of a layer"),
-        "all_reduce": peers(reduced + (1 - far) * sent, "2 (tp-1)/tp of the activations, twice"),
+        "all_reduce": peers(
+            reduced + (1 - far) * sent, "2 (tp-1)/tp of the activations, twice"
+        ),
     }
     if "fabric" in hw.roles:
         hops = reduces * 2 * np.log2(nodes) + 2 * apart * np.greater(far, 0)
@@ -229,7 +233,9 @@ def hand_over(hw: Machine, llm: LLM, split: Split, tokens: Real) -> Span:
     if role in hw.roles:
         near = link(hw, role, "link").outward
     beyond = np.greater(split.tp * split.pp, split.node)
-    spans = {"near": near(~beyond * handed, "activations to the next stage")}
+    spans: dict[str, Span] = {
+        "near": near(~beyond * handed, "activations to the next stage")
+    }
     if "fabric" in hw.roles:
         spans["far"] = adapters(hw, split)(beyond * handed, "activations to the next stage")
     return serial(**spans)

@@ -42,6 +42,14 @@ BATCHES = (16.0, 32.0, 48.0, 64.0)
 """Of fig. 11, each request with 6,000 tokens."""
 REPLICA = 4.0
 """GPUs of fig. 11: one replica of GPT-89B (Table 3), which has all DIMMs to itself."""
+L3_SPLIT: dict[str, float | str] = {
+    "tp": "l3",
+    "dp": "remaining",
+    "pp": 1.0,
+    "ep": 1.0,
+    "attention": 0.0,
+}
+"""How L3 splits its models over GPUs (Table 3)."""
 ONE_BATCH = 0.0
 """The bars of fig. 11 stack attention, QKV and projections: one batch, in series."""
 
@@ -99,7 +107,7 @@ def tbt_over_gpu(model: str, ranksets: str, context: str) -> Numbers:
     Source: Sec. 6.3.
     """
     ours = _tbt(model, "l3", float(context), ranksets)
-    theirs = _tbt(model, "gpu-only", float(context))
+    theirs = _tbt(model, "gpu", float(context))
     return 100 * ours / theirs
 
 
@@ -109,7 +117,7 @@ def bars_of_fig_11(model: str, context: str, *ranksets: str) -> Numbers:
 
     Source: Fig. 11.
     """
-    gpus = _tbt(model, "gpu-only", float(context))
+    gpus = _tbt(model, "gpu", float(context))
     bars = [gpus, *(_tbt(model, "l3", float(context), count) for count in ranksets)]
     normalised: Numbers = np.concatenate(bars) / gpus[0]
     return normalised
@@ -126,6 +134,8 @@ def _tbt(model: str, system: str, context: float, ranksets: str = "") -> Numbers
     spec = find_system(system)
     work = Workload(np.array(BATCHES), context, 1.0).at(context)
     knobs = dict(spec.defaults)
+    if system == "gpu":
+        knobs |= L3_SPLIT
     if "interleave" in knobs:
         knobs["interleave"] = ONE_BATCH
     resolved = resolve_knobs(spec, hw, llm, work, knobs)
@@ -219,7 +229,8 @@ def attention_share(platform: str, model: str, batch: str, context: str) -> floa
     """Share of a decode step on GPUs that attention takes (fig. 2b) [%]."""
     hw, llm = model_on(platform, model)
     work = Workload(float(batch), float(context), 1.0).at(float(context))
-    leaves = find_system("gpu-only")(hw, llm, work, {"policy": 0.0}).step.breakdown()
+    one_gpu = {"tp": 1.0, "dp": 1.0, "pp": 1.0, "ep": 1.0, "attention": 0.0}
+    leaves = find_system("gpu")(hw, llm, work, one_gpu).step.breakdown()
     attention = sum(seconds for name, seconds in leaves.items() if "attention" in name)
     return float(100 * attention / sum(leaves.values()))
 

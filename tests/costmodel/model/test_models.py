@@ -69,7 +69,7 @@ def test_a_model_that_states_nothing_has_the_widths_of_the_platform() -> None:
     own = _unstated(LLM(**SHAPE, weight_width=0.5, kv_width=1.0, activation_width=4.0))
     widths = {name: width for name, width in own.items() if name.endswith("width")}
     of_weights = dict.fromkeys(("weight_width", "dense_width", "head_width"), 0.5)
-    of_activations = dict.fromkeys(("activation_width", "operand_width"), 4.0)
+    of_activations = dict.fromkeys(("activation_width", "operand_width", "native_width"), 4.0)
     assert widths == {**of_weights, **of_activations, "kv_width": 1.0}
     assert (own["shared_parameters"], own["longest"]) == (0, np.inf)
 

@@ -118,7 +118,7 @@ def test_a_gpu_that_attends_alone_holds_the_matrices_of_attention() -> None:
 
 def test_experts_on_all_gpus_travel_and_are_held_once() -> None:
     """Two replicas of two GPUs share eight experts, two each: tokens go there and back."""
-    llm = LLM(**{**vars(TINY_MOE)})
+    llm = LLM(**vars(TINY_MOE))
     apart = estimate("gpu", {}, llm, **split(2.0, 2.0, ep=1.0))
     shared = estimate("gpu", {}, llm, **split(2.0, 2.0, ep=4.0))
     experts = 3 * 8 * 3 * 8 * 19 * 2
@@ -216,8 +216,9 @@ def test_a_latent_is_kept_by_every_gpu_or_by_the_one_that_attends() -> None:
     llm, hw = model("deepseek-v3"), load_platform("hgx-h200").machine()
     for attention, copies in ((0.0, 8), (1.0, 1)):
         rows = [
-            GPU(hw, llm, Workload(8.0, prompt, 64.0), split(8.0, attention=attention))
-            .fits.tiers["gpu"][0]
+            GPU(hw, llm, Workload(8.0, prompt, 64.0), split(8.0, attention=attention)).fits.tiers[
+                "gpu"
+            ][0]
             for prompt in (8192.0, 16384.0)
         ]
         assert rows[1] - rows[0] == pytest.approx(8 * copies * 70_272 * 8192)
@@ -232,8 +233,8 @@ def test_a_latent_is_kept_by_every_gpu_or_by_the_one_that_attends() -> None:
         ("llama3.1-70b", "hgx-h200", 8, 16.0),
         ("llama3.1-70b", "rtx-pro-6000-server", 8, 64.0),
         ("mixtral-8x7b", "hgx-h100", 6, 64.0),
-        ("deepseek-v3", "hgx-b200", 16, 256.0),
-        ("llama3.1-8b", "titan-rtx", 2, 1.0),
+        ("deepseek-v3", "hgx-b200", 8, 256.0),
+        ("llama3.1-8b", "titan-rtx-pcie", 2, 1.0),
     ],
 )
 def test_no_split_is_faster(name: str, platform: str, gpus: int, batch: float) -> None:
@@ -243,10 +244,10 @@ def test_no_split_is_faster(name: str, platform: str, gpus: int, batch: float) -
     best = resolved(llm, work, hw)
     degrees = range(1, gpus + 1)
     seconds = []
-    for tp, pp, ep, attention in product(degrees, degrees, degrees, (0.0, 1.0)):
-        if tp * pp > gpus:
+    for tp, pp, dp, ep, attention in product(degrees, degrees, degrees, degrees, (0.0, 1.0)):
+        if tp * pp * dp > gpus:
             continue
-        knobs = split(tp, gpus // (tp * pp), pp=pp, ep=ep, attention=attention)
+        knobs = split(tp, dp, pp=pp, ep=ep, attention=attention)
         answer = GPU(hw, llm, work, knobs)
         if answer.fits.ok:
             seconds.append(float(answer.step.seconds))
@@ -265,16 +266,17 @@ def test_splits_divide_heads_layers_and_experts() -> None:
 def test_a_stated_degree_stays_and_the_others_follow() -> None:
     hw, llm = load_platform("hgx-h200").machine(), model("llama3.1-70b")
     best = resolved(llm, WORK, hw, tp=2.0)
-    assert (best["tp"], best["tp"] * best["dp"] * best["pp"]) == (2.0, 8.0)
+    assert best["tp"] == 2.0
+    assert 2.0 < best["tp"] * best["dp"] * best["pp"] <= 8.0
 
 
 def test_rules_of_papers_are_names() -> None:
     """HILOS: tensor parallel in a node, a stage a node; L3: the fewest GPUs by their weights."""
     hw, llm = load_platform("hilos-cluster").machine(), model("opt-66b")
-    hilos = resolved(llm, WORK, hw, tp="node", pp="nodes", ep=1.0, attention=0.0)
+    hilos = resolved(llm, WORK, hw, tp="node", pp="nodes", dp="remaining", ep=1.0, attention=0.0)
     assert (hilos["tp"], hilos["pp"], hilos["dp"]) == (4.0, 2.0, 1.0)
     hw = load_platform("dgx-a100-pim").machine()
-    l3 = resolved(llm, WORK, hw, tp="l3", pp=1.0, ep=1.0, attention=0.0)
+    l3 = resolved(llm, WORK, hw, tp="l3", dp="remaining", pp=1.0, ep=1.0, attention=0.0)
     assert (l3["tp"], l3["dp"]) == (2.0, 4.0)
 
 
@@ -334,7 +336,9 @@ def test_a_draft_costs_a_layer_and_a_head_and_saves_a_pass() -> None:
     head = llm.vocab * llm.hidden
     layers = llm.sum_over_layers(lambda kind: kind.linear_flops(1) / 2)
     # the draft's layer has its part of the head, too
-    assert tensor == pytest.approx((2 * (layers + head) + (layers + head) / 32 + head) / (layers + head) / 1.5)
+    assert tensor == pytest.approx(
+        (2 * (layers + head) + (layers + head) / 32 + head) / (layers + head) / 1.5
+    )
     assert needed(half)["gpu"] > needed(plain)["gpu"]
     nothing = GPU(hw, model("llama2-7b"), WORK, split(8.0, mtp=1.0))
     assert not np.any(nothing.fits.ok)

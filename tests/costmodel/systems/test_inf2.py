@@ -342,7 +342,6 @@ def test_prices_of_section_7_7() -> None:
         ("inf2", "inf2-h100", 98_400),
         ("inf2", "inf2-a100", 37_000 + 16 * 2_400),
         ("flexgen-raid", "inf2-a100", 37_000 + 16 * 400),
-        ("vllm-multinode", "inf2-h100", 199_000),
     ):
         hw = machine(platform)
         assert cost(Answer(run(system, hw, "opt-30b", work), hw, SYSTEMS[system].owns)) == usd

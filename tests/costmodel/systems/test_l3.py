@@ -67,7 +67,7 @@ def estimate(system: str, llm: LLM, work: Workload, **requested: Real | str) -> 
     spec = find_system(system)
     knobs = {name: knob.default for name, knob in spec.knobs.items() if not knob.sets}
     if system == "gpu":  # as the paper splits it
-        knobs |= {"tp": "l3", "pp": 1.0, "ep": 1.0, "attention": 0.0}
+        knobs |= {"tp": "l3", "dp": "remaining", "pp": 1.0, "ep": 1.0, "attention": 0.0}
     return resolve_knobs(spec, HW, llm, work, {**knobs, **requested}).estimate
 
 
@@ -485,9 +485,7 @@ def test_full_host_memory_does_not_keep_the_time_between_tokens() -> None:
 def test_kernels_started_one_by_one_are_what_figure_2_shows() -> None:
     # fig. 2b: 27.7 ms at 1k tokens; weights, output head and KV cache alone take 9.1 ms
     llm, work = model("llama2-7b", HW), Workload(4.0, 1024.0, 1.0).at(1024.0)
-    step = find_system("gpu")(
-        load_platform("a100-slora").machine(), llm, work, split(1.0)
-    ).step
+    step = find_system("gpu")(load_platform("a100-slora").machine(), llm, work, split(1.0)).step
     waits = sum(took for name, took in step.breakdown().items() if name.endswith("launch"))
     assert step.seconds - waits == pytest.approx(9.13e-3, rel=0.01)
     assert step.seconds == pytest.approx(27.7e-3, rel=0.1)

@@ -89,7 +89,9 @@ def test_a_share_of_the_requests_is_the_cpus() -> None:
     }
     check(answer.step, LINEAR_PART | more)
     check(answer.prefill, PROMPT_PART)
-    assert needed(answer) == pytest.approx({"gpu": 2 * ALL_WEIGHTS + 0.6 * 2 * KV, "host": 0.4 * KV})
+    assert needed(answer) == pytest.approx(
+        {"gpu": 2 * ALL_WEIGHTS + 0.6 * 2 * KV, "host": 0.4 * KV}
+    )
 
 
 def test_pim_in_hbm_reads_the_cache_at_the_banks_and_weights_twice() -> None:

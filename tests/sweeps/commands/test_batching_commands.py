@@ -100,7 +100,7 @@ def test_compare_prints_twelve_cells_for_each_system() -> None:
     rows = json.loads(
         run(
             "compare",
-            "gpu-only",
+            "gpu",
             "cpu-offload",
             "rank-pim",
             "hbm-pim",
@@ -125,7 +125,7 @@ def test_compare_prints_twelve_cells_for_each_system() -> None:
         (row["step_ms"] is None) == (row["system"] == "l3" or row["short_of"] != "") for row in rows
     )
     assert all(row["total_speedup"] is not None for row in rows if row["model"] != "opt-66b")
-    assert {s for s, *_ in blank} == {"gpu-only", "hbm-pim"}
+    assert {s for s, *_ in blank} == {"gpu", "hbm-pim"}
     assert {(m, t) for _, m, t in blank} == {("opt-66b", "openr1"), ("opt-66b", "openthoughts")}
 
 
@@ -139,7 +139,7 @@ def test_compare_prints_twelve_cells_for_each_system() -> None:
     ],
 )
 def test_bad_traces_are_one_sentence(arguments: list[str], message: str) -> None:
-    done = run("compare", "gpu-only", "l3", "--model", "gpt-175b", *arguments)
+    done = run("compare", "gpu", "l3", "--model", "gpt-175b", *arguments)
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
@@ -165,7 +165,7 @@ def test_simulated_rows_say_so_and_leave_blank_what_they_do_not_answer() -> None
         "--format",
         "json",
     )
-    rows = json.loads(run("compare", "gpu-only", "l3", *arguments).stdout)
+    rows = json.loads(run("compare", "gpu", "l3", *arguments).stdout)
     assert {row["method"] for row in rows} == {"simulate"}
     assert [row["throughput_tok_s"] is None for row in rows] == [True, False, False, False]
     assert all(row["step_ms"] is None for row in rows)

@@ -10,7 +10,7 @@ from support.command_line import refusal, succeed
 
 SMALL = ("--server", "workstation-2gpu,pcie-4gpu-server,dgx-spark-desktop")
 ASKED = (
-    "tensor-parallel,full-cache", *SMALL, "--model", "gpt-oss-20b", "--context", "16k",
+    "gpu,full-cache", *SMALL, "--model", "gpt-oss-20b", "--context", "16k",
     "--users", "4", "--output-tokens", "256",
 )  # fmt: skip
 
@@ -71,7 +71,7 @@ def test_rented_machines_stand_beside_bought_ones() -> None:
     rows = json.loads(
         succeed(
             "design",
-            "tensor-parallel",
+            "gpu",
             "--server",
             "hgx-h100-server",
             "--model",
@@ -120,7 +120,7 @@ def test_a_front_has_no_machine_that_another_dominates() -> None:
     ],
 )
 def test_bad_input_gets_one_sentence(words: tuple[str, ...], sentence: str) -> None:
-    asked = ["tensor-parallel", "--model", "gpt-oss-20b", "--users", "4"]
+    asked = ["gpu", "--model", "gpt-oss-20b", "--users", "4"]
     if "--server" not in words:
         asked += ["--server", "dgx-spark-desktop"]
     assert sentence in refusal("design", *asked, *words)
@@ -139,5 +139,5 @@ def test_bad_input_gets_one_sentence(words: tuple[str, ...], sentence: str) -> N
 def test_a_price_list_is_checked(text: str, sentence: str, tmp_path: Path) -> None:
     prices = tmp_path / "prices.csv"
     prices.write_text(text)
-    asked = ("design", "tensor-parallel", "--model", "gpt-oss-20b", *SMALL, "--prices", str(prices))
+    asked = ("design", "gpu", "--model", "gpt-oss-20b", *SMALL, "--prices", str(prices))
     assert sentence in refusal(*asked)

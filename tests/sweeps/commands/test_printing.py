@@ -133,9 +133,9 @@ def test_a_comparison_concludes_on_what_every_system_has(tmp_path: Path) -> None
     assert last == f"l3 has the highest throughput {rate}, {ours / theirs:.3g} times rank-pim."
     trace = tmp_path / "trace.csv"
     trace.write_text("input_tokens,output_tokens\n" + "100,40\n" * 8)
-    queued = ("compare", "l3", "gpu-only", "--model", "gpt-175b", "--trace", str(trace))
+    queued = ("compare", "l3", "gpu", "--model", "gpt-175b", "--trace", str(trace))
     simulated = printed(*queued, "--method", "simulate", "--columns", "system").splitlines()
-    assert re.match(r"(l3|gpu-only) has the highest throughput \(throughput_tok_s", simulated[-1])
+    assert re.match(r"(l3|gpu) has the highest throughput \(throughput_tok_s", simulated[-1])
 
 
 def test_a_comparison_of_equals_names_both() -> None:
@@ -183,7 +183,7 @@ def test_out_of_memory_is_not_a_dash(form: str, pivot: tuple[str, ...]) -> None:
 
 
 def test_a_system_that_is_not_modelled_says_why() -> None:
-    words = ("compare", "hilos", "tensor-parallel", "--model", "deepseek-v3.2", "--columns")
+    words = ("compare", "hilos", "gpu", "--model", "deepseek-v3.2", "--columns")
     (row, *_) = json.loads(printed(*words[:-1], "--format", "json"))
     assert row["status"] == "not-modelled"
     text = " ".join(printed(*words, "system,step_ms").split())

@@ -18,9 +18,7 @@ from nearkv.sweeps.study.study import Study, blocks
 
 def test_weights_and_cache_are_those_of_the_model() -> None:
     """OPT-66B: 64 layers of 72 heads of 128, K and V of 2 bytes, at the last token."""
-    study = Study(
-        ("hilos", "gpu-only"), ("opt-66b",), batch="1,16", context="1k", output_tokens="24"
-    )
+    study = Study(("hilos", "gpu"), ("opt-66b",), batch="1,16", context="1k", output_tokens="24")
     rows = table(study, on_request(["system", "footprint_gb:kv"]))
     per_token = 2 * 64 * 72 * 128 * 2
     held = [batch * (1024 + 24) * per_token / 1e9 for batch in (1, 16)]
@@ -33,23 +31,29 @@ def test_a_table_has_them_only_where_they_are_named() -> None:
     assert on_request(["step_ms", "bottleneck"]) == ("bottleneck",)
 
 
-def answer(system: str, model: str, **options: str) -> Columns:
-    return table(Study((system,), (model,), **options))  # type: ignore[arg-type]
+ON_A100: dict[str, Any] = {
+    "platforms": "dgx-a100-pim",
+    "knobs": {"tp": "l3", "dp": "remaining", "pp": "1", "ep": "1", "attention": "tp"},
+}
+
+
+def answer(system: str, model: str, **options: Any) -> Columns:
+    return table(Study((system,), (model,), **options))
 
 
 def test_a_batch_that_runs_in_parts_is_noted() -> None:
     """A100s hold 22.8 of 32 such requests beside the weights of a model of 89 x 10^9 parameters."""
-    parts = answer("gpu-only", "gpt-89b", batch="32", context="6000", output_tokens="1")
+    parts = answer("gpu", "gpt-89b", **ON_A100, batch="32", context="6000", output_tokens="1")
     assert 1 < parts["batch_run"][0] < 32
     assert "batch_run sequences at a time, times count all rounds" in parts["note"][0]
-    whole = answer("gpu-only", "gpt-89b", batch="4", context="6000", output_tokens="1")
+    whole = answer("gpu", "gpt-89b", **ON_A100, batch="4", context="6000", output_tokens="1")
     assert whole["batch_run"][0] == 4
     assert "batch_run" not in whole["note"][0]
 
 
 def test_one_token_waits_for_no_other_prompt() -> None:
     """Between tokens lies a step; a request of one token has no pause to share out."""
-    row = answer("gpu-only", "gpt-89b", batch="32", context="6000", output_tokens="1")
+    row = answer("gpu", "gpt-89b", **ON_A100, batch="32", context="6000", output_tokens="1")
     step = row["step_ms"].astype(float) * row["batch_run"].astype(float) / 32
     np.testing.assert_allclose(row["tpot_ms"].astype(float), step, rtol=1e-6)
 

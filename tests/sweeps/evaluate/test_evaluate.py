@@ -90,7 +90,7 @@ def hilos(**axes: Any) -> Study:
         (Study(("hilos",), ("opt-65b",)), "unknown model 'opt-65b'; valid are: .*opt-66b"),
         (hilos(platforms=("hilos",)), "unknown platform"),
         (hilos(knobs={"alfa": "1"}), "did you mean 'alpha'"),
-        (Study(("vllm-multinode",), ("opt-66b",), knobs={"alpha": "1"}), "has no knobs"),
+        (Study(("gpu",), ("opt-66b",), knobs={"alpha": "1"}), "has no knobs"),
         (hilos(knobs={"alpha": "1.5"}), "from 0 to 1"),
         (hilos(knobs={"interval": "2.5"}), "whole number"),
         (hilos(knobs={"interval": "0"}), "from 1 to 256"),
@@ -106,7 +106,7 @@ def hilos(**axes: Any) -> Study:
         (Study((), ("opt-66b",)), "nothing to evaluate"),
         (Study(("hilos",), ()), "nothing to evaluate"),
         (Study(("hilos", "hilos"), ("opt-66b",)), "names 'hilos' twice"),
-        (Study(("vllm-multinode",), ("opt-66b",), platforms=("hilos-isp",)), "cluster_gpu"),
+        (Study(("gpu",), ("opt-66b",), platforms=("hilos-isp",)), "cluster_gpu"),
         (hilos(batch="1:1M:+1", context="1:1M:+1"), "too many for one table"),
     ],
 )
@@ -142,9 +142,7 @@ def test_paired_axes_are_fields_of_a_study() -> None:
 def test_parts_are_paired_each_with_its_price() -> None:
     """A host of 20,000 USD and eight GPUs of either price."""
     pairs = {"gpu": "h200-sxm,rtx-pro-6000", "gpu.price": "32000USD,8000USD"}
-    study = Study(
-        ("tensor-parallel",), ("gpt-oss-120b",), sets={"host.price": "20000USD"}, zipped=pairs
-    )
+    study = Study(("gpu",), ("gpt-oss-120b",), sets={"host.price": "20000USD"}, zipped=pairs)
     rows = table(study)
     assert rows["gpu.part"].tolist() == ["h200-sxm", "rtx-pro-6000"]
     assert rows["cost_usd"].tolist() == [276_000, 84_000]

@@ -23,7 +23,7 @@ UNREAD = {"csd.count": 4}
     [
         ("flexgen-ssd", "csd.count=4"),
         ("flexgen-dram", "csd.price=4USD"),
-        ("gpu-only", "host.memory=1TB"),
+        ("gpu", "host.memory=1TB"),
     ],
 )
 def test_a_number_that_no_system_reads_is_told(systems: str, number: str) -> None:
@@ -39,9 +39,9 @@ def test_a_number_that_no_system_reads_is_told(systems: str, number: str) -> Non
         ("flexgen-ssd", "ssd.price=400USD"),  # for the cost alone
         ("hilos", "csd.idle_power=4W"),  # for the energy alone
         ("hilos", "csd.endurance=5PB"),  # for the endurance alone
-        ("gpu-only", "precision.kv=8bit"),  # of the model, before a system sees it
+        ("gpu", "precision.kv=8bit"),  # of the model, before a system sees it
         ("l3", "dimm.capacity=32GB"),  # of a copy of the machine
-        ("gpu-only", "gpu.flops_8bit=600TFLOP/s"),  # where the part states one
+        ("gpu", "gpu.flops_8bit=600TFLOP/s"),  # where the part states one
     ],
 )
 def test_a_number_that_some_column_reads_is_not(systems: str, number: str) -> None:
@@ -91,7 +91,7 @@ def test_commands_that_solve_tell_too(command: str) -> None:
 def test_a_column_of_a_trace_that_is_not_read_is_told_once(tmp_path: Path) -> None:
     trace = tmp_path / "mine.csv"
     trace.write_text("arrival_s,input_tokens,output_tokens\n0,1000,20\n1,3000,50\n", "utf-8")
-    done = invoke("compare", "l3", "gpu-only", "--model", MODEL, "--trace", str(trace))
+    done = invoke("compare", "l3", "gpu", "--model", MODEL, "--trace", str(trace))
     assert done.exit_code == 0, done.stderr
     assert done.stderr.count("input_tokens and output_tokens are read, 'arrival_s' not") == 1
 

@@ -13,23 +13,21 @@ from nearkv.sweeps.explore.hardware import least_hardware
 from nearkv.sweeps.explore.pareto import pareto
 from nearkv.sweeps.study.study import Study, blocks
 
-NODE = Study(
-    ("flexgen-dram", "gpu-only", "tensor-parallel"), ("gpt-oss-120b",), platforms="h200-node"
-)
+NODE = Study(("flexgen-dram", "gpu"), ("gpt-oss-120b",), platforms="h200-node")
 PRICES = {"gpu.price": "32000USD", "host.price": "20000USD", "ssd.price": "400USD"}
 
 
 def test_every_system_on_a_server_is_priced_with_its_server() -> None:
     """Eight GPUs and a host; FlexGen keeps weights on eight drives besides."""
     rows = table(NODE.but(sets=PRICES))
-    assert rows["cost_usd"].tolist() == [279_200, 276_000, 276_000]
+    assert rows["cost_usd"].tolist() == [279_200, 276_000]
     sentences = price_sentences(blocks(NODE.but(sets=PRICES)))
     assert sentences[0] == (
         "cost_usd of flexgen-dram on h200-node is of gpu, host and ssd, "
         "without dram, cxl and object_store, which it does not need."
     )
-    assert sentences[2] == (
-        "cost_usd of tensor-parallel on h200-node is of gpu and host, "
+    assert sentences[1] == (
+        "cost_usd of gpu on h200-node is of gpu and host, "
         "without ssd, dram, cxl and object_store, which it does not need."
     )
 
@@ -45,9 +43,9 @@ def test_every_system_with_gpus_owns_a_host() -> None:
 
 def test_a_part_without_a_price_is_named_until_it_has_one() -> None:
     bare = NODE.but(parts={"gpu": "mi300x"})
-    (_, _, both) = no_prices(blocks(bare))
+    (_, both) = no_prices(blocks(bare))
     assert both == (
-        "no cost_usd of tensor-parallel on h200-node gpu=mi300x: gpu (mi300x) and host "
+        "no cost_usd of gpu on h200-node gpu=mi300x: gpu (mi300x) and host "
         "(xeon-8480c-2s) state no price; give --set gpu.price=USD --set host.price=USD"
     )
     gpus = bare.but(sets={"gpu.price": "32000USD"})
@@ -56,14 +54,14 @@ def test_a_part_without_a_price_is_named_until_it_has_one() -> None:
 
 
 def test_a_machine_without_a_host_is_told() -> None:
-    box = Study(("tensor-parallel",), ("gpt-oss-20b",), platforms="dgx-spark")
+    box = Study(("gpu",), ("gpt-oss-20b",), platforms="dgx-spark")
     (sentence,) = price_sentences(blocks(box.but(sets={"gpu.price": "4000USD"})))
     assert sentence.endswith("is of gpu; the platform states no host.")
 
 
 def test_a_limit_on_a_price_that_is_not_known_names_the_part() -> None:
     (row,) = least_hardware(
-        NODE.but(systems=("tensor-parallel",), parts={"gpu": "mi300x"}),
+        NODE.but(systems=("gpu",), parts={"gpu": "mi300x"}),
         "gpu.count=1:8",
         ["cost_usd<=100000"],
     )
@@ -74,7 +72,7 @@ def test_a_limit_on_a_price_that_is_not_known_names_the_part() -> None:
 def test_a_front_names_the_part_that_left_a_design_out() -> None:
     """Four RTX PRO 6000 in the server: 4 x 8,565 + 20,000 USD."""
     choice = NODE.but(
-        systems=("tensor-parallel",),
+        systems=("gpu",),
         parts={"gpu": "rtx-pro-6000,mi300x"},
         sets={"host.price": "20000USD", "gpu.count": "4"},
     )
@@ -85,5 +83,5 @@ def test_a_front_names_the_part_that_left_a_design_out() -> None:
 
 def test_what_a_price_is_of_stands_below_a_table_that_shows_it() -> None:
     line = ["compare", "hilos", "flexgen-dram", "--model", "opt-66b", "--columns"]
-    assert "is of gpu, host, csd and chassis, without ssd," in succeed(*line, "cost_usd")
+    assert "is of gpu, host, csd and chassis, without ssd " in succeed(*line, "cost_usd")
     assert "is of gpu" not in succeed(*line, "step_ms")

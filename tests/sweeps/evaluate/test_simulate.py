@@ -11,6 +11,10 @@ import pytest
 from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.study.study import Study
 
+A100 = "dgx-a100-pim"
+L3_SPLIT = {"tp": "l3", "dp": "remaining", "pp": "1", "ep": "1", "attention": "tp"}
+"""GPUs as L3 splits its models over them."""
+
 
 @pytest.mark.parametrize("method", ["fluid", "simulate"])
 def test_a_cpu_that_attends_to_nothing_holds_nothing(method: str) -> None:
@@ -18,10 +22,8 @@ def test_a_cpu_that_attends_to_nothing_holds_nothing(method: str) -> None:
     without = Study(
         ("cpu-offload",), ("opt-66b",), traces=("openr1",), knobs={"cpu_share": "0"}, method=method
     )
-    offload, gpus = (
-        table(Study((name,), ("opt-66b",), traces=("openr1",), method=method))
-        for name in ("cpu-offload", "gpu-only")
-    )
+    offload = table(without.but(knobs={}))
+    gpus = table(without.but(systems=("gpu",), platforms=A100, knobs=L3_SPLIT))
     none = table(without)
     assert (offload["status"][0], gpus["status"][0]) == ("ok", "infeasible")
     assert (none["status"][0], none["short_of"][0]) == ("infeasible", "gpu")
@@ -43,21 +45,23 @@ def test_what_exceeds_the_gpus_has_a_share_in_the_host() -> None:
 
 def test_experts_leave_other_models_simulated() -> None:
     models = ("opt-66b", "mixtral-8x7b", "gpt-oss-120b")
-    answer = table(Study(("gpu-only",), models, traces=("dolphin",), method="simulate"))
-    alone = table(Study(("gpu-only",), models[:1], traces=("dolphin",), method="simulate"))
+    answer = table(Study(("gpu",), models, traces=("dolphin",), method="simulate"))
+    alone = table(Study(("gpu",), models[:1], traces=("dolphin",), method="simulate"))
     assert answer["status"].tolist() == ["ok", "not-modelled", "not-modelled"]
     assert "experts not modelled: a simulation" in answer["reason"][1]
     assert answer["throughput_tok_s"][0] == pytest.approx(alone["throughput_tok_s"][0])
 
 
-@pytest.mark.parametrize("system", ["gpu-only", "hbm-pim"])
+@pytest.mark.parametrize("system", ["gpu", "hbm-pim"])
 def test_more_memory_never_makes_a_queue_of_uneven_answers_slower(system: str) -> None:
     """Half of LongBench's answers are one token: near the end most tokens are in the drain.
 
     Whose law and mean are those of the requests that begin it, which costs up to 0.2 %.
     """
     memory = {"gpu.memory": "80GiB,110GiB,130GiB,138GiB,140GiB,200GiB"}
-    study = Study((system,), ("llama3.1-8b",), traces=("longbench",), sets=memory)
+    study = Study((system,), ("llama3.1-8b",), platforms=A100, traces=("longbench",), sets=memory)
+    if system == "gpu":
+        study = study.but(knobs=L3_SPLIT)
     throughput = table(study)["throughput_tok_s"].astype(float)
     assert np.all(np.diff(throughput) >= -2e-3 * throughput[:-1])
     assert throughput[-1] < 1.05 * throughput[0]
@@ -69,7 +73,9 @@ def test_replicas_take_prompts_as_they_are_free(tmp_path: Path) -> None:
     rows = ["8000,180", "8000,1"] * 100
     trace.write_text("\n".join(["input_tokens,output_tokens", *rows]))
     sets = {"gpu.memory": "40GiB,140GiB"}
-    study = Study(("gpu-only",), ("llama3.1-8b",), traces=(str(trace),), sets=sets)
+    study = Study(
+        ("gpu",), ("llama3.1-8b",), platforms=A100, traces=(str(trace),), sets=sets, knobs=L3_SPLIT
+    )
     fluid = table(study)["total_s"].astype(float)
     simulated = table(replace(study, method="simulate"))["total_s"].astype(float)
     # the fluid has no end: the last answers of 25 requests a replica take a sixth of the run

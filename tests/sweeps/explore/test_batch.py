@@ -31,7 +31,7 @@ COUNTED = {
     "hilos": "csd.count",
     "flexgen-16ssd": "raid.count",
     "inf2": "csd.count",
-    "gpu-only": "gpu.count",
+    "gpu": "gpu.count",
     "l3": "dimm.ranksets",
 }
 

@@ -87,7 +87,7 @@ def test_a_search_does_not_play_queues() -> None:
         lambda: least_hardware(study, "dimm.ranksets", ["throughput_tok_s=1"]),
         lambda: sensitivity(study, "throughput_tok_s"),
         lambda: crossovers(
-            study.but(systems=("l3", "gpu-only")), "gpu.count=8:16", "throughput_tok_s"
+            study.but(systems=("l3", "gpu"), platforms=A100), "gpu.count=8:16", "throughput_tok_s"
         ),
     ):
         with pytest.raises(InputError, match="--method simulate"):
@@ -111,9 +111,14 @@ def test_who_never_loses_is_named() -> None:
     assert row["reason"] == "never: hilos leads, where one does, from 1k to 1M"  # 1M fits neither
 
 
+A100 = "dgx-a100-pim"
+
+
 def test_nobody_leads_where_neither_fits() -> None:
-    systems = ("gpu-only", "hbm-pim")
-    study = Study(systems, ("gpt-175b",), sets={"gpu.memory": "4GB"})  # weights: 350 GB
+    systems = ("gpu", "hbm-pim")
+    study = Study(
+        systems, ("gpt-175b",), platforms=A100, sets={"gpu.memory": "4GB"}
+    )  # weights: 350 GB
     (row,) = crossovers(study, "context=4k:64k", "decode_tok_s")
     assert (row["from"], row["reason"]) == ("", "never: neither has a value from 4k to 64k")
 
@@ -159,7 +164,7 @@ def test_a_crossover_is_an_interval() -> None:
 
 def test_a_system_that_runs_without_a_decode_rate_is_not_behind() -> None:
     """L3's prompts ride in its steps; its throughput leads where it has no rate of decoding."""
-    pair = Study(("gpu-only", "l3"), ("gpt-175b",), traces=("openr1",))
+    pair = Study(("gpu", "l3"), ("gpt-175b",), platforms=A100, traces=("openr1",))
     with pytest.raises(InputError, match=r"l3 runs at gpu.count 8 and has no decode_tok_s there"):
         crossovers(pair, "gpu.count=8:32", "decode_tok_s")
     (row, *_) = crossovers(pair, "gpu.count=8:32", "throughput_tok_s")

@@ -57,7 +57,9 @@ def test_drives_wear_by_what_is_written() -> None:
 def test_the_wait_is_that_of_a_queue_whose_prompts_take_equally_long() -> None:
     """Nothing is found: M/D/1 waits l S^2 / (2 (1 - l S)), and S is the prefill."""
     table = nearkv.reuse(MODEL, tiers="dram=1TB", prefix="64k", rate=0.1, nodes=1)
-    step = nearkv.estimate("tensor-parallel", MODEL, platform="h200-node", context="64k", batch=1)
+    step = nearkv.estimate(
+        "gpu", MODEL, platform="h200-node", context="64k", batch=1, output_tokens=1
+    )
     seconds = step.values["prefill_s"]
     load = 0.1 * seconds
     first = seconds + 0.1 * seconds**2 / (2 * (1 - load))

@@ -156,7 +156,7 @@ def test_a_column_of_the_system_itself_can_be_looked_at() -> None:
     steps, _ = sensitivity(L3.but(batch="1"), "step_ms")
     pauses, _ = sensitivity(L3.but(batch="1"), "tpot_ms")
     assert [row["number"] for row in pauses] == [row["number"] for row in steps]
-    pair = Study(("gpu-only", "l3"), ("gpt-89b",))
+    pair = Study(("gpu", "l3"), ("gpt-89b",))
     assert all(row["from"] for row in crossovers(pair, "batch=1:4", "tpot_ms"))
     with pytest.raises(InputError, match="--of: unknown column 'pu_power_pct'"):
         crossovers(Study(("hilos", "l3"), ("opt-66b",)), "batch=1:4", "pu_power_pct")
@@ -180,6 +180,6 @@ def test_what_to_measure_first_is_said_in_words() -> None:
 
 def test_a_node_alone_depends_on_no_fabric() -> None:
     """Seven GPUs divide no 64 heads, and eight in a node of nine are in one node as before."""
-    rows, _ = sensitivity(Study(("tensor-parallel",), ("llama3.1-70b",), context="8k"), "step_ms")
+    rows, _ = sensitivity(Study(("gpu",), ("llama3.1-70b",), context="8k"), "step_ms")
     assert not [row["number"] for row in rows if row["number"].startswith("fabric")]
     assert all(row["elasticity"] is not None for row in rows)

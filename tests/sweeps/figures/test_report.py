@@ -194,7 +194,7 @@ def test_a_platform_of_its_own_does_not_part_a_system_from_the_others() -> None:
     )
 
 
-QUEUES = ("l3", "gpu-only", "hbm-pim", "rank-pim", "cpu-offload")
+QUEUES = ("l3", "gpu", "hbm-pim", "rank-pim", "cpu-offload")
 
 
 def assert_adds_up(rows: Mapping[str, tuple[str, float]], rel: float) -> None:

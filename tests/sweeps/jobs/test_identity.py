@@ -67,7 +67,7 @@ def test_what_differs_has_a_name() -> None:
 def test_each_edit_of_a_models_layers_is_noticed(tmp_path: Path) -> None:
     """50 edits, one key or one layer each; a window that was edited went unnoticed before."""
     file = tmp_path / "config.json"
-    study = Study(("gpu-only",), (str(file),), context="64k")
+    study = Study(("gpu",), (str(file),), context="64k")
     drawn = random.Random(1)
 
     def edited(config: dict[str, Any]) -> dict[str, str]:

@@ -28,7 +28,7 @@ SCHEMES: dict[str, dict[str, Any]] = {
 def answers(model: str, **sets: Any) -> dict[str, list[float]]:
     """Columns on eight B200, which have rates for 8 and 4 bits."""
     table = nearkv.compare(
-        "tensor-parallel",
+        "gpu",
         model,
         context=8192,
         batch=[1, 64],
@@ -74,7 +74,7 @@ def test_activations_of_four_bits_run_at_the_rate_of_four() -> None:
 
 def test_several_formats_are_rows_of_one_table() -> None:
     several = nearkv.compare(
-        "tensor-parallel",
+        "gpu",
         "llama3.1-8b",
         platform="hgx-h200",
         sets={"precision.weight": ["bf16", "nvfp4", "int4"], "precision.kv": ["fp8", "bf16"]},

@@ -230,7 +230,7 @@ def test_bad_factors_are_one_sentence(exact: Evidence, factors: list[str], words
 def test_measured_derates_are_kept_and_fitted_only_by_name(tmp_path: Path) -> None:
     """What decides the steps of a DGX Spark is stated as measured; it once "changed nothing"."""
     file = tmp_path / "spark.csv"
-    runs = [f"tensor-parallel,llama3.1-8b,{n},{n}k,64,{70 + n}" for n in (1, 2, 4, 8)]
+    runs = [f"gpu,llama3.1-8b,{n},{n}k,64,{70 + n}" for n in (1, 2, 4, 8)]
     file.write_text("\n".join([HEADER, *runs]))
     rows = measured(str(file), "dgx-spark")
     with pytest.raises(InputError, match=r"measured, and kept; .* --factor derate\.hbm"):

@@ -22,7 +22,7 @@ def of(name: str, staged: bool = False, **changes: float) -> Tier:
 @pytest.mark.parametrize(
     ("name", "latency", "rate"),
     [
-        ("hbm", 0.0, 8 * 4.8e12 * 0.85),
+        ("hbm", 0.0, 8 * 4.8e12 * 0.84),
         ("dram", SOFTWARE, 8 * 63e9 * 0.8),  # links of the GPUs before 614 GB/s of DRAM
         ("cxl", SOFTWARE + 250e-9, 8 * 36e9),
         ("ssd", SOFTWARE + 65e-6, 8 * 12e9),  # flash before eight links of 15.75 GB/s at 0.8

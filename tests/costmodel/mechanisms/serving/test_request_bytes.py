@@ -206,7 +206,9 @@ def test_requests_that_fill_a_window_load_ranksets_evenly() -> None:
 def test_a_share_of_what_windows_keep_is_the_cpus() -> None:
     answer = estimate("cpu-offload", FOUR, two_kinds(WINDOW), cpu_share=0.4)
     assert amounts(answer.step)["host.dram read"] == pytest.approx(0.4 * CACHE)
-    assert amounts(answer.step)["gpu.hbm read"] == pytest.approx(2 * STREAMED + 0.6 * COPIES * CACHE)
+    assert amounts(answer.step)["gpu.hbm read"] == pytest.approx(
+        2 * STREAMED + 0.6 * COPIES * CACHE
+    )
     memories = {"gpu": 2 * ALL_WEIGHTS + 0.6 * COPIES * CACHE, "host": 0.4 * CACHE}
     assert needed(answer) == pytest.approx(memories)
 

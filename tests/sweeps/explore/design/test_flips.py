@@ -22,7 +22,7 @@ def priced(tmp_path: Path, low: float, high: float) -> str:
 def test_the_price_at_which_the_runner_up_costs_as_much(tmp_path: Path) -> None:
     """The box alone is the price of its machine, so it is no longer first at the other's price."""
     prices = priced(tmp_path, 3000, 90_000)
-    table = nearkv.design("tensor-parallel,full-cache", servers=SERVERS, prices=prices, **ASKED)
+    table = nearkv.design("gpu,full-cache", servers=SERVERS, prices=prices, **ASKED)
     first, second = table.to_dict("records")
     assert first["server"] == "dgx-spark-desktop"
     sentence = next(text for text in table.attrs["conclusion"] if " wins with " in text)
@@ -33,13 +33,11 @@ def test_the_price_at_which_the_runner_up_costs_as_much(tmp_path: Path) -> None:
 
 def test_a_price_that_cannot_rise_so_far_turns_nothing(tmp_path: Path) -> None:
     prices = priced(tmp_path, 4000, 5000)
-    table = nearkv.design("tensor-parallel,full-cache", servers=SERVERS, prices=prices, **ASKED)
+    table = nearkv.design("gpu,full-cache", servers=SERVERS, prices=prices, **ASKED)
     assert not any("dgx-spark-desktop at" in text for text in table.attrs["conclusion"])
 
 
 def test_a_winner_by_far_wins_in_all_draws(tmp_path: Path) -> None:
     prices = priced(tmp_path, 4698, 4700)
-    table = nearkv.design(
-        "tensor-parallel,full-cache", servers=SERVERS, prices=prices, band=90, **ASKED
-    )
+    table = nearkv.design("gpu,full-cache", servers=SERVERS, prices=prices, band=90, **ASKED)
     assert any("wins in 100% of the draws" in text for text in table.attrs["conclusion"])
