@@ -113,7 +113,8 @@ class _Sizing:
         """
         known = largest(self.fits, self.probe.size)
         system = self.probe.block.system
-        if all(system.is_monotone(measure, "batch") for measure in TIMES):
+        measures = TIMES if self.limits else ("step_ms",)
+        if all(system.is_monotone(measure, "batch") for measure in measures):
             return known
 
         def more(point: Points, number: Numbers) -> Numbers:
