@@ -327,8 +327,10 @@ def _share_kept(path: Path, block: int) -> float:
 
 def _sampled(ids: list[int], share: float) -> list[int]:
     """Blocks whose hash lies below a threshold: always the same ones, however often asked for."""
-    mixed = np.array(ids, np.int64).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    every = np.array(ids, np.int64)
+    mixed = every.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> np.uint64(32)
     mixed *= np.uint64(0xD6E8FEB86659FD93)
     is_kept = (mixed >> np.uint64(11)).astype(float) < share * 2.0**53
-    return [identity for identity, kept in zip(ids, is_kept, strict=True) if kept]
+    kept: list[int] = every[is_kept].tolist()
+    return kept
