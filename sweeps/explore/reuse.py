@@ -89,8 +89,8 @@ class Reuse:
 
     @cached_property
     def prompts(self) -> Numbers:
-        """Tokens of each request, or of parts of the requests: (requests,)."""
-        if self.trace:
+        """Tokens of each request that is replayed, else of parts of the requests: (requests,)."""
+        if self.trace and self.policy == "victim":
             return self.trace.prompt
         return self.summary.prompts if self.summary else np.array([self.prefix])
 
@@ -245,13 +245,14 @@ def _check_length(question: Reuse) -> None:
 
 
 def fewest_nodes(question: Reuse) -> int:
-    """Nodes that compute prompts at most `BUSY` of their time; more nodes are never busier."""
+    """Nodes that compute prompts at most `BUSY` of their time; without reuse more would do."""
 
-    def load(nodes: int) -> float:
-        return service_of(question, nodes, hits_of(question, nodes))["load"]
+    def service(nodes: int) -> dict[str, float]:
+        return service_of(question, nodes, hits_of(question, nodes))
 
-    most = max(int(np.ceil(load(1) / BUSY)), 1)
-    return 1 + bisect_left(range(1, most), True, key=lambda nodes: load(nodes) <= BUSY)
+    most = max(int(np.ceil(service(1)["plain_load"] / BUSY)), 1)
+    busy = range(1, most)
+    return 1 + bisect_left(busy, True, key=lambda nodes: service(nodes)["load"] <= BUSY)
 
 
 def service_of(question: Reuse, nodes: int, hits: Hits) -> dict[str, float]:

@@ -157,6 +157,17 @@ def test_inputs_of_layers_are_smaller_than_kv_where_each_head_has_its_own(
     assert table["restore_x_ms"][0] / table["load_ms"][0] == pytest.approx(ratio, rel=0.01)
 
 
+def test_random_routing_finds_less_and_takes_as_many_nodes_as_that_needs(tmp_path: Path) -> None:
+    """32 prompts again and again: each node computes each of them once."""
+    trace = requests(tmp_path / "t.jsonl", *[*range(32)] * 20)
+    asked = partial(nearkv.reuse, MODEL, tiers="dram=1TB", trace=trace, policy="exclusive")
+    alone, apart = (asked(routing=way, nodes=8)["hit_share"][0] for way in ("prefix", "random"))
+    assert alone == pytest.approx(1 - 1 / 20, abs=0.01)
+    assert apart == pytest.approx(1 - 8 / 20, abs=0.05)
+    table = asked(routing="random", rate_scale=40)
+    assert table["load"][0] <= 0.8
+
+
 def test_small_blocks_ask_drives_more_often() -> None:
     """A file system takes 10 ms a block: 16,384 tokens are 32 of 512, or 1,024 of 16."""
     asked = partial(nearkv.reuse, MODEL, tiers="ssd=8x4TB", prefix="16k", hit=0.5, rate=0.1)
