@@ -178,7 +178,12 @@ class _Search:
             stands = _what_misses(answer, worst, quantities[worst.name], binds)
             if worst.quantity in COSTS and (unpriced := no_prices([self._block])):
                 stands = unpriced[0]
-            reason = f"never: {self._place(point, value)} {stands}"
+            also = [
+                f", {target.name} = {quantities[target.name]:.4g}"
+                for target, margin in zip(self.targets, margins, strict=True)
+                if margin < 0 and target is not worst
+            ]
+            reason = f"never: {self._place(point, value)} {stands}{''.join(also)}"
         scale = self.line.scale
         has_value = limit != "never" and (limit != "any" or self.line.whole)
         noted = answer.estimate.notes.items()
