@@ -48,7 +48,7 @@ def test_the_command_gives_the_step(command: str) -> None:
 def test_defaults_are_slower() -> None:
     words = (
         "estimate gpu --model llama2-7b --batch 16 --context 2047 --output-tokens 2 "
-        "--set gpu.count=1 --format json"
+        "--platform dgx-a100-pim --set gpu.count=1 --format json"
     )
     step = json.loads(CliRunner().invoke(app, words.split()).stdout)[0]["step_ms"]
     assert f"gives {step:.1f} ms" in PAGE
