@@ -17,6 +17,8 @@ from nearkv.costmodel.model.capacity import Fits
 
 _ROUNDING = 1e-13
 """Share of a need that it may rise by from rounding alone [1]."""
+_FULL = 1e-12
+"""Share of a need by which it may exceed a capacity from rounding alone [1]."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,11 @@ class _Need:
         return np.subtract(self.start, self.capacity)
 
     def short(self, x: Real) -> Real:
-        """Bytes missing at a share [B]."""
+        """Bytes missing at a share, more than rounding makes [B]."""
         risen = self.start + np.multiply(x, self.rise)
-        return np.maximum(np.subtract(risen, self.capacity), 0.0)
+        excess = np.subtract(risen, self.capacity)
+        rounding = _FULL * (np.abs(self.start) + np.abs(self.rise))
+        return np.where(excess > rounding, excess, 0.0)
 
     def interval(self, spare: Real) -> tuple[Numbers, Numbers]:
         """Lowest and highest share whose need exceeds the capacity by no more than a spare [1].

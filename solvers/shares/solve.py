@@ -121,8 +121,8 @@ class _Piece:
 
     @property
     def ok(self) -> Mask:
-        """Where every memory holds what it must: less than a byte is rounding."""
-        return np.less(self.short, 1.0)
+        """Where every memory holds what it must."""
+        return np.equal(self.short, 0)
 
 
 def _piece(
@@ -157,7 +157,7 @@ def _better(best: _Piece, other: _Piece) -> _Piece:
     """The better of two pieces, design point by design point."""
     alike = best.ok == other.ok
     faster = np.less(other.choice.seconds, best.choice.seconds)
-    level = np.equal(other.short, best.short) | (best.ok & other.ok)
+    level = np.equal(other.short, best.short)
     preferred = np.where(level, faster, np.less(other.short, best.short))
     taken = np.where(alike, preferred, other.ok)
     lowest = np.minimum(best.choice.bound, other.choice.bound)

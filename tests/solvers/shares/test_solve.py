@@ -35,6 +35,7 @@ def seconds_of(amount: Real, resource: str) -> Leaf:
 )
 # room over a rise that is hardly one overflows
 @example(jumps=[0, 0, 1], levels=[0.0] * 6 + [1.1125369292536007e-308, 0.0], room=1.0)
+@example(jumps=[0, 0, 50], levels=[0.0, 0.0, 2.0, 2.0, 0.0, 0.0, 0.0, 2.0], room=3.0)
 def test_no_share_of_a_fine_grid_that_fits_is_better(
     jumps: list[int], levels: list[float], room: float
 ) -> None:
