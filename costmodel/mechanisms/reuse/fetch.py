@@ -45,16 +45,16 @@ def both(compute: Seconds, load: Seconds, tokens: Real) -> Real:
 
 
 def crossover(compute: Seconds, load: Seconds, longest: float) -> float:
-    """The shortest prefix from which loading is as fast as computing; nan where none is [tokens].
+    """The prefix from which on loading is as fast as computing; nan where none is [tokens].
 
-    Loading has a fixed part and grows with the bytes, computing grows faster than the tokens, so
-    there is one crossing at most; where loading is faster from the first token, that is 1.
+    Loading has a fixed part and grows with the bytes; computing grows with the tokens and, once
+    attention counts, faster. Experts that more and more tokens wake may make it grow slower first.
     """
     lengths = np.arange(1.0, longest + 1)
-    is_faster = np.less_equal(load(lengths), compute(lengths))
-    if not np.any(is_faster):
+    is_slower = np.greater(load(lengths), compute(lengths))
+    if is_slower[-1]:
         return float("nan")
-    return float(lengths[np.argmax(is_faster)])
+    return float(1 + np.max(lengths, where=is_slower, initial=0.0))
 
 
 def layerwise(load: Real, compute: Real, layers: Real) -> Real:

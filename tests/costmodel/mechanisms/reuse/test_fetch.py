@@ -40,6 +40,16 @@ def test_loading_pays_from_where_the_curves_cross() -> None:
     assert np.isnan(crossover(lambda p: 0 * np.asarray(p), load, 4_096))
 
 
+def test_loading_pays_from_the_last_crossing() -> None:
+    """Experts wake up to 100 tokens; then attention alone grows, and exceeds loading at last."""
+
+    def experts(p: Real) -> Real:
+        return 2e-3 * np.minimum(p, 100.0) + 1e-8 * np.asarray(p) ** 2
+
+    # 1e-8 p^2 + 0.2 = 0.01 + 5e-4 p at p = (5e-4 + sqrt(25e-8 - 0.76e-8)) / 2e-8 = 49,617
+    assert crossover(experts, lambda p: 0.01 + 5e-4 * np.asarray(p), 1e5) == 49_618
+
+
 def test_layers_load_while_the_layers_before_are_computed() -> None:
     """4 layers of 3 s to load and 1 s to compute: 3 + 3 + 3 + 3, and the last layer's 1."""
     assert layerwise(12.0, 4.0, 4) == pytest.approx(13.0)
