@@ -128,7 +128,6 @@ def reuse(question: Reuse) -> tuple[Rows, list[str]]:
         InputError: a tier, a share or a length that cannot be.
     """
     _check(question)
-    _check_length(question)
     nodes = question.nodes or fewest_nodes(question)
     hits = hits_of(question, nodes)
     service = service_of(question, nodes, hits)
@@ -173,31 +172,12 @@ def _check(question: Reuse) -> None:
         raise InputError(f"--tier: {', '.join(names)} names a tier twice; add their sizes")
     if question.admission != "all" and question.policy != "victim":
         raise InputError(f"--admission {question.admission}: is for --policy victim alone")
-    _check_routing(question)
     if question.drive and all(np.isinf(tier.endurance) for tier in question.built):
         raise InputError(f"--drive: {', '.join(names)} does not wear out; name drives")
     if question.summary is None:
         _check_prefix(question)
     else:
         _check_trace(question)
-
-
-def _check_routing(question: Reuse) -> None:
-    """Refuse requests that cannot go to any node.
-
-    Raises:
-        InputError: they cannot.
-    """
-    if question.routing != "random":
-        return
-    if not question.trace:
-        raise InputError(
-            "--routing random: sends the requests of a trace; give --trace FILE"
-        )
-    shared = [tier.name for tier in question.built if tier.is_shared]
-    if shared:
-        own = "--routing random: is for tiers of nodes, not for one that they share"
-        raise InputError(f"{own}; leave out {', '.join(shared)}")
 
 
 def _check_trace(question: Reuse) -> None:
@@ -208,40 +188,40 @@ def _check_trace(question: Reuse) -> None:
     """
     if question.prefix or question.hit or question.rate:
         raise InputError("--prefix, --hit, --rate: are for no trace; leave them out, or it")
-    if question.policy == "victim" and not question.trace:
+    replayed, is_random = question.policy == "victim", question.routing == "random"
+    if replayed and not question.trace:
         alone = "--policy victim: replays the trace itself, and there is its summary alone"
         raise InputError(f"{alone}; take --policy exclusive or inclusive")
-    if question.policy == "victim" and len(question.tiers) > 2:
+    if replayed and len(question.tiers) > 2:
         most = "--policy victim: replays two tiers at most"
         raise InputError(f"{most}; name two, or take --policy exclusive")
+    if is_random and not question.trace:
+        raise InputError("--routing random: sends each request; give the trace itself")
+    shared = [tier.name for tier in question.built if tier.is_shared]
+    if is_random and shared:
+        raise InputError(
+            f"--routing random: leave out {', '.join(shared)}, which nodes share"
+        )
 
 
 def _check_prefix(question: Reuse) -> None:
-    """Refuse a prefix of which something is missing.
+    """Refuse a prefix that cannot be, or of which something is missing.
 
     Raises:
         InputError: it is.
     """
+    prefix, longest = question.prefix, question.node.longest
     if not 0 <= question.hit <= 1:
         raise InputError(f"--hit: {question.hit:g} is no share; give 0 to 1")
-    if not (question.prefix > 0 and 0 < question.rate < np.inf):
+    if not (prefix > 0 and 0 < question.rate < np.inf):
         raise InputError("give --trace FILE, or --prefix, --hit and --rate of the requests")
     if len(question.tiers) > 1:
         raise InputError("--tier: without a trace the prefix lies in one tier; name one")
-    if question.admission != "all":
-        raise InputError(f"--admission {question.admission}: needs a trace to replay")
-
-
-def _check_length(question: Reuse) -> None:
-    """Refuse a prefix that the model cannot take.
-
-    Raises:
-        InputError: it cannot.
-    """
-    if question.prefix > question.node.longest:
-        takes = f"the model takes {question.node.longest:,.0f} tokens"
-        asked = f"--prefix: a prompt has {question.prefix:,.0f} tokens, {takes}"
-        raise InputError(f"{asked}; choose another model")
+    if (question.admission, question.routing) != ("all", "prefix"):
+        raise InputError("--admission, --routing: need a trace to replay")
+    if prefix > longest:
+        takes = f"the model takes {longest:,.0f} tokens; choose another model"
+        raise InputError(f"--prefix: a prompt has {prefix:,.0f} tokens, {takes}")
 
 
 def fewest_nodes(question: Reuse) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from nearkv.sweeps.evaluate.replay import replay
@@ -111,6 +113,7 @@ def round_of_eviction(model: str, capacity: str, clients: str, tokens: str) -> f
     return float(np.ceil(float(capacity) / a_round))
 
 
+@cache
 def _node(platform: str, gpus: str, model: str) -> Node:
     """GPUs that compute prompts alone."""
     counts = {"gpu.count": gpus, "nvlink.count": gpus}

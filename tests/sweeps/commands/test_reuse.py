@@ -50,7 +50,7 @@ def test_a_saved_curve_answers_as_its_trace(
         ("--tier ssd=2.5x1TB", "whole number"),
         ("--tier tape=1TB", "valid are: cxl, dram, hbm, object, pool, pool-ssd, ssd"),
         ("--tier hbm=1.2TB", "the weights leave 1,065 GB"),
-        ("--tier ssd=1TB --routing random", "give --trace FILE"),
+        ("--tier ssd=1TB --routing random", "need a trace"),
         ("--tier ssd=1TB --slo tpot_ms=2", "asked for a mean TTFT"),
         ("--tier ssd=1TB --drive 4s", "--drive"),
         ("--tier ssd=1TB --drive 0TB", "must hold something"),
@@ -61,7 +61,7 @@ def test_a_saved_curve_answers_as_its_trace(
         ("--tier dram=1TB --tier ssd=1TB", "in one tier"),
         ("--tier dram=1TB --tier dram=2TB", "names a tier twice"),
         ("--tier dram=1TB --policy lru", "valid are: exclusive, inclusive, victim"),
-        ("--tier dram=1TB --admission second-touch", "needs a trace"),
+        ("--tier dram=1TB --admission second-touch", "need a trace"),
         ("--tier dram=1TB --trace conversation", "are for no trace"),
         ("--tier dram=1TB --save-curve c.json", "no trace whose curve"),
         ("", "name at least one"),
@@ -76,6 +76,10 @@ def test_what_cannot_be_asked_is_refused(words: str, says: str) -> None:
     [
         ("--tier dram=1TB", "give --trace FILE"),
         ("--tier dram=1TB --trace conversation", "its summary alone"),
+        (
+            "--tier dram=1TB --trace synthetic --policy exclusive --routing random",
+            "the trace itself",
+        ),
         ("--tier dram=1TB --trace nix.json --policy exclusive", "nix.json"),
         ("--tier dram=1TB --trace conversation --block 0", "--block"),
         ("--tier dram=1TB --trace synthetic --policy exclusive --rate-scale 0", "above 0"),

@@ -164,6 +164,8 @@ def test_random_routing_finds_less_and_takes_as_many_nodes_as_that_needs(tmp_pat
     alone, apart = (asked(routing=way, nodes=8)["hit_share"][0] for way in ("prefix", "random"))
     assert alone == pytest.approx(1 - 1 / 20, abs=0.01)
     assert apart == pytest.approx(1 - 8 / 20, abs=0.05)
+    with pytest.raises(InputError, match="leave out pool"):
+        nearkv.reuse(MODEL, tiers=["dram=1TB", "pool=1TB"], trace=trace, routing="random")
     table = asked(routing="random", rate_scale=40)
     assert table["load"][0] <= 0.8
 

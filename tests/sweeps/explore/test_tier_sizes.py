@@ -21,7 +21,7 @@ from nearkv.sweeps.explore.tier_sizes import TierSizes
 from nearkv.sweeps.study.block_traces import CURVES, ReuseSummary, read_summary
 from nearkv.sweeps.study.study import Study
 
-CASES = 20
+CASES = 12
 MODEL = "llama3.1-70b"
 STUDY = Study(("gpu",), (MODEL,), "1", "1", "1", ("h200-node",))
 PRICED = [name for name in TIERS if name != "hbm"]
