@@ -13,14 +13,10 @@ FOLDER = Path(__file__).parent / "pictures"
 
 
 def systems() -> None:
-    """Throughput of HILOS and its baselines, relative to FLEX(SSD)."""
-    names = ["flexgen-ssd", "flexgen-dram", "flexgen-16ssd", "hilos"]
-    table = nearkv.compare(
-        names, model="opt-66b", context="16k:128k:x2", sets={"csd.count": 16}
-    )
-    axes = nearkv.plot.bars(
-        table, "throughput_tok_s", over="context_tok", baseline="flexgen-ssd"
-    )
+    """Decoding rate of the systems of all five papers, and of FlexGen, on one model."""
+    names = ["flexgen-ssd", "hilos", "inf2", "hillinfer", "l3", "h2m2"]
+    table = nearkv.compare(names, model="llama3.1-8b", batch=4, context="8k:64k:x2")
+    axes = nearkv.plot.lines(table, "decode_tok_s")
     nearkv.plot.save(axes.figure, FOLDER / "systems.svg")
 
 

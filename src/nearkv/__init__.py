@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from nearkv.hardware.errors import InputError as InputError
     from nearkv.hardware.errors import NearkvError as NearkvError
     from nearkv.hardware.errors import NearkvWarning as NearkvWarning
+    from nearkv.sweeps.api.arguments import Axes as Axes
     from nearkv.sweeps.api.catalogues import columns as columns
     from nearkv.sweeps.api.catalogues import load_model as load_model
     from nearkv.sweeps.api.catalogues import load_platform as load_platform
@@ -54,6 +55,7 @@ _HOMES = {
     "costmodel.model.registry": ("Knob", "system"),
     "costmodel.algebra.span": ("Leaf", "Span"),
     "hardware.errors": ("InputError", "NearkvError", "NearkvWarning"),
+    "sweeps.api.arguments": ("Axes",),
     "sweeps.api.catalogues": (
         "columns",
         "load_model",

@@ -310,10 +310,11 @@ def legend_above(axes: Axes, by: str = "") -> None:
     if by and by not in NAMED and names[0][:1].isdigit():
         place["title"] = label_of(by)
     axes.legend(handles, names, ncols=columns, frameon=False, **place)
-    figure: Any = axes.get_figure(root=True)
+    root: Any = axes.get_figure(root=True)
+    is_alone = axes.figure is root and root.axes == [axes]
     lines = -(-len(names) // columns)
-    if len(figure.axes) == 1:  # the axes keep their height
-        figure.set_figheight(HEIGHT + LEGEND_LINE * max(lines - 1, 0))
+    if is_alone:  # the axes keep their height
+        root.set_figheight(HEIGHT + LEGEND_LINE * max(lines - 1, 0))
 
 
 def use_font(name: str) -> None:

@@ -176,3 +176,9 @@ def test_the_table_of_what_is_not_modelled_is_as_generated() -> None:
     written = runpy.run_path(str(DOCS / "not_modelled.py"))
     text = (DOCS / "not-modelled.md").read_text()
     assert written["page"](text) == text
+
+
+def test_no_line_of_a_page_is_lost_to_markdown() -> None:
+    """A line that begins with % is a comment of MyST, and not on the site."""
+    for page in DOCS.glob("*.md"):
+        assert [line for line in page.read_text().splitlines() if line.startswith("%")] == [], page
