@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -17,6 +19,7 @@ from matplotlib.transforms import Bbox
 
 mpl.use("agg")
 
+from nearkv.costmodel.model.registry import systems
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.figures import plot
 from nearkv.sweeps.figures.style import load_pyplot, looks, restyle
@@ -251,3 +254,8 @@ def test_what_cannot_be_restyled_is_one_sentence(
     axes = plot.bars(comparison(2), "decode_tok_s")
     with pytest.raises(InputError, match=message):
         restyle(axes, "", labels, limits, legend)
+
+
+def test_every_printed_name_is_of_a_system() -> None:
+    names = tomllib.loads((Path(plot.__file__).parent / "names.toml").read_text())
+    assert set(names) <= set(systems())
