@@ -18,6 +18,7 @@ from nearkv.costmodel.model.workload import Workload
 
 Notes = Mapping[str, NDArray[np.bool_]]
 """Sentence -> the design points where it holds."""
+ONE_BATCH = "it serves one batch at a time, not requests that arrive; ask it with --users"
 _ROUNDING = 1e-9
 """A batch of which less than this share does not run counts as run."""
 
@@ -33,6 +34,52 @@ class Latency:
 
     ttft: Real
     tpot: Real
+
+
+@dataclass(frozen=True)
+class Line:
+    """What precedes a first token.
+
+    Attributes:
+        rho: share of the time in which prompts wait [1].
+        wait, waits: for prompts before one's own: mean, and chance (exponential) [s, 1].
+        residual: of the iteration that runs, on average (uniform) [s].
+        computing: iterations of one's own prompt, of parts of the requests along a first axis [s].
+        weights: requests of each part, over their mean [1].
+    """
+
+    rho: Real
+    wait: Real
+    waits: Real
+    residual: Real
+    computing: Real
+    weights: Real
+
+    @property
+    def mean(self) -> Real:
+        """Mean time to first token [s]."""
+        computing: Real = np.mean(self.weights * self.computing, axis=0)
+        return self.wait + self.residual + computing
+
+
+@dataclass(frozen=True)
+class Laws:
+    """How the latencies of requests differ.
+
+    Attributes:
+        plain, scatter: mean and deviation over a request's life of an iteration without a prompt
+            (normal), of parts of the requests along a first axis [s].
+        longest: what an iteration with a prompt takes longer, at most [s].
+        mixed, size: mean share of such iterations, and the size of its Beta law, by part [1].
+        line: what precedes a first token.
+    """
+
+    plain: Real
+    scatter: Real
+    longest: Real
+    mixed: Real
+    size: Real
+    line: Line
 
 
 @dataclass(frozen=True)
@@ -54,6 +101,7 @@ class Estimate:
         serving: how the system serves a queue, where it does, for a simulation event by event.
         notes: sentence saying what differs from the workload as asked -> where it does.
         queued: times of a mean request of a queue; those of a static batch where there is none.
+        laws: of the latencies of requests that arrive.
     """
 
     prefill: Span
@@ -67,6 +115,7 @@ class Estimate:
     serving: Serving | None = None
     notes: Notes = field(default_factory=dict)
     queued: Latency | None = None
+    laws: Laws | None = None
 
     @property
     def latency(self) -> Latency:
@@ -103,6 +152,7 @@ def notes_of(
         counts: knob -> its value and the number of the workload that bounds what it can use.
     """
     fewer = np.less(estimate.batch_run, np.multiply(work.batch, 1 - _ROUNDING))
+    fewer = fewer & (work.arrivals is None)
     beyond = "prompt and output exceed the model's context window"
     notes = {
         beyond: np.greater(work.longest, llm.longest),

@@ -131,6 +131,8 @@ class Serving:
             of tokens, those of as many requests of mean size as memory holds [1].
         longest_capacity: tokens one request may hold, over all replicas, where that is more [1].
         minimum_chunk: prompt tokens that ride in an iteration even if decoding alone fills it [1].
+        budget: tokens of an iteration of one replica, decoding ones among them, where that limits
+            the prompts that ride; 0 where as many ride as decoding hides [1].
         replicas: dp [1].
         chunked: 1 where prompts ride in decode iterations, 0 where they come first.
         reserve: 1 where a request is admitted with its final length, 0 where it grows page by page.
@@ -148,6 +150,7 @@ class Serving:
     skew: Skew = even
     longest_capacity: Real = 0.0
     minimum_chunk: Real = 0.0
+    budget: Real = 0.0
     by_type: Mapping[str, Seen] = field(default_factory=dict)
 
     def one_on_each(self, sequences: Real) -> Real:

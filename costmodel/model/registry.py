@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.model.estimate import Estimate, notes_of
+from nearkv.costmodel.model.estimate import ONE_BATCH, Estimate, notes_of
 from nearkv.costmodel.model.layers import not_modelled
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.plugins import Plugin
@@ -182,6 +182,11 @@ class System:
         if llm.layer_types:
             fits = estimate.fits.without(not_modelled(llm, self.attends, self.lacks))
             estimate = replace(estimate, fits=fits)
+        if work.arrivals is not None and estimate.serving is None:
+            one_by_one = np.array(work.arrivals.users is None)
+            estimate = replace(
+                estimate, fits=estimate.fits.without({ONE_BATCH: one_by_one})
+            )
         counts = {
             name: (value, self.knobs[name].within)
             for name, value in knobs.items()

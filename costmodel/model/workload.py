@@ -31,6 +31,14 @@ class Lengths(Protocol):
     def prompts(self) -> tuple[Real, ...]:
         """Prompts, each of an equal part of the requests [1]."""
 
+    @property
+    def prompt_parts(self) -> tuple[Real, ...]:
+        """Prompts, each part of as many tokens, over the mean prompt [1]."""
+
+    @property
+    def outputs(self) -> tuple[Real, ...]:
+        """Generated tokens, as above [1]."""
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -58,6 +66,26 @@ class Spread:
     lengths: Lengths | None = None
 
 
+ENDLESS = 1e6
+"""Stands for the batch of requests that arrive without end: as many as memory holds [1]."""
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """How requests come one by one, and what is asked of their answers.
+
+    Attributes:
+        rate: requests per second over the machine, at random (Poisson) [1/s].
+        users: in place of a rate, that each ask again when they are answered [1].
+        ttft_slo, tpot_slo: longest times to first token and per output token that count [s].
+    """
+
+    rate: Real = 0.0
+    users: Real | None = None
+    ttft_slo: Real = np.inf
+    tpot_slo: Real = np.inf
+
+
 @dataclass(frozen=True)
 class Workload:
     """A batch of requests; every field broadcasts over design points.
@@ -68,6 +96,7 @@ class Workload:
         output: tokens each generates, on average (n) [1].
         fixed_context: evaluate a decode step at this context instead of the mean [1].
         spread: how the requests differ; equal unless a trace says otherwise.
+        arrivals: how they come, where they do not all wait from the start.
     """
 
     batch: Real
@@ -75,6 +104,7 @@ class Workload:
     output: Real
     fixed_context: Real | None = None
     spread: Spread = field(default_factory=Spread)
+    arrivals: Arrivals | None = None
 
     @property
     def context(self) -> Real:
@@ -113,6 +143,20 @@ class Workload:
         """Prompts, each for an equal part of the requests; their mean is `prompt` [1]."""
         lengths = self.spread.lengths
         return [part * self.prompt for part in (lengths.prompts if lengths else (1.0,))]
+
+    @property
+    def prompt_parts(self) -> list[Real]:
+        """Prompts, each part with as many tokens, so that long ones are told apart [1]."""
+        lengths = self.spread.lengths
+        return [
+            part * self.prompt for part in (lengths.prompt_parts if lengths else (1.0,))
+        ]
+
+    @property
+    def outputs(self) -> list[Real]:
+        """Generated tokens, each for an equal part of the requests; their mean is `output` [1]."""
+        lengths = self.spread.lengths
+        return [part * self.output for part in (lengths.outputs if lengths else (1.0,))]
 
     @property
     def final(self) -> Real:

@@ -23,7 +23,7 @@ from nearkv.costmodel.mechanisms.serving.cpu_share import (
     takes_excess,
 )
 from nearkv.costmodel.mechanisms.serving.dimm import dimm_capacity, dimms
-from nearkv.costmodel.mechanisms.serving.fluid import POLICY, resident, steady, switch
+from nearkv.costmodel.mechanisms.serving.fluid import POLICY, steady, switch
 from nearkv.costmodel.mechanisms.serving.parallel import (
     HEADS_AND_STATES,
     LACKS,
@@ -50,6 +50,7 @@ from nearkv.costmodel.mechanisms.serving.request_bytes import (
     tokens_held,
     weights_and_states,
 )
+from nearkv.costmodel.mechanisms.serving.residents import resident
 from nearkv.costmodel.model.capacity import Fits, fits
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import Recurrent

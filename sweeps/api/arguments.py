@@ -45,7 +45,7 @@ class Axes(TypedDict, total=False):
         sets: hardware number (`role.key`) -> values, with their unit where they have one.
         knobs: knob -> values, the name of a rule, or `auto`.
         trace: names or CSV files of requests, in place of batch, context and output_tokens.
-        method: `fluid`, or `simulate` to simulate the queue of a trace.
+        method: `fluid`, or `simulate` to simulate a queue.
         seed: of the requests drawn from a trace, and of the draws of a band.
         band: share of the draws inside the range of each answer [%]; none by default.
         samples: draws of a band.
@@ -68,6 +68,20 @@ class Axes(TypedDict, total=False):
     zip: Mapping[str, Values]
     parts: Mapping[str, Values]
     plugin: Names
+
+
+class LoadAxes(Axes, total=False):
+    """Axes, and how requests arrive.
+
+    Attributes:
+        rate: requests per second that arrive at random, in place of a batch.
+        users: that ask again when they are answered, in place of a batch.
+        slo: limits that requests keep to count for goodput, as "ttft_s=10,tpot_ms=66".
+    """
+
+    rate: Values
+    users: Values
+    slo: str | Iterable[str]
 
 
 def names_of(value: Names, name: str) -> tuple[str, ...]:
@@ -146,6 +160,6 @@ def _fields(axes: Axes) -> dict[str, Any]:
         InputError: an argument that does not exist.
     """
     for name in axes:
-        if name not in Axes.__annotations__:
-            raise unknown("argument", name, Axes.__annotations__)
+        if name not in LoadAxes.__annotations__:
+            raise unknown("argument", name, LoadAxes.__annotations__)
     return {_FIELDS.get(name, name): value for name, value in axes.items()}

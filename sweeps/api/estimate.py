@@ -12,7 +12,7 @@ import numpy as np
 from nearkv.costmodel.algebra.span import Real, Span
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.sweeps.api.arguments import Axes, Models, Names, Value, study_of
+from nearkv.sweeps.api.arguments import LoadAxes, Models, Names, Value, study_of
 from nearkv.sweeps.api.tables import table_of_rows
 from nearkv.sweeps.evaluate.columns import BOTTLENECK, columns, on_request
 from nearkv.sweeps.evaluate.no_effect import checked_point
@@ -211,7 +211,7 @@ def estimate(
     model: Models | None = None,
     *,
     also: Names = (),
-    **axes: Unpack[Axes],
+    **axes: Unpack[LoadAxes],
 ) -> Prediction:
     """Predict one system on one workload.
 
@@ -219,7 +219,7 @@ def estimate(
         system: its name, as in `systems()`, or a study of one design point.
         model: a name, a config.json or a `load_model` object.
         also: columns on request to add, as `footprint_gb:kv`.
-        axes: batch, context, output_tokens, platform, sets, knobs, trace; see `Axes`.
+        axes: batch, context, output_tokens, rate, platform, sets, knobs; see `LoadAxes`.
 
     Raises:
         InputError: an argument that cannot be used, or more than one design point.

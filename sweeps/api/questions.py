@@ -9,6 +9,7 @@ import pandas as pd
 
 from nearkv.sweeps.api.arguments import (
     Axes,
+    LoadAxes,
     Models,
     Names,
     Value,
@@ -36,7 +37,7 @@ def compare(
     breakdown: bool = False,
     also: Names = (),
     empty: bool = False,
-    **axes: Unpack[Axes],
+    **axes: Unpack[LoadAxes],
 ) -> pd.DataFrame:
     """Put systems side by side, a row per design point.
 
@@ -48,7 +49,7 @@ def compare(
         breakdown: add the seconds of each resource, as `time_s:RESOURCE`.
         also: columns on request to add, as `footprint_gb:kv`.
         empty: keep columns without any number.
-        axes: batch, context, output_tokens, platform, sets, knobs, trace; see `Axes`.
+        axes: batch, context, output_tokens, rate, platform, sets, knobs; see `LoadAxes`.
 
     Returns:
         All columns, with the `bottleneck`, `speedup` (of a decode step) and `total_speedup` (of
@@ -84,7 +85,7 @@ def sweep(
     breakdown: bool = False,
     also: Names = (),
     empty: bool = False,
-    **axes: Unpack[Axes],
+    **axes: Unpack[LoadAxes],
 ) -> pd.DataFrame:
     """Evaluate a grid of design points into one table.
 
@@ -98,7 +99,7 @@ def sweep(
         breakdown: add the seconds of each resource, as `time_s:RESOURCE`.
         also: columns on request to add, as `footprint_gb:kv`.
         empty: keep columns without any number.
-        axes: batch, context, output_tokens, platform, sets, knobs, trace; see `Axes`.
+        axes: batch, context, output_tokens, rate, platform, sets, knobs; see `LoadAxes`.
 
     Returns:
         A row a design point; `table.attrs["conclusion"]` says how many have an answer.

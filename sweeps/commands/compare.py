@@ -28,7 +28,7 @@ Ratio = Annotated[
 ]
 
 
-@options.taking(options.of_study, options.of_table)
+@options.taking(options.of_study, options.of_load, options.of_table)
 def compare(
     line: typer.Context,
     systems: options.Systems,

@@ -27,7 +27,7 @@ Footprint = Annotated[
 ]
 
 
-@options.taking(options.of_study, options.of_table)
+@options.taking(options.of_study, options.of_load, options.of_table)
 def estimate(
     line: typer.Context,
     system: options.System,

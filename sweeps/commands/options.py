@@ -115,19 +115,42 @@ OnePart = Annotated[
         help="Swap a part of the platform for one: gpu=h200-sxm or csd=./mine.toml.",
     ),
 ]
+Rate = Annotated[
+    str,
+    typer.Option(
+        metavar="RATES",
+        help="Requests per second that arrive at random, in place of --batch: 0.5,1,2.",
+    ),
+]
+Users = Annotated[
+    str,
+    typer.Option(
+        metavar="SIZES",
+        help="Users that ask again when they are answered, in place of --batch: 1:64:x2.",
+    ),
+]
+Slo = Annotated[
+    str,
+    typer.Option(
+        "--slo",
+        metavar="LIMITS",
+        help="With --rate, --users or arrival times, what counts for goodput: "
+        "ttft_s=10,tpot_ms=66.",
+    ),
+]
 Traces = Annotated[
     str,
     typer.Option(
         metavar="TRACES",
         help="Requests in place of lengths: openr1,dolphin, or FILE.csv of "
-        "input_tokens,output_tokens.",
+        "input_tokens,output_tokens and, if they arrive one by one, arrival_s.",
     ),
 ]
 Method = Annotated[
     str,
     typer.Option(
         metavar="METHOD",
-        help="With a trace: fluid (averages), or simulate (its queue, event by event).",
+        help="Of a queue: fluid (averages), or simulate (request by request).",
     ),
 ]
 Zip = Annotated[
@@ -246,6 +269,10 @@ def of_study(
     """Options that describe a study, in the order of the help."""
 
 
+def of_load(rate: Rate = "", users: Users = "", level: Slo = "") -> None:
+    """Options that say how requests arrive, and what is asked of their answers."""
+
+
 def of_table(
     columns: Columns = "",
     form: Format = "",
@@ -310,6 +337,9 @@ def study_of(line: typer.Context, systems: str | Sequence[str]) -> Study:
         batch=options["batch"],
         context=options["context"],
         output_tokens=output_tokens,
+        rate=options.get("rate") or (),
+        users=options.get("users") or (),
+        slo=options.get("level") or "",
         platforms=options["platform"],
         sets=pairs(options["sets"], "--set"),
         knobs=pairs(options["knobs"], "--knob"),

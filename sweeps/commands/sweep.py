@@ -42,7 +42,7 @@ Resume = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show neither estimate nor progress.")]
 
 
-@options.taking(options.of_study, options.of_table)
+@options.taking(options.of_study, options.of_load, options.of_table)
 def sweep(
     line: typer.Context,
     study_file: options.StudyFile = "",

@@ -155,6 +155,8 @@ ALWAYS = {
     "platform": "name of the test bed",
     "trace": "requests in place of lengths",
     "batch": "sequences served together, as asked",
+    "rate_req_s": "requests that arrive per second, at random, in place of a batch [1/s]",
+    "users": "that ask again when they are answered, in place of a batch",
     "context_tok": "prompt tokens of each sequence [tok]",
     "output_tokens": "tokens that each sequence generates [tok]",
     "status": "ok, infeasible or not-modelled",
@@ -162,7 +164,7 @@ ALWAYS = {
     "short_of": "the memory that misses most bytes",
     "short_gb": "what it misses [GB]",
     "note": "what differs from the question",
-    "method": "fluid or simulate; where a trace is asked for",
+    "method": "fluid or simulate; where requests arrive, or a trace is asked for",
     "bottleneck": "the resource that most of the time is attributed to; on request",
     "bottleneck_share": "its share of the time; on request [1]",
     "time_s:RESOURCE": "wall-clock seconds attributed to a resource; with --breakdown [s]",
@@ -177,6 +179,16 @@ ALWAYS = {
 
 OF_FAMILIES = {
     "x_over_kv": "bytes of X over those of K and V, of one token; of systems with an X-cache [1]",
+    "goodput_req_s": "requests per second whose answers keep the limits of --slo [1/s]",
+    "users_served": "requests present at a time whose answers keep the limits of --slo",
+    **{
+        f"{name}_p{share}_{unit}": f"{what} that {share} % of the requests keep [{unit}]"
+        for name, unit, what in (
+            ("ttft", "s", "time to first token"),
+            ("tpot", "ms", "time per output token"),
+        )
+        for share in (50, 90, 99)
+    },
     "preempted": "requests that lost their place in memory; of simulations",
     "memory_energy_j_tok": "energy of the memories alone per generated token [J]",
     "hbm_used_gb": "what the mapping keeps in HBM [GB]",

@@ -142,10 +142,8 @@ def cells(
     resolved = resolved or block.resolved(box)
     beside: dict[str, NDArray[np.float64]] = {}
     if block.method == "simulate":
-        from nearkv.sweeps.evaluate.simulate import simulable, simulated
+        from nearkv.sweeps.evaluate.simulate import simulated
 
-        _, llm, _, _ = block.inputs(box)
-        resolved = simulable(llm, resolved)
         beside |= simulated(block, box, resolved)
     if block.band is not None:
         from nearkv.sweeps.uncertainty.bands import FITS, band_columns
@@ -232,13 +230,14 @@ def _point(
     if block.traces:
         names = tuple(trace.name for trace in block.traces)
         cells["trace"] = Names(mesh["trace"].astype(int), names)
-        cells["batch"] = work.batch
+        if work.arrivals is None:
+            cells["batch"] = work.batch
         cells["context_tok"] = work.prompt
         cells["output_tokens"] = work.output
     for axis, (column, values) in zip(mesh, shown.items(), strict=True):
         if axis not in ("model", "trace", *block.system.knobs):
             cells[column] = values
-    if block.traces:
+    if block.traces or work.arrivals is not None:
         cells["method"] = Names(EVERYWHERE, (block.method,))
     return cells | _knob_cells(block, mesh, shown, knobs)
 
@@ -304,13 +303,18 @@ def _metrics(answer: Answer, wanted: Collection[str]) -> dict[str, Cell]:
     """
     estimate = answer.estimate
     values = dict(estimate.also)
+    if estimate.work.arrivals is not None:
+        from nearkv.sweeps.evaluate.goodput import load_columns
+
+        values |= load_columns(estimate)
+    own = list(values)
     for name, metric in COLUMNS.items():
         if is_asked(name, wanted):
             values[name] = metric.compute(answer)
     ok = estimate.fits.ok
     everywhere = np.all(ok)
     cells: dict[str, Cell] = {}
-    for name in (*COLUMNS, *estimate.also):
+    for name in (*COLUMNS, *own):
         if name in values:
             cells[name] = values[name] if everywhere else np.where(ok, values[name], np.nan)
     return cells

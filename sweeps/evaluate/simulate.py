@@ -1,7 +1,14 @@
-"""Simulate a queue of requests on a system event by event, to check the fluid model.
+"""Serve requests event by event, by the rules of vLLM's scheduler, to check the closed forms.
 
-Between two events (a request ends, a prompt is done, memory is full) the batch is constant and its
-context grows evenly, so a run of iterations costs its number times the iteration in its middle.
+A waiting request is admitted, first come first served, once memory holds its prompt [1]; without a
+budget of tokens, a request of mean size. Prompts ride in decode iterations chunk by chunk, or are
+computed first. A full memory puts the newest request back, whose tokens so far become its prompt.
+
+Between two events (a request arrives or ends, a prompt is done, memory is full) the batch is
+constant and its context grows evenly, so a run of iterations costs its number times the iteration
+in its middle.
+
+[1] vLLM, `v1/core/sched/scheduler.py`; Kwon et al., SOSP 2023, sec. 4.5.
 
 Symbols: n decoding sequences, k iterations so far.
 """
@@ -10,57 +17,62 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.mechanisms.serving.fluid import tokens_reserved
-from nearkv.costmodel.model.layers import not_modelled
-from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.queue import Load, Serving
+from nearkv.costmodel.algebra.span import Numbers
+from nearkv.costmodel.model.queue import Serving
+from nearkv.costmodel.model.workload import Arrivals
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import Resolved
-from nearkv.solvers.subbatch.planes import planes
 from nearkv.solvers.subbatch.problem import CHUNK_TOKENS
+from nearkv.sweeps.evaluate.iterations import Iterations
 from nearkv.sweeps.study.grid import Box, shape_of
 from nearkv.sweeps.study.study import Block
-from nearkv.sweeps.study.traces import Trace
+from nearkv.sweeps.study.traces import Trace, alike
 
 MOST_POINTS = 2_000
 """Simulations a table may ask for; each takes about a tenth of a second."""
-NOT_SIMULATED = ("prefill_s", "ttft_s", "step_ms", "decode_tok_s", "energy_j_tok")
-"""Columns of the fluid model that a simulation does not answer; blank."""
-NOT_AFFINE = dict.fromkeys(
-    ("window", "chunk", "latent", "sparse", "state"),
-    "a simulation counts all tokens of a request in every layer; use --method fluid",
-)
-"""Why a simulation takes no other attention than full, by its name."""
-EXPERTS = (
-    "experts not modelled: a simulation needs iterations affine in their load, and the experts "
-    "that are read are not; use --method fluid"
-)
+NOT_SIMULATED = ("prefill_s", "step_ms", "decode_tok_s", "energy_j_tok")
+"""Columns of the closed forms that a simulation does not answer; blank."""
+WATERMARK = 0.99
+"""Share of the memory that prompts may fill, so that those that decode have pages to grow."""
+WARM_UP = 0.2
+"""Requests that come before those that count, and after them, over their number [1]."""
+QUANTILES = (50, 90, 99)
+LOOK_AHEAD = 64
+"""Waiting requests that a replica looks at for one of its own."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Request:
-    """One request that is not finished.
+    """One request and its times.
 
     Attributes:
-        prompt: tokens of its prompt.
+        arrived: when it came [s].
+        prompt: tokens to compute before it decodes; after a preemption, what it generated too.
         left: tokens still to generate.
         done: prompt tokens computed so far.
         since: the iteration in which it began to decode.
         ends: the iteration after which it has all its tokens.
+        first: when it had its first token [s].
+        ended: when it had its last token [s].
+        routed: the replica that is to take it, once one has.
     """
 
+    arrived: float
     prompt: float
     left: float
     done: float = 0.0
     since: float = 0.0
     ends: float = 0.0
+    first: float = np.nan
+    ended: float = np.nan
+    routed: Replica | None = None
 
 
 @dataclass
@@ -68,45 +80,44 @@ class Queue:
     """What all replicas share: the requests, and how each replica works.
 
     Attributes:
-        rows: an iteration as planes over a replica's (sequences, tokens, hottest, prompt, squares).
-        single: the same while one sequence decodes and no prompt does, without a second sub-batch.
-        alone: tokens and squares of one prompt -> seconds to compute them while nothing decodes.
-        skew: load of the fullest rankset over the mean, by number of sequences.
+        iterations: their seconds.
         capacity: tokens that a replica holds.
         mean: tokens that a resident request takes on average.
-        chunked, reserve, minimum_chunk: as in `Serving`.
-        waiting: requests that no replica has taken.
-        replicas: number of replicas that share the queue.
-        unfinished: requests that still need tokens.
+        chunked, reserve, minimum_chunk, budget: as in `Serving`.
+        coming: a heap of requests that have yet to arrive: (arrival, number, request).
+        waiting: requests that have come, in order, and that no replica has taken.
+        later: requests of a closed loop, each asked once another one is answered.
+        replicas: all of them.
+        clock: a heap of (time, replica) that have something to do.
     """
 
-    rows: list[list[float]]
-    single: list[list[float]]
-    alone: Callable[[float, float], float]
-    skew: list[float]
+    iterations: Iterations
     capacity: float
     mean: float
     chunked: bool
     reserve: bool
     minimum_chunk: float
-    waiting: deque[Request]
-    replicas: int
-    unfinished: int = 0
+    budget: float
+    coming: list[tuple[float, int, Request]] = field(default_factory=list)
+    waiting: deque[Request] = field(default_factory=deque)
+    later: deque[Request] = field(default_factory=deque)
+    replicas: list[Replica] = field(default_factory=list)
+    clock: list[tuple[float, int]] = field(default_factory=list)
+    asked: int = 0
 
-    def seconds(self, n: float, t: float, h: float, p: float, q: float) -> float:
-        """Seconds of an iteration of a replica, the highest of its planes, written out for speed.
+    def ask(self, request: Request) -> None:
+        """Let a request wait, and replicas without one look for it."""
+        heapq.heappush(self.coming, (request.arrived, self.asked, request))
+        self.asked += 1
+        for number, replica in enumerate(self.replicas):
+            if replica.is_idle:
+                replica.is_idle = False
+                heapq.heappush(self.clock, (max(replica.now, request.arrived), number))
 
-        Args:
-            n, t, h: sequences that decode, their tokens, those of the fullest rankset [1].
-            p, q: prompt tokens, and their products with the lengths of their prompts [1].
-        """
-        if n == 1 and not p:
-            return max([c + d + at * t + ah * h for c, d, at, ah, _, _ in self.single])
-        planes = []
-        for const, of_n, of_t, of_h, of_p, of_q in self.rows:
-            decode = const + of_n * n + of_t * t + of_h * h
-            planes.append(decode + of_p * p + of_q * q)
-        return max(planes)
+    def arrive(self, now: float) -> None:
+        """Let all wait that have come by now."""
+        while self.coming and self.coming[0][0] <= now:
+            self.waiting.append(heapq.heappop(self.coming)[2])
 
 
 @dataclass
@@ -125,7 +136,10 @@ class Replica:
         promised: tokens that they hold at their ends.
         count: requests it has started, from which keys are drawn.
         preempted: requests it has put back.
+        claims: waiting requests that are to be its own.
         decoding: seconds that its requests spent decoding, over all of them [s].
+        pace: seconds of its last iteration [s].
+        is_idle: whether it waits for a request.
     """
 
     queue: Queue
@@ -139,85 +153,194 @@ class Replica:
     promised: float = 0.0
     count: int = 0
     preempted: int = 0
+    claims: int = 0
     decoding: float = 0.0
+    pace: float = 0.0
+    is_idle: bool = False
+
+    @property
+    def busy(self) -> int:
+        """Requests that it has taken."""
+        return len(self.order) + len(self.loading)
+
+    def takes(self, request: Request) -> bool:
+        """Whether memory holds one more; a replica without any takes it.
+
+        Prompts that wait for their turn hold no memory: one is taken once those before it no longer
+        fill an iteration.
+        """
+        if not self.busy:
+            return True
+        queue = self.queue
+        unread = sum([one.prompt - one.done for one in self.loading])
+        if self.loading and unread >= max(queue.budget, queue.minimum_chunk):
+            return False
+        if queue.reserve:
+            return self.promised + request.prompt + request.left <= queue.capacity
+        if queue.budget:
+            return self.held_tokens + request.prompt <= WATERMARK * queue.capacity
+        return self.held_tokens + max(queue.mean, request.prompt) <= queue.capacity
 
 
 @dataclass(frozen=True)
 class SimulatedQueue:
-    """Result of a simulation.
+    """Result of a simulation: times of the requests that count.
 
     Attributes:
-        seconds: time until the last request ends [s].
-        tokens: generated tokens, over all requests [1].
+        arrived, first, ended: when each came, had its first and its last token [s].
+        output: tokens each generated [1].
         iterations: decode iterations of the busiest replica [1].
         preempted: requests put back because memory was full [1].
-        tpot: mean time per output token (TPOT) [s].
+        decoding: time per output token while in memory, over all requests [s].
     """
 
-    seconds: float
-    tokens: float
+    arrived: Numbers
+    first: Numbers
+    ended: Numbers
+    output: Numbers
     iterations: float
     preempted: int
-    tpot: float
+    decoding: float
+
+    @property
+    def seconds(self) -> float:
+        """Time in which as many requests come, or until the last one ends if all come at once."""
+        span = (
+            float(np.ptp(self.arrived)) * len(self.arrived) / max(len(self.arrived) - 1, 1)
+        )
+        return span or float(np.max(self.ended) - np.min(self.arrived))
 
     @property
     def throughput(self) -> float:
         """Generated tokens per second [1/s]."""
-        return self.tokens / self.seconds
+        return float(np.sum(self.output)) / self.seconds
+
+    @property
+    def ttft(self) -> Numbers:
+        """Time to first token of each request [s]."""
+        return self.first - self.arrived
+
+    @property
+    def tpot(self) -> Numbers:
+        """Mean time per output token after the first, of requests that have another [s]."""
+        more = self.output > 1
+        times: Numbers = (self.ended - self.first)[more] / (self.output[more] - 1)
+        return times if len(times) else np.zeros(1)
+
+    def meets(self, arrivals: Arrivals) -> NDArray[np.bool_]:
+        """Which requests keep both limits of a service level."""
+        steps = np.maximum(self.output - 1, 1)
+        tpot = (self.ended - self.first) / steps
+        return (self.ttft <= arrivals.ttft_slo) & (tpot <= arrivals.tpot_slo)
 
 
-def simulate(trace: Trace, serving: Serving, mean_held: float) -> SimulatedQueue:
+def simulate(
+    trace: Trace, serving: Serving, arrivals: Arrivals | None = None, seed: int = 0
+) -> SimulatedQueue:
     """Serve all requests of a trace.
 
-    They wait in one queue, and replicas take them as they have free memory.
+    They wait in one queue; of replicas that have free memory, the one with fewest requests takes
+    the next. Requests that arrive at a rate, or in a closed loop, are preceded and followed by
+    more, in the same order again, which do not count: the queue has no beginning and no end.
 
     Args:
-        trace: the requests, all of which arrive at time 0.
+        trace: the requests, which come when it says, else all at time 0.
         serving: how one design point serves them, all numbers scalar.
-        mean_held: tokens that a resident request takes on average, for admission [1].
+        arrivals: a rate or users, for a trace that does not say when requests come.
+        seed: of the arrival times.
 
     Returns:
-        The time, tokens, iterations, preemptions and time per output token.
+        The times of each request, iterations and preemptions.
 
     Raises:
         InputError: a request is longer than the memory of a replica.
     """
-    queue = _queue(trace, serving, mean_held)
-    replicas = _play(queue)
-    last = max(replicas, key=lambda one: one.now)
-    waits = float(np.sum(trace.output - 1)) or 1.0
+    queue = _queue(trace, serving)
+    requests, counted = _requests(trace, arrivals, seed, queue)
+    users = len(requests)
+    if arrivals is not None and arrivals.users is not None:
+        users = int(_one(arrivals.users))
+    queue.later.extend(requests[users:])
+    queue.replicas = [
+        Replica(queue, is_idle=True) for _ in range(int(_one(serving.replicas)))
+    ]
+    for request in requests[:users]:
+        queue.ask(request)
+    _play(queue)
+    last = max(queue.replicas, key=lambda one: one.k)
+    steps = float(np.sum(np.resize(trace.output, len(requests)) - 1)) or 1.0
     return SimulatedQueue(
-        seconds=last.now,
-        tokens=float(np.sum(trace.output)),
+        arrived=np.array([one.arrived for one in requests[counted]]),
+        first=np.array([one.first for one in requests[counted]]),
+        ended=np.array([one.ended for one in requests[counted]]),
+        output=np.resize(trace.output, len(requests))[counted],
         iterations=last.k,
-        preempted=sum(one.preempted for one in replicas),
-        tpot=sum(one.decoding for one in replicas) / waits,
+        preempted=sum(one.preempted for one in queue.replicas),
+        decoding=sum(one.decoding for one in queue.replicas) / steps,
     )
 
 
-def _queue(trace: Trace, serving: Serving, mean_held: float) -> Queue:
+def _requests(
+    trace: Trace, arrivals: Arrivals | None, seed: int, queue: Queue
+) -> tuple[list[Request], slice]:
+    """The requests in order of arrival, and those of them that count."""
+    count, more = len(trace.prompt), 0
+    times = np.zeros(count) if trace.arrival is None else trace.arrival
+    if arrivals is not None and trace.arrival is None:
+        more = _warm_up(trace, arrivals, queue)
+        times = np.zeros(count + 2 * more)
+        random = np.random.default_rng(seed)
+        if arrivals.users is None:
+            times = np.cumsum(random.exponential(1 / _one(arrivals.rate), len(times)))
+    prompts, outputs = (
+        np.resize(trace.prompt, len(times)),
+        np.resize(trace.output, len(times)),
+    )
+    if arrivals is not None and arrivals.users is not None:
+        # users that begin together are in the middle of their answers
+        begun = int(_one(arrivals.users))
+        outputs[:begun] = np.ceil(random.uniform(size=begun) * outputs[:begun])
+    rows = zip(times.tolist(), prompts.tolist(), outputs.tolist(), strict=True)
+    return [Request(*row) for row in rows], slice(more, more + count)
+
+
+def _warm_up(trace: Trace, arrivals: Arrivals, queue: Queue) -> int:
+    """Requests before those that count: a share, and all that come during the life of one.
+
+    A queue forgets how it began in the time of a request, as long as iterations meet them.
+    """
+    if arrivals.users is not None:
+        present = _one(arrivals.users)
+    else:
+        full = queue.capacity / queue.mean
+        slowest = queue.iterations.seconds(full, queue.capacity)
+        met = float(np.mean(trace.output**2) / np.mean(trace.output))
+        present = _one(arrivals.rate) * met * slowest
+    return int(np.ceil(WARM_UP * len(trace.prompt) + present))
+
+
+def _queue(trace: Trace, serving: Serving) -> Queue:
     """The queue before any replica has taken a request."""
-    dp = int(_one(serving.replicas))
+    dp = _one(serving.replicas)
     capacity = _one(serving.capacity) / dp
     _check_longest(trace, max(capacity, _one(serving.longest_capacity) / dp))
-    lengths = zip(trace.prompt.tolist(), trace.output.tolist(), strict=True)
-    requests = deque(Request(prompt, output) for prompt, output in lengths)
-    counts = np.arange(1, len(requests) + 1)
-    sizes = trace.workload.spread.context_square
-    skew = np.ravel(serving.skew(dp * counts.astype(float), sizes))
+    shortest = float(np.min(trace.prompt))
+    longest = float(np.max(trace.prompt + trace.output))
+    minimum, budget = _one(serving.minimum_chunk), _one(serving.budget)
     return Queue(
-        rows=_iteration(serving, dp),
-        single=_iteration_of_one(serving, dp),
-        alone=_prefill(serving, dp),
-        skew=[1.0, *np.broadcast_to(skew, counts.shape).tolist()],
+        iterations=Iterations(
+            serving,
+            sequences=capacity / shortest,
+            lengths=(shortest, longest),
+            prompt=budget or max(longest, minimum),
+            sizes=trace.workload.spread.context_square,
+        ),
         capacity=capacity,
-        mean=mean_held,
+        mean=float(trace.workload.context),
         chunked=bool(np.any(serving.chunked)),
         reserve=bool(np.any(serving.reserve)),
-        minimum_chunk=_one(serving.minimum_chunk),
-        waiting=requests,
-        replicas=dp,
-        unfinished=len(requests),
+        minimum_chunk=minimum,
+        budget=budget,
     )
 
 
@@ -231,104 +354,93 @@ def _check_longest(trace: Trace, most: float) -> None:
         )
 
 
-def _iteration(serving: Serving, dp: int) -> list[list[float]]:
-    """Planes of an iteration over the load of one replica, as in `Queue.rows`."""
-    rows: list[list[float]] = planes(
-        lambda *load: serving.iteration(_load(serving, *(dp * x for x in load))), 5
-    ).tolist()
-    return rows
-
-
-def _load(
-    serving: Serving, n: Real, t: Real, h: Real, p: Real = 0.0, q: Real = 0.0
-) -> Load:
-    """A load, as in `Queue.seconds`, with what layers of each type see of it."""
-    return Load(n, t, h, p, q).on_layer_types(serving.by_type, serving.skew)
-
-
-def _iteration_of_one(serving: Serving, dp: int) -> list[list[float]]:
-    """Planes of an iteration in which one sequence decodes, as in `Queue.single`."""
-    rows = planes(lambda t, h: serving.iteration(_load(serving, dp, dp * t, dp * h)), 2)
-    return [[const, 0.0, *slopes, 0.0, 0.0] for const, *slopes in rows]
-
-
 def _one(value: object) -> float:
     return float(np.asarray(value).ravel()[0])
 
 
-def _prefill(serving: Serving, dp: int) -> Callable[[float, float], float]:
-    """A function that returns the seconds to prefill one prompt, alone on a replica."""
-    rows = planes(
-        lambda b, p, q: serving.prefill(
-            dp * b, _load(serving, 0.0, 0.0, 0.0, dp * p, dp * q)
-        ),
-        3,
-    ).tolist()
-    return lambda tokens, squares: max(
-        c + b + p * tokens + q * squares for c, b, p, q in rows
-    )
-
-
-def _play(queue: Queue) -> list[Replica]:
+def _play(queue: Queue) -> None:
     """Let the replica that is furthest behind act next, until nothing waits."""
-    replicas = [Replica(queue) for _ in range(queue.replicas)]
-    clock = [(0.0, i) for i in range(queue.replicas)]
-    while clock:
-        _, i = heapq.heappop(clock)
-        it = replicas[i]
-        if _admit(it):
-            heapq.heappush(clock, (it.now, i))
-            continue
-        if not it.loading and not it.order:
-            continue
-        chunk = _chunk(it)
-        _advance(it, _until_event(it, chunk), chunk)
-        _finish(it)
-        while (
-            not queue.reserve
-            and it.held_tokens > queue.capacity
-            and len(it.order) + len(it.loading) > 1
-        ):
-            _preempt(it)
-        _finish(it)
-        heapq.heappush(clock, (it.now, i))
-    return replicas
+    while queue.clock:
+        now, number = heapq.heappop(queue.clock)
+        it = queue.replicas[number]
+        it.now = max(it.now, now)
+        if not _admit(it):
+            if it.busy:
+                _iterate(it)
+            elif queue.coming:
+                it.now = max(it.now, queue.coming[0][0])
+            else:
+                it.is_idle = True
+                continue
+        heapq.heappush(queue.clock, (it.now, number))
 
 
 def _admit(it: Replica) -> bool:
-    """Take requests while one of mean size fits and every replica gets its share.
+    """Take requests that have come while memory has room.
 
-    Chunked prompts wait in `loading`. Others are computed now, while decoding pauses, one at a
-    time: meanwhile the replicas that are behind take theirs.
+    Chunked prompts wait in `loading`. Others are computed now, one at a time, while decoding
+    pauses: meanwhile the replicas that are behind take theirs.
 
     Returns:
         Whether a prompt was computed.
     """
     queue = it.queue
-    while queue.waiting:
-        head, busy = queue.waiting[0], len(it.order) + len(it.loading)
-        need = head.prompt + head.left if queue.reserve else max(queue.mean, head.prompt)
-        used = it.promised if queue.reserve else it.held_tokens
-        is_full = used + need > queue.capacity
-        if busy and (is_full or busy * queue.replicas >= queue.unfinished):
-            return False
-        queue.waiting.popleft()
+    queue.arrive(it.now)
+    while (head := _next_of(it)) is not None:
+        queue.waiting.remove(head)
         it.held_tokens += head.prompt
         it.promised += head.prompt + head.left
-        if queue.chunked:
-            it.loading.append(head)
-            it.loading_tokens += head.prompt
-        else:
-            seconds = queue.alone(head.prompt, head.prompt**2)
+        if not queue.chunked:
+            seconds = queue.iterations.alone(head.prompt)
             it.now += seconds
-            it.decoding += len(it.order) * seconds
+            it.decoding += seconds * len(it.order)
             _start(it, head)
             return True
+        it.loading.append(head)
+        it.loading_tokens += head.prompt
     return False
+
+
+def _next_of(it: Replica) -> Request | None:
+    """The first waiting request that a replica takes, if there is one.
+
+    A request goes to the replica with the fewest, its claims among them, that takes one by the end
+    of its iteration; it waits there, also if another is free before.
+    """
+    for request in islice(it.queue.waiting, LOOK_AHEAD):
+        if not it.takes(request):
+            return None
+        if not it.busy:
+            _route(request, it)
+        elif request.routed is None or not _is_ready(request.routed, it, request):
+            ready = [one for one in it.queue.replicas if _is_ready(one, it, request)]
+            _route(
+                request, min(ready, key=lambda one: (one.busy + one.claims, one is not it))
+            )
+        if request.routed is it:
+            _route(request, None)
+            return request
+    return None
+
+
+def _is_ready(one: Replica, it: Replica, request: Request) -> bool:
+    """Whether a replica takes a request by the end of the iteration that another is in."""
+    return one is it or (one.now <= it.now + one.pace and one.takes(request))
+
+
+def _route(request: Request, to: Replica | None) -> None:
+    """Let a replica claim a waiting request, or none."""
+    if request.routed is not None:
+        request.routed.claims -= 1
+    if to is not None:
+        to.claims += 1
+    request.routed = to
 
 
 def _start(it: Replica, request: Request) -> None:
     """Decode the other tokens of a request; its prompt gave the first."""
+    if np.isnan(request.first):
+        request.first = it.now
     request.since, request.ends = it.k, it.k + request.left - 1
     it.held_tokens += 1
     it.count += 1
@@ -342,9 +454,13 @@ def _finish(it: Replica) -> None:
         _, key = heapq.heappop(it.running)
         request = it.order.pop(key, None)  # a preempted one left its place in the heap
         if request:
+            request.ended = it.now
             it.held_tokens -= request.prompt + request.left
             it.promised -= request.prompt + request.left
-            it.queue.unfinished -= 1
+            if it.queue.later:
+                successor = it.queue.later.popleft()
+                successor.arrived = it.now
+                it.queue.ask(successor)
 
 
 def _preempt(it: Replica) -> None:
@@ -364,83 +480,94 @@ def _preempt(it: Replica) -> None:
     it.queue.waiting.appendleft(request)
 
 
-def _chunk(it: Replica) -> float:
-    """Prompt tokens of an iteration: as many as decoding hides, at least the minimum.
+def _iterate(it: Replica) -> None:
+    """Run until the next event; then requests end, or are put back where memory is full."""
+    chunk = _chunk(it)
+    steps = _until_event(it, chunk)
+    _advance(it, steps, chunk)
+    _finish(it)
+    if it.queue.reserve:
+        return
+    while it.held_tokens > it.queue.capacity and it.busy > 1:
+        _preempt(it)
 
-    Source: L3 sec. 5.3, steps 3 and 4.
+
+def _chunk(it: Replica) -> float:
+    """Prompt tokens of an iteration.
+
+    What decoding leaves of the budget (vLLM, `max_num_batched_tokens`); without a budget as many
+    as decoding hides, at least the minimum (L3 sec. 5.3, steps 3 and 4).
     """
     if not it.loading:
         return 0.0
-    if not it.order:
-        return it.loading[0].prompt - it.loading[0].done
     n = len(it.order)
-    context = it.held_tokens - it.loading_tokens
+    if it.queue.budget:
+        return max(it.queue.budget - n, 1.0)
     length = it.loading[0].prompt
-    skewed = context * it.queue.skew[min(n, len(it.queue.skew) - 1)]
-    base = [c + d * n + t * context + h * skewed for c, d, t, h, _, _ in it.queue.rows]
-    most = max(base)
-    slopes = [p + q * length for _, _, _, _, p, q in it.queue.rows]
-    hidden = min(
-        [(most - b) / slope for b, slope in zip(base, slopes, strict=True) if slope > 0]
-    )
-    return float(max(CHUNK_TOKENS * (hidden // CHUNK_TOKENS), it.queue.minimum_chunk))
+    unread = length - it.loading[0].done
+    if not n:
+        return unread
+    context = it.held_tokens - it.loading_tokens
+    seconds = it.queue.iterations.seconds
+    alone = seconds(n, context) * (1 + 1e-9)
+    hidden, above = 0, int(unread // CHUNK_TOKENS) + 1
+    while above - hidden > 1:
+        middle = (hidden + above) // 2
+        tokens = CHUNK_TOKENS * middle
+        if seconds(n, context, tokens, tokens * length) <= alone:
+            hidden = middle
+        else:
+            above = middle
+    return max(float(CHUNK_TOKENS * hidden), it.queue.minimum_chunk)
 
 
 def _until_event(it: Replica, chunk: float) -> float:
-    """Iterations until a request ends, the first prompt is done, or memory is full."""
-    steps = it.running[0][0] - it.k if it.order else 1.0
+    """Iterations until a request ends or arrives, the first prompt is done, or memory is full."""
+    steps = it.running[0][0] - it.k if it.order else np.inf
     if chunk:
         steps = min(steps, max((it.loading[0].prompt - it.loading[0].done) // chunk, 1.0))
     if it.order and not it.queue.reserve and it.held_tokens <= it.queue.capacity:
         steps = min(steps, (it.queue.capacity - it.held_tokens) // len(it.order) + 1)
-    return max(steps, 1.0)
+    if steps > 1 and it.queue.coming:
+        until_next = it.queue.coming[0][0] - it.now
+        steps = min(steps, np.ceil(until_next / _seconds(it, 1.0, chunk)))
+    return max(float(steps), 1.0)
+
+
+def _seconds(it: Replica, steps: float, chunk: float) -> float:
+    """Each of the next iterations, at their middle [s]."""
+    n = len(it.order)
+    prompt = squares = 0.0
+    for tokens, request in _next_prompts(it, steps * chunk):
+        prompt += tokens / steps
+        squares += tokens / steps * request.prompt
+    context = it.held_tokens - it.loading_tokens + n * steps / 2
+    return it.queue.iterations.seconds(n, context, prompt, squares)
+
+
+def _next_prompts(it: Replica, tokens: float) -> Iterator[tuple[float, Request]]:
+    """Prompts of which some tokens are computed next, and how many of each."""
+    for request in it.loading:
+        if tokens <= 0:
+            return
+        taken = min(tokens, request.prompt - request.done)
+        tokens -= taken
+        yield taken, request
 
 
 def _advance(it: Replica, steps: float, chunk: float) -> None:
-    n = float(len(it.order))
-    prompt = squares = 0.0
-    loading = it.loading_tokens
-    budget, done = chunk * steps, []
-    while it.loading and budget > 0:
-        head = it.loading[0]
-        taken = min(budget, head.prompt - head.done)
-        head.done += taken
-        budget -= taken
-        prompt += taken / steps
-        squares += taken / steps * head.prompt
-        if head.done < head.prompt:
-            break
-        done.append(it.loading.popleft())
-        it.loading_tokens -= head.prompt
-    if prompt and not it.order:
-        # nothing to interleave with: the weights are read once
-        it.now += it.queue.alone(prompt, squares)
-    elif it.order:
-        context = it.held_tokens - loading + n * steps / 2
-        skewed = context * it.queue.skew[min(int(n), len(it.queue.skew) - 1)]
-        seconds = steps * it.queue.seconds(n, context, skewed, prompt, squares)
-        it.now += seconds
-        it.decoding += n * seconds
+    """Run some iterations, then start the requests whose prompts are done."""
+    it.pace = _seconds(it, steps, chunk)
+    it.now += steps * it.pace
+    it.decoding += steps * it.pace * len(it.order)
     it.k += steps
-    it.held_tokens += n * steps
-    for request in done:
+    it.held_tokens += len(it.order) * steps
+    for taken, request in _next_prompts(it, steps * chunk):
+        request.done += taken
+    while it.loading and it.loading[0].done >= it.loading[0].prompt:
+        request = it.loading.popleft()
+        it.loading_tokens -= request.prompt
         _start(it, request)
-
-
-def simulable(llm: LLM, resolved: Resolved) -> Resolved:
-    """Answers that a simulation can give: none for layers of fewer tokens, or experts.
-
-    Between two events an iteration is affine in the tokens of its requests, which min(s, w) is not.
-    """
-    lacks = not_modelled(llm, ("full",), NOT_AFFINE)
-    experts = np.greater(llm.sum_over_layers(lambda kind: kind.is_moe), 0)
-    if np.any(experts):
-        lacks[EXPERTS] = experts
-    if not lacks:
-        return resolved
-    estimate = resolved.estimate
-    fits = estimate.fits.without(lacks)
-    return replace(resolved, estimate=replace(estimate, fits=fits))
 
 
 def simulated(block: Block, box: Box, resolved: Resolved) -> dict[str, NDArray[np.float64]]:
@@ -451,7 +578,7 @@ def simulated(block: Block, box: Box, resolved: Resolved) -> dict[str, NDArray[n
         resolved: their knobs, and what fits.
 
     Returns:
-        `total_s`, `throughput_tok_s`, `tpot_ms` and `preempted`, NaN where a point does not fit.
+        Times, rates and quantiles of requests by column, NaN where a point does not fit.
 
     Raises:
         InputError: too many points, or a system that serves no queue.
@@ -462,14 +589,12 @@ def simulated(block: Block, box: Box, resolved: Resolved) -> dict[str, NDArray[n
             f"{block.grid.size:,} points are too many to simulate (at most {MOST_POINTS:,}); "
             "use --method fluid"
         )
-    if resolved.estimate.serving is None:
+    if resolved.estimate.serving is None and np.any(resolved.estimate.fits.ok):
         raise InputError(
             f"{block.system.name} serves one batch at a time and has no queue to play; "
             "use --method fluid"
         )
-    columns: dict[str, NDArray[np.float64]] = {}
-    for name in ("total_s", "throughput_tok_s", "tpot_ms", "preempted", *NOT_SIMULATED):
-        columns[name] = np.full(shape, np.nan)
+    columns = {name: np.full(shape, np.nan) for name in NOT_SIMULATED}
     fits = np.broadcast_to(resolved.estimate.fits.ok, shape)
     knobs = {name: np.broadcast_to(value, shape) for name, value in resolved.knobs.items()}
     for place in np.argwhere(fits):
@@ -477,18 +602,36 @@ def simulated(block: Block, box: Box, resolved: Resolved) -> dict[str, NDArray[n
         starts = [side.start + i for side, i in zip(box, index, strict=True)]
         point = tuple(slice(start, start + 1) for start in starts)
         chosen = {name: float(values[index]) for name, values in knobs.items()}
-        answer = _simulate_point(block, point, chosen)
-        columns["total_s"][index] = answer.seconds
-        columns["throughput_tok_s"][index] = answer.throughput
-        columns["tpot_ms"][index] = 1e3 * answer.tpot
-        columns["preempted"][index] = answer.preempted
+        for name, value in _simulate_point(block, point, chosen).items():
+            columns.setdefault(name, np.full(shape, np.nan))[index] = value
     return columns
 
 
-def _simulate_point(block: Block, point: Box, knobs: dict[str, float]) -> SimulatedQueue:
+def _simulate_point(block: Block, point: Box, knobs: dict[str, float]) -> dict[str, float]:
+    """The columns of one design point."""
     hw, llm, work, _ = block.inputs(point)
     serving = block.system(hw, llm, work, knobs).serving
     assert serving is not None, "a system whose box has no queue is refused before"
-    trace = block.traces[int(block.grid.mesh(point)["trace"].ravel()[0])]
-    held = tokens_reserved(work, serving.reserve)
-    return simulate(trace, serving, float(np.ravel(held)[0]))
+    if block.traces:
+        trace = block.traces[int(block.grid.mesh(point)["trace"].ravel()[0])]
+    else:
+        trace = alike(_one(work.prompt), _one(work.output))
+    arrivals = work.arrivals
+    queue = simulate(trace, serving, arrivals, block.seed)
+    sojourn = queue.ended - queue.arrived
+    comes = arrivals is not None
+    columns = {
+        "total_s": float(np.mean(sojourn)) if comes else queue.seconds,
+        "throughput_tok_s": queue.throughput,
+        "ttft_s": float(np.mean(queue.ttft)),
+        "tpot_ms": 1e3 * (float(np.mean(queue.tpot)) if comes else queue.decoding),
+        "preempted": float(queue.preempted),
+    }
+    for share in QUANTILES:
+        columns[f"ttft_p{share}_s"] = float(np.percentile(queue.ttft, share))
+        columns[f"tpot_p{share}_ms"] = 1e3 * float(np.percentile(queue.tpot, share))
+    if arrivals is not None:
+        met = queue.meets(arrivals)
+        columns["goodput_req_s"] = float(np.sum(met)) / queue.seconds
+        columns["users_served"] = float(np.sum(sojourn[met])) / queue.seconds
+    return columns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 
@@ -16,7 +16,7 @@ from nearkv.costmodel.model.layers import with_widths
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.models import llms_from_parts, stated_widths
 from nearkv.costmodel.model.registry import System
-from nearkv.costmodel.model.workload import Workload
+from nearkv.costmodel.model.workload import ENDLESS, Arrivals, Workload
 from nearkv.hardware.catalog import Part, Platform
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine, recording
@@ -146,6 +146,8 @@ class Block:
         traces: requests along the `trace` axis, where there is one.
         method: `fluid` or `simulate`.
         band: how the range of each answer is computed, where one is asked for.
+        slo: limits that an answer keeps to count, by column.
+        seed: of arrival times.
     """
 
     system: System
@@ -157,6 +159,8 @@ class Block:
     traces: tuple[Trace, ...] = ()
     method: str = "fluid"
     band: Band | None = None
+    slo: Mapping[str, float] = field(default_factory=dict)
+    seed: int = 0
 
     @property
     def is_closed_form(self) -> bool:
@@ -231,12 +235,31 @@ class Block:
         llm = llms_from_parts(self.parts, models, machine["precision"], self._set_widths)
         if "skew" in machine["router"]:
             llm = with_widths(llm, router_skew=machine["router"].skew)
+        arrivals = self._arrivals(workload)
+        batch = workload.get("batch", workload.get("users", ENDLESS))
         if self.traces:
             work = workload_of(self.traces, workload["trace"].astype(int))
         else:
-            lengths = workload["context_tok"], workload["output_tokens"]
-            work = Workload(workload["batch"], *lengths)
+            work = Workload(batch, workload["context_tok"], workload["output_tokens"])
+        if arrivals is not None:
+            work = replace(work, batch=batch, arrivals=arrivals)
         return machine, llm, work, {**swept, **self.requested}
+
+    def _arrivals(self, workload: Mapping[str, Numbers]) -> Arrivals | None:
+        """How requests come, where they do not all wait from the start."""
+        limits = {
+            f"{name.partition('_')[0]}_slo": limit for name, limit in self.slo.items()
+        }
+        if "tpot_slo" in limits:
+            limits["tpot_slo"] /= 1e3
+        if "users" in workload:
+            return Arrivals(users=workload["users"], **limits)
+        if "rate_req_s" in workload:
+            return Arrivals(rate=workload["rate_req_s"], **limits)
+        if self.traces and all(trace.arrival is not None for trace in self.traces):
+            rates = np.array([trace.rate for trace in self.traces])
+            return Arrivals(rate=rates[workload["trace"].astype(int)], **limits)
+        return None
 
     @property
     def draws(self) -> dict[str, str]:

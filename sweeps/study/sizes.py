@@ -81,6 +81,13 @@ def _size_fault(value: float) -> str:
 
 size = Reader(_size, _size_fault)
 """Reads a count of tokens or sequences: `4096`, `64k` (65,536), `1M` (1,048,576)."""
+per_second = Reader(
+    lambda text, where: measure(text, where)[0],
+    lambda value: (
+        "" if 0 < value < math.inf else "must be a number above zero, such as 0.5"
+    ),
+)
+"""Reads a rate, or a limit."""
 _ANY = Reader(lambda text, where: measure(text, where)[0], lambda value: "")
 
 

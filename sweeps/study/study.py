@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -38,10 +38,11 @@ from nearkv.sweeps.study.sizes import (
     in_si,
     names,
     pairs,
+    per_second,
     size,
     values,
 )
-from nearkv.sweeps.study.traces import Trace, traces_of
+from nearkv.sweeps.study.traces import Trace, check_method, traces_of
 
 __all__ = [
     "NONE",
@@ -62,6 +63,10 @@ LENGTHS = {
 """Axes of a workload, and the option of each."""
 OWN = "own"
 """In place of a platform: each system's own test bed."""
+COME = {"rate": "rate_req_s", "users": "users"}
+"""Field of a study of requests that arrive -> its axis."""
+LIMITS = ("ttft_s", "tpot_ms")
+"""What a service level limits."""
 NAMED = {"model": "models", "platform": "platforms", "trace": "traces"}
 """Axes that list names -> field of a study."""
 
@@ -82,6 +87,9 @@ class Study:
             empty for that of the first system of each family.
         sets: hardware number (`role.key`) -> its values.
         knobs: knob -> numbers, names of values or rules, or `auto`.
+        rate: requests per second, at random, in place of a batch [1/s].
+        users: that ask again when they are answered, in place of a batch [1].
+        slo: `ttft_s` and `tpot_ms` up to which an answer counts for goodput.
         traces: names or CSV files that bring their own lengths, in place of batch, context
             and output_tokens.
         method: `fluid`, or `simulate` to serve the queue of a trace event by event.
@@ -98,6 +106,9 @@ class Study:
     batch: Sizes = (16.0,)
     context: Sizes = (32768.0,)
     output_tokens: Sizes = (64.0,)
+    rate: Sizes = ()
+    users: Sizes = ()
+    slo: Mapping[str, float] = field(default_factory=dict)
     platforms: tuple[str | Platform, ...] = ()
     sets: Mapping[str, tuple[Choice, ...]] = field(default_factory=dict)
     knobs: Mapping[str, tuple[Choice, ...]] = field(default_factory=dict)
@@ -117,6 +128,9 @@ class Study:
         batch: Values = batch,
         context: Values = context,
         output_tokens: Values = output_tokens,
+        rate: Values = (),
+        users: Values = (),
+        slo: str | Iterable[str] = (),
         platforms: Values = (),
         sets: Mapping[str, Values] = NONE,
         knobs: Mapping[str, Values] = NONE,
@@ -136,6 +150,9 @@ class Study:
             "batch": tuple(values(batch, size, "--batch")),
             "context": tuple(values(context, size, "--context")),
             "output_tokens": tuple(values(output_tokens, size, "--output-tokens")),
+            "rate": tuple(values(rate, per_second, "--rate")) if _is_given(rate) else (),
+            "users": tuple(values(users, size, "--users")) if _is_given(users) else (),
+            "slo": _limits(slo),
             "platforms": names(platforms, "--platform", Platform),
             "sets": _each(choices, sets, "--set"),
             "knobs": _each(choices, knobs, "--knob"),
@@ -159,7 +176,34 @@ class Study:
     @property
     def workload_axes(self) -> int:
         """Number of axes of models and workloads; they come first in every grid."""
-        return 2 if self.traces else 4
+        return 2 + bool(self.arrives) if self.traces else 4
+
+    @property
+    def arrives(self) -> str:
+        """The axis of requests that arrive, `rate` or `users`; empty for a batch."""
+        return "rate" if self.rate else "users" if self.users else ""
+
+
+def _is_given(values: Values) -> bool:
+    """Whether an axis without a default has any value."""
+    return not (isinstance(values, tuple) and not values)
+
+
+def _limits(given: str | Iterable[str]) -> dict[str, float]:
+    """The limits of a service level, each in the unit of its column: a dictionary, or text.
+
+    Raises:
+        InputError: one that is no limit, or without a number above zero.
+    """
+    if not isinstance(given, Mapping):
+        listed = [given] if isinstance(given, str) else given
+        given = pairs(chain.from_iterable(map(comma_list, listed)), "--slo")
+    limits: dict[str, float] = {}
+    for name, text in given.items():
+        if name not in LIMITS:
+            raise unknown("limit", name, LIMITS, "--slo")
+        (limits[name],) = values(text, per_second, f"--slo {name}")
+    return limits
 
 
 def _each(
@@ -263,16 +307,8 @@ def _blocks(study: Study) -> list[Block]:
     once(study.systems, "systems")
     parts, labels = models_and_labels(study.models)
     check_knobs(systems, study.knobs)
-    workload = [Axis("model", np.arange(float(len(parts))), labels)]
-    traces: tuple[Trace, ...] = ()
-    if study.traces or study.method != "fluid":
-        has_lengths = any(getattr(study, axis) != getattr(Study, axis) for axis in LENGTHS)
-        traces = traces_of(study.traces, study.method, study.seed, has_lengths)
-        workload.append(Axis("trace", np.arange(float(len(traces))), study.traces))
-    else:
-        workload.append(Axis("batch", np.array(study.batch)))
-        workload.append(Axis("context_tok", np.array(study.context)))
-        workload.append(Axis("output_tokens", np.array(study.output_tokens)))
+    workload, traces = _workload_axes(study)
+    workload.insert(0, Axis("model", np.arange(float(len(parts))), labels))
     once([_name_of(platform) for platform in study.platforms], "--platform")
     divided: list[Block] = []
     for system in systems:
@@ -298,9 +334,51 @@ def _blocks(study: Study) -> list[Block]:
                         requested=requested,
                         traces=traces,
                         method=study.method,
+                        slo=study.slo,
+                        seed=study.seed,
                     )
                     divided.append(block)
     return divided
+
+
+def _workload_axes(study: Study) -> tuple[list[Axis], tuple[Trace, ...]]:
+    """The axes of what is served, and the traces of the `trace` axis.
+
+    Raises:
+        InputError: lengths, a batch and a trace that exclude each other.
+    """
+    check_arrivals(study)
+    axes: list[Axis] = []
+    traces: tuple[Trace, ...] = ()
+    if study.traces or (study.method != "fluid" and not study.arrives):
+        has_lengths = any(getattr(study, axis) != getattr(Study, axis) for axis in LENGTHS)
+        traces = traces_of(study.traces, study.method, study.seed, has_lengths)
+        axes.append(Axis("trace", np.arange(float(len(traces))), study.traces))
+    if study.arrives:
+        axes.append(Axis(COME[study.arrives], np.array(getattr(study, study.arrives))))
+    elif not traces:
+        axes.append(Axis("batch", np.array(study.batch)))
+    if not traces:
+        axes.append(Axis("context_tok", np.array(study.context)))
+        axes.append(Axis("output_tokens", np.array(study.output_tokens)))
+    return axes, traces
+
+
+def check_arrivals(study: Study) -> None:
+    """Refuse a batch, or a level of service, that requests which arrive say nothing of.
+
+    Raises:
+        InputError: two of batch, rate and users, or limits without requests that arrive.
+    """
+    if study.rate and study.users:
+        raise InputError("--rate and --users: requests come by one of them; leave one out")
+    if study.arrives and study.batch != Study.batch:
+        other = f"leave it out, or --{study.arrives}"
+        raise InputError(f"--batch: is of requests that all wait from the start; {other}")
+    if study.slo and not (study.arrives or study.traces):
+        advice = "add --rate, --users or a --trace with arrival_s"
+        raise InputError(f"--slo: counts requests that arrive; {advice}")
+    check_method(study.method)
 
 
 def models_and_labels(

@@ -24,7 +24,7 @@ _LISTS = {
     "plugin": "plugins",
 }
 """Key of a file that lists names -> field of `Study`."""
-_LENGTHS = ("batch", "context", "output_tokens")
+_LENGTHS = ("batch", "context", "output_tokens", "rate", "users")
 _TABLES = {"set": "sets", "knob": "knobs", "part": "parts", "zip": "zipped"}
 _NUMBERS = ("band", "samples", "seed")
 _OPTION = re.compile(r"--(\w+)[\w-]*(?: ([\w.-]+))?(?:=[^:]*)?: ")
@@ -32,7 +32,17 @@ _OPTION = re.compile(r"--(\w+)[\w-]*(?: ([\w.-]+))?(?:=[^:]*)?: ")
 _UNKNOWN = re.compile(r"unknown (system|model|platform|trace|part) ")
 TABLE_FILES = (".csv", ".jsonl", ".ndjson", ".parquet")
 """Endings of files that hold answers, and no study."""
-_KEYS = {"title", "cite", "figure", *_LISTS, *_LENGTHS, "method", *_TABLES, *_NUMBERS}
+_KEYS = {
+    "title",
+    "cite",
+    "figure",
+    *_LISTS,
+    *_LENGTHS,
+    "slo",
+    "method",
+    *_TABLES,
+    *_NUMBERS,
+}
 
 
 def load_study(path: str, trusted: Collection[str] = ()) -> Study:
@@ -66,6 +76,7 @@ def _read_study(path: Path) -> Study:
     entries: dict[str, Any] = {}
     for key in (*_LENGTHS, "method"):
         entries[key] = table.get(key, getattr(Study, key))
+    entries["slo"] = table.get("slo", "")
     for key, name in _LISTS.items():
         entries[name] = table.get(key, ())
     for key, name in _TABLES.items():

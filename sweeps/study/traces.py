@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,8 @@ from nearkv.hardware.errors import InputError, unknown, warn
 from nearkv.hardware.files import read_text
 
 _COLUMNS = ("input_tokens", "output_tokens")
+_ARRIVAL = "arrival_s"
+"""A further column of a trace, of when each request comes [s]."""
 REQUESTS = 1000
 """Requests drawn from each trace (L3 sec. 6.2)."""
 METHODS = ("fluid", "simulate")
@@ -35,11 +37,20 @@ class Trace:
     Attributes:
         name: of the trace, or the path of the CSV.
         prompt, output: tokens each brings and generates [1].
+        arrival: when each comes; None where a trace does not say [s].
     """
 
     name: str
     prompt: NDArray[np.float64]
     output: NDArray[np.float64]
+    arrival: NDArray[np.float64] | None = None
+
+    @property
+    def rate(self) -> float:
+        """Requests per second, of those that say when they come; 0 where they do not [1/s]."""
+        if self.arrival is None:
+            return 0.0
+        return (len(self.arrival) - 1) / float(np.ptp(self.arrival))
 
     @property
     def workload(self) -> Workload:
@@ -86,6 +97,23 @@ class Trace:
         once = np.ones_like(self.prompt)
         return _parts(self.prompt, once)
 
+    @cached_property
+    def prompt_parts(self) -> tuple[float, ...]:
+        """Tokens over requests of parts with as many tokens each, over those of all."""
+        requests_per_token = _parts(1 / self.prompt, self.prompt)
+        return tuple(1 / part for part in requests_per_token)
+
+    @cached_property
+    def outputs(self) -> tuple[float, ...]:
+        """Generated tokens, each request counted once."""
+        once = np.ones_like(self.output)
+        return _parts(self.output, once)
+
+
+def alike(prompt: float, output: float) -> Trace:
+    """Requests that are all alike [tokens]."""
+    return Trace("alike", np.full(REQUESTS, prompt), np.full(REQUESTS, output))
+
 
 def _parts(lengths: NDArray[np.float64], weights: NDArray[np.float64]) -> tuple[float, ...]:
     """Means of lengths in order, in parts of equal weight, over the mean of all [1].
@@ -127,6 +155,16 @@ class _Arranged:
         """As `Trace.prompts`."""
         return self._arranged([trace.prompts for trace in self.traces])
 
+    @cached_property
+    def prompt_parts(self) -> tuple[Real, ...]:
+        """As `Trace.prompt_parts`."""
+        return self._arranged([trace.prompt_parts for trace in self.traces])
+
+    @cached_property
+    def outputs(self) -> tuple[Real, ...]:
+        """As `Trace.outputs`."""
+        return self._arranged([trace.outputs for trace in self.traces])
+
     def _arranged(self, of_traces: Sequence[Sequence[float]]) -> tuple[Real, ...]:
         parts = zip(*of_traces, strict=True)
         return tuple(np.array(part)[self.index] for part in parts)
@@ -153,6 +191,16 @@ def workload_of(traces: tuple[Trace, ...], index: NDArray[np.int64]) -> Workload
     )
 
 
+def check_method(method: str) -> None:
+    """Refuse a method that does not exist.
+
+    Raises:
+        InputError: it does not.
+    """
+    if method not in METHODS:
+        raise unknown("method", method, METHODS, "--method")
+
+
 def traces_of(
     names: tuple[str, ...], method: str, seed: int, lengths: bool
 ) -> tuple[Trace, ...]:
@@ -167,17 +215,21 @@ def traces_of(
     Raises:
         InputError: an unknown name or method, a bad CSV, or options that exclude each other.
     """
-    if method not in METHODS:
-        raise unknown("method", method, METHODS, "--method")
     if not names and method != "fluid":
         raise InputError(
-            f"--method {method} serves the requests of a trace; name one with --trace"
+            f"--method {method} serves requests one by one; add --trace, --rate or --users"
         )
     if names and lengths:
         raise InputError(
             "--trace brings its own requests; leave out --batch, --context and --output-tokens"
         )
-    return tuple(load_trace(name, seed=seed) for name in names)
+    traces = tuple(load_trace(name, seed=seed) for name in names)
+    timed = [trace.name for trace in traces if trace.arrival is not None]
+    if timed and len(timed) < len(traces):
+        raise InputError(
+            f"--trace: only {', '.join(timed)} has arrival_s; ask the others apart"
+        )
+    return traces
 
 
 def is_file(name: str) -> bool:
@@ -265,7 +317,14 @@ def _read(path: Path) -> Trace:
             counts = f"{len(row)} values for {len(header)} columns"
             raise InputError(f"{path}, row {number}: has {counts}; write one for each")
     prompt, output = (_column(rows, header, name, path) for name in _COLUMNS)
-    return Trace(str(path), prompt, output)
+    if _ARRIVAL not in header:
+        return Trace(str(path), prompt, output)
+    arrival = _column(rows, header, _ARRIVAL, path, _seconds)
+    order = np.argsort(arrival, kind="stable")
+    if arrival[order[0]] == arrival[order[-1]]:
+        advice = f"leave out {_ARRIVAL}, and they all wait from the start"
+        raise InputError(f"{path}: all requests come at once; {advice}")
+    return Trace(str(path), prompt[order], output[order], arrival[order])
 
 
 def _rows(path: Path) -> list[list[str]]:
@@ -282,7 +341,7 @@ def _rows(path: Path) -> list[list[str]]:
 
 
 def _check_header(header: list[str], path: Path) -> None:
-    for column in _COLUMNS:
+    for column in (*_COLUMNS, *filter(header.count, (_ARRIVAL,))):
         if column not in header:
             raise InputError(
                 f"{path}: has no column {column!r}; it has {', '.join(header)}"
@@ -291,21 +350,36 @@ def _check_header(header: list[str], path: Path) -> None:
             raise InputError(
                 f"{path}: has column {column!r} twice; it has {', '.join(header)}"
             )
-    others = [name for name in header if name not in _COLUMNS]
+    read = (*_COLUMNS, _ARRIVAL)
+    others = [name for name in header if name not in read]
     if others:
         listed = ", ".join(map(repr, others))
-        warn(f"{path}: {' and '.join(_COLUMNS)} are read, {listed} not")
+        warn(f"{path}: {', '.join(read)} are read, {listed} not")
 
 
 def _column(
-    rows: list[list[str]], header: list[str], name: str, path: Path
+    rows: list[list[str]],
+    header: list[str],
+    name: str,
+    path: Path,
+    read: Callable[[str, str], float] | None = None,
 ) -> NDArray[np.float64]:
-    """The lengths in one column, below the header [tokens]."""
+    """The numbers in one column, below the header: tokens, or what `read` makes of a text."""
     place = header.index(name)
-    lengths: list[float] = []
+    numbers: list[float] = []
     for number, row in enumerate(rows[1:], 2):
-        lengths.append(_tokens(row[place], f"{path}, row {number}, {name}"))
-    return np.array(lengths)
+        numbers.append((read or _tokens)(row[place], f"{path}, row {number}, {name}"))
+    return np.array(numbers)
+
+
+def _seconds(text: str, where: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise InputError(f"{where}: {text!r} is not a number of seconds") from None
+    if not 0 <= value < np.inf:
+        raise InputError(f"{where}: {text!r} must be a time from 0 on, in seconds")
+    return value
 
 
 def _tokens(text: str, where: str) -> float:

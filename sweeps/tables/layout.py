@@ -14,6 +14,8 @@ KEY = (
     "part",
     "trace",
     "batch",
+    "rate_req_s",
+    "users",
     "context_tok",
     "output_tokens",
     "paper",

@@ -84,6 +84,8 @@ def varying(columns: Iterable[object], study: Study) -> list[str]:
         "platform": study.platforms,
         "trace": study.traces,
         "batch": study.batch,
+        "rate_req_s": study.rate,
+        "users": study.users,
         "context": study.context,
         "output_tokens": study.output_tokens,
         **study.sets,

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Port, Real, total
-from nearkv.costmodel.mechanisms.serving.fluid import bisect, resident_in
 from nearkv.costmodel.mechanisms.serving.parallel import (
     attention_launch,
     beside_weights,
@@ -34,6 +33,7 @@ from nearkv.costmodel.mechanisms.serving.request_bytes import (
     request_bytes,
     seen_by_type,
 )
+from nearkv.costmodel.mechanisms.serving.residents import bisect, resident_in
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import NO_KNOBS

@@ -9,7 +9,7 @@ t iterations since the last admission, r mean remainder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.compose import serial
 from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.mechanisms.serving.load import under_load
+from nearkv.costmodel.mechanisms.serving.residents import bisect, requests_held, resident
 from nearkv.costmodel.model.capacity import Fits
 from nearkv.costmodel.model.estimate import Estimate, Latency
 from nearkv.costmodel.model.queue import Serving
@@ -32,11 +34,8 @@ POLICY = Knob(
     choices=("paged", "reserve"),
 )
 """L3 leaves admission open; every system of its family can do either."""
-_ROUNDING = 1e-12
-"""A share solved for the last byte may miss it by that; it counts as fitting."""
 _HIDDEN = 1e-9
 """An iteration longer by less than that hides its prompts."""
-HALVINGS = 48
 _HALVINGS = 28
 """Decoding requests are solved to 4e-9 of the residents."""
 _NODES, _GAUSS = np.polynomial.legendre.leggauss(6)
@@ -63,6 +62,8 @@ def steady(
 ) -> Estimate:
     """Fluid model: prefill and one decode step of all B requests, n_d at a time.
 
+    Requests that arrive one by one, or again and again, are answered by `load.under_load`.
+
     The prompts of the first n_d requests have no decode step to share. Where prompts ride in decode
     iterations, all later ones do, spread over the iterations before the drain; elsewhere all come
     first. The drain decodes the last requests of a trace, fewer and fewer at a time.
@@ -77,6 +78,8 @@ def steady(
     Returns:
         Prefill, and one decode step over all rounds.
     """
+    if work.arrivals is not None:
+        return under_load(work, serving, fits, also, accelerator_power)
     n = decoding(work, serving)
     held = requests_held(work, serving)
     batch = np.maximum(work.batch, 1e-9)
@@ -140,48 +143,6 @@ def decoding_beside(n: Real, serving: Serving, later: Real) -> Real:
     return others * (later + (1 - later) / 2)
 
 
-# --- how many are in memory -------------------------------------------------------------------
-
-
-def tokens_reserved(work: Workload, reserve: Real) -> Real:
-    """Tokens a resident request takes: its context, or its final length if reserved [1]."""
-    return work.context + reserve * (work.final_seen - work.context)
-
-
-def requests_held(work: Workload, serving: Serving) -> Real:
-    """Requests of mean size that would fill the memory [1]."""
-    return serving.capacity / tokens_reserved(work, serving.reserve)
-
-
-def resident(work: Workload, serving: Serving) -> Real:
-    """Requests that decode together, N: all, or as many of mean size as the memory holds [1]."""
-    return resident_in(requests_held(work, serving), work.batch, serving.replicas)
-
-
-def resident_in(held: Real, batch: Real, replicas: Real) -> Real:
-    """Requests that decode together, N, in a memory that holds `held` of mean size [1].
-
-    A queue fills memory with whole requests, so half of one stays free in each replica on average;
-    at least one runs.
-
-    Args:
-        held: requests of mean size that would fill the memory of all replicas [1].
-        batch: requests in all, B [1].
-        replicas: dp [1].
-    """
-    one_each = np.minimum(replicas, batch)
-    filled = np.maximum(held - replicas / 2, one_each)
-    queued = np.minimum(filled, batch)
-    holds_all = np.less_equal(batch, np.multiply(held, 1 + _ROUNDING))
-    return np.where(holds_all, batch, queued)[()]
-
-
-def memory_needed(work: Workload, serving: Serving) -> Real:
-    """Tokens of KV cache needed: all residents', on each replica at least the longest [1]."""
-    of_residents = resident(work, serving) * work.context
-    return np.maximum(of_residents, serving.replicas * work.longest)
-
-
 # --- how many of them decode ------------------------------------------------------------------
 
 
@@ -232,30 +193,6 @@ def _with_hidden(
         further = bisect(hides, riding, most, halvings=_HALVINGS)
         riding = np.where(more_hide, further, riding)
     return np.where(all_hide, most, riding)
-
-
-def bisect(
-    holds: Callable[[Real], NDArray[np.bool_]],
-    low: Real,
-    high: Real,
-    halvings: int = HALVINGS,
-) -> Real:
-    """Where a condition ends that holds from `low` up to a point, `high` if it holds throughout.
-
-    Args:
-        holds: number -> whether the condition holds there.
-        low, high: ends of the interval [any unit].
-        halvings: of the interval.
-
-    Returns:
-        The point, on its far side [unit of the interval].
-    """
-    for _ in range(halvings):
-        middle = (low + high) / 2
-        beyond = holds(middle)
-        low = np.where(beyond, middle, low)
-        high = np.where(beyond, high, middle)
-    return high
 
 
 # --- the drain --------------------------------------------------------------------------------

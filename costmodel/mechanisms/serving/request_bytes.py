@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Real, total
-from nearkv.costmodel.mechanisms.serving.fluid import (
+from nearkv.costmodel.mechanisms.serving.parallel import beside_weights, kv_token_bytes
+from nearkv.costmodel.mechanisms.serving.residents import (
     memory_needed,
     resident,
     tokens_reserved,
 )
-from nearkv.costmodel.mechanisms.serving.parallel import beside_weights, kv_token_bytes
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.queue import Seen, Serving
 from nearkv.costmodel.model.workload import Workload

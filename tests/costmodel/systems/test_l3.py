@@ -21,7 +21,6 @@ from nearkv.costmodel.mechanisms.serving.dimm import (
     row_efficiency,
     unit_power,
 )
-from nearkv.costmodel.mechanisms.serving.fluid import tokens_reserved
 from nearkv.costmodel.mechanisms.serving.parallel import (
     data_parallel,
     gpu_tokens,
@@ -86,8 +85,7 @@ def simulated(system: str, name: str, trace: str) -> SimulatedQueue:
     """The same, request by request."""
     serving = served(system, name, trace).serving
     assert serving is not None
-    taken = float(tokens_reserved(DRAWN[trace].workload, serving.reserve))
-    return simulate(DRAWN[trace], serving, taken)
+    return simulate(DRAWN[trace], serving)
 
 
 def test_bandwidths_follow_from_channels_ranks_banks_and_timing() -> None:
@@ -185,8 +183,8 @@ def test_fluid_model_is_near_the_simulation(system: str) -> None:
                 apart = throughput(fluid) / simulated(system, name, trace).throughput - 1
                 # two or three prompts of LongBench fill a replica of OPT-66B
                 assert abs(apart) <= 0.12, (name, trace)
-                between = 1e3 * simulated(system, name, trace).tpot
-                assert 1e3 * fluid.latency.tpot == pytest.approx(between, rel=0.15), (name, trace)
+                between = simulated(system, name, trace).decoding
+                assert fluid.latency.tpot == pytest.approx(between, rel=0.16), (name, trace)
 
 
 @pytest.mark.parametrize("policy", [0.0, 1.0])
@@ -203,9 +201,8 @@ def test_time_between_tokens_is_near_the_simulation_where_prompts_bind(
             knobs = {"interleave": 1.0, "overlap_comm": 1.0, "homes": 1.0, "policy": policy}
             fluid = find_system("l3")(hw, LLMS[name], work, knobs)
             assert fluid.serving is not None
-            taken = float(tokens_reserved(work, fluid.serving.reserve))
-            queue = simulate(DRAWN[trace], fluid.serving, taken)
-            ratio = 1e3 * float(fluid.latency.tpot) / (1e3 * queue.tpot)
+            queue = simulate(DRAWN[trace], fluid.serving)
+            ratio = float(fluid.latency.tpot) / queue.decoding
             assert 1 / 1.3 < ratio < 1.3, (name, trace)
 
 
@@ -290,13 +287,13 @@ def test_a_batch_that_fits_takes_prefill_and_its_steps(system: str) -> None:
     llm, trace = LLMS["gpt-175b"], equal(4, 1000.0, 40.0)
     serving = estimate(system, llm, trace.workload).serving
     assert serving is not None
-    queue = simulate(trace, serving, 1020.0)
+    queue = simulate(trace, serving)
     steps = [
         estimate(system, llm, trace.workload.at(1000.0 + t)).step.seconds for t in range(1, 40)
     ]
     prefill = estimate(system, llm, trace.workload).prefill.seconds
     assert queue.seconds == pytest.approx(prefill + sum(steps), rel=2e-3)
-    assert queue.tokens == 160
+    assert queue.output.sum() == 160
     assert queue.preempted == 0
 
 
@@ -310,7 +307,7 @@ def test_a_lone_request_takes_what_the_fluid_model_says(
     llm, trace = LLMS[named], equal(1, prompt, output)
     fluid = estimate(system, llm, trace.workload)
     assert fluid.serving is not None
-    assert simulate(trace, fluid.serving, prompt).seconds == pytest.approx(
+    assert simulate(trace, fluid.serving).seconds == pytest.approx(
         float(fluid.total.seconds), rel=0.02
     )
 
@@ -331,9 +328,9 @@ def test_no_token_is_lost_when_memory_runs_out() -> None:
     trace = equal(40, 500.0, 6000.0)
     serving = estimate("gpu", LLMS["gpt-175b"], trace.workload).serving
     assert serving is not None
-    queue = simulate(trace, serving, 3500.0)
+    queue = simulate(trace, serving)
     assert queue.preempted > 0
-    assert queue.tokens == 40 * 6000
+    assert queue.output.sum() == 40 * 6000
     # 39 x 6000 tokens wait for a step of at least the weights, shared by what the room holds
     most = gpu_tokens(HW, LLMS["gpt-175b"]) / 500
     assert queue.iterations >= 40 * 5999 / most
@@ -345,7 +342,7 @@ def test_a_request_beyond_the_memory_is_named() -> None:
     assert not fluid.fits.ok
     assert fluid.serving is not None
     with pytest.raises(InputError, match="a request of 30,100 tokens exceeds the 17,"):
-        simulate(trace, fluid.serving, 15_000.0)
+        simulate(trace, fluid.serving)
 
 
 @pytest.mark.parametrize("system", ["l3", "rank-pim"])

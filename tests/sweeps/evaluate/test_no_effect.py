@@ -90,10 +90,10 @@ def test_commands_that_solve_tell_too(command: str) -> None:
 
 def test_a_column_of_a_trace_that_is_not_read_is_told_once(tmp_path: Path) -> None:
     trace = tmp_path / "mine.csv"
-    trace.write_text("arrival_s,input_tokens,output_tokens\n0,1000,20\n1,3000,50\n", "utf-8")
+    trace.write_text("session,input_tokens,output_tokens\n0,1000,20\n1,3000,50\n", "utf-8")
     done = invoke("compare", "l3", "gpu", "--model", MODEL, "--trace", str(trace))
     assert done.exit_code == 0, done.stderr
-    assert done.stderr.count("input_tokens and output_tokens are read, 'arrival_s' not") == 1
+    assert done.stderr.count("arrival_s are read, 'session' not") == 1
 
 
 @pytest.mark.parametrize(

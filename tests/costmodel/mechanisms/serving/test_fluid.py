@@ -11,14 +11,11 @@ import pytest
 
 from nearkv.costmodel.algebra.compose import serial
 from nearkv.costmodel.algebra.span import Leaf, Real, Span
-from nearkv.costmodel.mechanisms.serving.fluid import (
-    Drain,
+from nearkv.costmodel.mechanisms.serving.fluid import Drain, decoding, drain_of, steady
+from nearkv.costmodel.mechanisms.serving.residents import (
     bisect,
-    decoding,
-    drain_of,
     resident,
     resident_in,
-    steady,
     tokens_reserved,
 )
 from nearkv.costmodel.model.capacity import fits

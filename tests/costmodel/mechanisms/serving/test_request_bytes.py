@@ -30,8 +30,6 @@ from nearkv.costmodel.model.queue import Load
 from nearkv.costmodel.model.registry import find_system
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
-from nearkv.sweeps.evaluate.evaluate import table
-from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.study.traces import Trace, load_trace
 
 FOUR: dict[str, Real] = {"policy.weights_per_gpu": 2_000.0}
@@ -298,12 +296,3 @@ def test_a_longer_context_admits_fewer_and_decodes_no_faster(system: str, name: 
     assert np.all(np.diff(answer.batch_run) <= 0)
     steps = np.asarray(answer.step.seconds)
     assert np.all(np.diff(steps) >= -1e-9 * steps[1:])
-
-
-def test_a_simulation_has_no_answer_for_layers_that_keep_fewer_tokens() -> None:
-    models = ("gemma3-27b", "llama2-7b")
-    rows = table(Study(("gpu",), models, traces=("dolphin",), method="simulate"))
-    assert rows["status"].tolist() == ["not-modelled", "ok"]
-    sentence = "sliding-window attention is not modelled: a simulation counts all tokens"
-    assert rows["reason"][0].startswith(sentence)
-    assert np.isnan(rows["total_s"].astype(float)).tolist() == [True, False]
