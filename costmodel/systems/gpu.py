@@ -181,6 +181,16 @@ CHOSEN_FOR_THE_STEP = Reversal(
 # --- the system -------------------------------------------------------------------------------
 
 
+CHUNK = Knob(
+    "tokens of an iteration, decoding ones among them, in which prompts ride where requests "
+    "arrive (vLLM's max_num_batched_tokens); 0: prompts first",
+    high=131_072,
+    default=8192,
+    kind="count",
+)
+"""vLLM serves with 8,192 on GPUs of 70 GiB or more, 2,048 on others (`engine/arg_utils.py`)."""
+
+
 @system(
     "gpu",
     platform="hgx-h200",
@@ -197,6 +207,7 @@ CHOSEN_FOR_THE_STEP = Reversal(
         "mtp": MTP,
         "accepted": ACCEPTED,
         "policy": POLICY,
+        "chunk": CHUNK,
     },
     reversals=(CHOSEN_FOR_THE_STEP,),
     combinations=splits,
@@ -215,8 +226,9 @@ def gpu_servers(
     mtp: Real,
     accepted: Real,
     policy: Real,
+    chunk: Real,
 ) -> Estimate:
-    """Weights and KV cache in GPU memory, split over GPUs; prompts come first.
+    """Weights and KV cache in GPU memory, split over GPUs; prompts first, or in chunks.
 
     Args:
         hw: roles gpu, nvlink (count: GPUs that it joins) or gpu_link (likewise, cards on PCIe),
@@ -228,6 +240,7 @@ def gpu_servers(
         mtp: tokens drafted for each sequence in a step [1].
         accepted: share of them that the step keeps [1].
         policy: 0 paged, 1 reserve.
+        chunk: tokens of an iteration where requests arrive [1].
 
     Returns:
         Prefill, one decode step of all rounds, and what fits.
@@ -250,6 +263,8 @@ def gpu_servers(
         prefill=servers.prefill,
         capacity=tokens_held(beside / caches, llm, work, policy, kept),
         replicas=split.replicas,
+        chunked=np.where(chunk > 0, 1.0, 0.0) if work.arrivals is not None else 0.0,
+        budget=chunk,
         reserve=policy,
         by_type=seen_by_type(llm, work),
     )

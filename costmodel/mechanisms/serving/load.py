@@ -39,7 +39,9 @@ FULL_SHARE = 0.85
 """Share of the requests that memory holds from which on it is full at times."""
 _TINY = 1e-12
 _BELOW_ONE = 1 - 1e-6
-_HALVINGS = 28
+_HALVINGS = 20
+"""Of a rate alone; where users are solved for too, both are to a part in 4,096."""
+_OF_USERS = 12
 
 
 def _mean(values: Real) -> Real:
@@ -281,13 +283,20 @@ def line_of(stream: Stream, pace: Pace, n: Real) -> Line:
     return Line(rho, line, waits, residual, computing, weights)
 
 
-def at_rate(work: Workload, serving: Serving, rate: Real, own: Real = 0.0) -> Response:
+def at_rate(
+    work: Workload,
+    serving: Serving,
+    rate: Real,
+    own: Real = 0.0,
+    halvings: int = _HALVINGS,
+) -> Response:
     """The response to a rate, with as many decoding beside a request as it brings about.
 
     Args:
         work, serving: the requests, and how they are served.
         rate: requests per second over all replicas [1/s].
         own: as in `Stream`.
+        halvings: of the number that decodes.
     """
     stream = Stream(work, serving, rate / serving.replicas, 0.0, own)
     most = resident(work, serving) / serving.replicas + 0.0 * rate
@@ -295,7 +304,7 @@ def at_rate(work: Workload, serving: Serving, rate: Real, own: Real = 0.0) -> Re
     def more(others: Real) -> NDArray[np.bool_]:
         return np.greater(respond(replace(stream, others=others)).beside, others)
 
-    return respond(replace(stream, others=bisect(more, 0.0 * most, most, _HALVINGS)))
+    return respond(replace(stream, others=bisect(more, 0.0 * most, most, halvings)))
 
 
 def of_users(work: Workload, serving: Serving, users: Real) -> Response:
@@ -305,11 +314,11 @@ def of_users(work: Workload, serving: Serving, users: Real) -> Response:
     alone = lonely.latency.ttft + lonely.decoding
 
     def fewer(rate: Real) -> NDArray[np.bool_]:
-        response = at_rate(work, serving, rate, own)
+        response = at_rate(work, serving, rate, own, _OF_USERS)
         present = rate * (response.latency.ttft + response.decoding)
         return np.less(present, users) & ~response.overloaded
 
-    return at_rate(work, serving, bisect(fewer, 0.0 * alone, users / alone, _HALVINGS), own)
+    return at_rate(work, serving, bisect(fewer, 0.0 * alone, users / alone, _OF_USERS), own)
 
 
 def under_load(
