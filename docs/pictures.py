@@ -40,6 +40,21 @@ def reuse() -> None:
     nearkv.plot.save(axes.figure, FOLDER / "reuse-times.svg")
 
 
+def experts() -> None:
+    """Time of a prompt by its length, its experts computed by the cores or streamed."""
+    ways = {"prompts": ["cpu", "stream"], "chunk": 8192, "gpu_experts": 0, "experts": "cpu"}
+    table = nearkv.compare(
+        "expert-offload",
+        model="gpt-oss-120b-gguf",
+        batch=1,
+        context="32:8k:x2",
+        output_tokens=2,
+        knobs=ways,
+    )
+    axes = nearkv.plot.lines(table, "prefill_s", over="context_tok", by="prompts")
+    nearkv.plot.save(axes.figure, FOLDER / "experts.svg")
+
+
 def main() -> None:
     """Draw all pictures; the same numbers give the same bytes."""
     mpl.use("agg")
@@ -47,6 +62,7 @@ def main() -> None:
     systems()
     parity()
     reuse()
+    experts()
 
 
 if __name__ == "__main__":

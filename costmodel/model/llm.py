@@ -188,11 +188,21 @@ class LLM:
         if not np.any(self.router_skew):
             unused_by_one = 1 - self.active_experts / self.experts
             return (self.experts - beyond) * (1 - unused_by_one**tokens)
-        ranks = np.arange(1.0, np.max(self.experts) + 1)
-        counted = np.clip(ranks - _along_ranks(beyond), 0.0, 1.0)
-        unused = (1 - self.expert_odds) ** _along_ranks(tokens)
+        sizes, odds = self._router_groups()
+        counted = np.clip(np.cumsum(sizes, axis=-1) - _last_axis(beyond), 0.0, sizes)
+        unused = (1 - odds) ** _last_axis(tokens)
         distinct: Real = np.sum(counted * (1 - unused), axis=-1)
         return distinct
+
+    def _router_groups(self) -> tuple[Numbers, Numbers]:
+        """Experts of like rank: how many, and the mean chance that a token chooses one [1].
+
+        Ranks 2^i to 2^(i+1) - 1 are one group, so that shares of experts bend at few places.
+        """
+        odds = self.expert_odds
+        starts = 2 ** np.arange(np.frexp(odds.shape[-1])[1]) - 1
+        sizes = np.add.reduceat(np.greater(odds, 0) * 1.0, starts, axis=-1)
+        return sizes, np.add.reduceat(odds, starts, axis=-1) / np.maximum(sizes, 1.0)
 
     @property
     def expert_odds(self) -> Numbers:
@@ -201,9 +211,9 @@ class LLM:
         Zipf's law, w_r = r^-skew, for k different experts: those that would be chosen more than
         once are chosen always, and the others share what is left.
         """
-        experts, active = _along_ranks(self.experts), _along_ranks(self.active_experts)
+        experts, active = _last_axis(self.experts), _last_axis(self.active_experts)
         ranks = np.arange(1.0, np.max(self.experts) + 1)
-        weights = np.where(ranks <= experts, ranks ** -_along_ranks(self.router_skew), 0.0)
+        weights = np.where(ranks <= experts, ranks ** -_last_axis(self.router_skew), 0.0)
         # weight of an expert and of all that are chosen no more often
         rest = np.cumsum(weights[..., ::-1], axis=-1)[..., ::-1]
         always = (active - ranks + 1) * weights > rest
@@ -374,8 +384,8 @@ class LLM:
         return self.qkv_flops(tokens) + self.output_flops(tokens) + self.ffn_flops(tokens)
 
 
-def _along_ranks(number: Real) -> Numbers:
-    """A number with a last axis for the ranks of experts."""
+def _last_axis(number: Real) -> Numbers:
+    """A number with a last axis for ranks of experts."""
     return np.asarray(number)[..., np.newaxis]
 
 

@@ -38,8 +38,8 @@ from nearkv.hardware.machine import Machine
 
 Layer = Callable[[LLM], Span]
 """One layer of a type."""
-Attend = tuple[Span, Span]
-"""Attention of one layer: where the GPU has the layer, and where the cores have it."""
+Attend = tuple[Span, Span, Span]
+"""Attention of one layer that the GPU has, that the cores have, and whose weights are streamed."""
 
 
 def choice(what: str, *choices: str, default: float | str = 0) -> Knob:
@@ -59,7 +59,10 @@ NUMA = choice("sockets read each other's experts, or have copies", "remote", "co
 READS = choice("drives are read past the page cache, or through it", "direct", "page-cache")
 CACHE = choice("memory of the KV cache; attention is where it lies", "gpu", "host")
 EXPERTS = choice(
-    "experts in DRAM: the cores compute, or stream them", "cpu", "stream", default="auto"
+    "what lies in DRAM: computed by the cores in a step, or streamed to the GPU",
+    "cpu",
+    "stream",
+    default="auto",
 )
 PROMPTS = choice(
     "the same of prompts; faster: what takes less", "cpu", "stream", "faster", default=2
@@ -103,8 +106,8 @@ def expert_breaks(
 ) -> list[Real]:
     """Shares on the GPU between which amounts are affine.
 
-    DRAM holds all other experts from one share on; with a skewed router each expert more on the
-    GPU, or in DRAM, takes fewer choices than the one before.
+    DRAM holds all other experts from one share on; with a skewed router each group of experts on
+    the GPU, or in DRAM, takes fewer choices than the one before.
     """
     copies = Cores(hw, remote=1 - knobs["numa"]).copies
     cache = knobs["cache"] * llm.kv_cache_bytes(work.batch, work.final)
@@ -112,7 +115,8 @@ def expert_breaks(
     if not np.any(llm.router_skew):
         return [1 - room]
     experts = llm.most_of_a_layer(lambda kind: kind.experts)
-    on_gpu = [rank / experts for rank in range(1, int(np.max(experts)))]
+    groups = range(1, int(np.frexp(np.max(experts))[1]))
+    on_gpu = [(2.0**group - 1) / experts for group in groups]
     return [1 - room, *on_gpu, *(share - room for share in on_gpu)]
 
 
@@ -181,16 +185,20 @@ class Offload:
             llm: a model whose layers are all like it.
             tokens: computed [1].
             passes: equal parts of them, each of which reads the weights [1].
-            choice: 0 the cores compute experts in DRAM, 1 they are streamed, 2 the faster.
+            choice: 0 the cores compute what lies in DRAM, 1 it is streamed, 2 the faster.
             attend: attention of these tokens.
         """
-        beside_gpu, beside_cores = attend
-        on_gpu = serial(attention=beside_gpu, products=self.dense(llm, tokens, passes))
+        beside_gpu, beside_cores, beside_link = attend
+        products = self.dense(llm, tokens, passes)
+        on_gpu = serial(attention=beside_gpu, products=products)
         on_cores = self.cores.dense(llm, tokens, passes, beside_cores)
+        weights = passes * llm.layer_weight_bytes(tokens / passes)
+        load = stream(weights, "weights of a layer", **self.path)
+        streamed = serial(load=load, attention=beside_link, products=products)
         return serial(
             gpu=scaled(on_gpu, 1 - self.on_cores),
             experts=self.experts(llm, tokens, passes, choice),
-            cores=scaled(on_cores, self.on_cores),
+            cores=scaled(either(choice, on_cores, streamed), self.on_cores),
         )
 
     def dense(self, llm: LLM, tokens: Real, passes: Real) -> Span:
@@ -257,14 +265,14 @@ class Offload:
         on_cores = self.cores.attention(llm, b, s)
         exchange = exchange_with_cpu(llm, b, link(self.hw, "gpu_link", "pcie"))
         beside_dram = serial(exchange=exchange, attend=on_cores)
-        return either(self.cache, on_gpu, beside_dram), on_cores
+        return either(self.cache, on_gpu, beside_dram), on_cores, beside_dram
 
     def prompt_attention(self, llm: LLM) -> Attend:
         """Causal attention of all prompts, on the GPU and on the cores."""
         b, prompt = self.work.batch, self.work.prompt
         flops = llm.prefill_attention_flops(b, prompt)
         on_gpu = self.attention_kernel(flops, "2 b s^2 H d")
-        return on_gpu, self.cores.prompt_attention(llm, b, prompt)
+        return on_gpu, self.cores.prompt_attention(llm, b, prompt), on_gpu
 
     def capacity_check(self, gpu_memory: Real, tokens: Real) -> Fits:
         """Bytes in GPU memory, in DRAM and on drives.
@@ -346,7 +354,7 @@ def expert_offload(
     """Attention and what every token needs on the GPU, routed experts there, in DRAM or on drives.
 
     Experts in DRAM are computed by the cores, or come over the link. A dense model has whole layers
-    on the GPU and the others on the cores. Several GPUs each have their own layers, so their
+    on the GPU and in DRAM. Several GPUs each have their own layers, so their
     memories add up and one works at a time.
 
     Args:

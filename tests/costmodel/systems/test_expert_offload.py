@@ -86,7 +86,11 @@ def test_a_skewed_router_chooses_what_the_gpu_holds() -> None:
     # 1, 1/4, 1/9, 1/16: twice the first exceeds all, so it is always chosen, the others share one
     assert always.expert_odds == pytest.approx([1, *(np.array([36, 16, 9]) / 61)])
     assert always.distinct_experts(1.0, 1.0) == pytest.approx(1.0)
-    assert always.distinct_experts(1.0, 1.5) == pytest.approx(1 - 18 / 61)
+    # ranks 2 and 3 are one group, of 26/61 each
+    assert always.distinct_experts(1.0, 1.5) == pytest.approx(1 - 13 / 61)
+    assert always.distinct_experts(2.0, 1.0) == pytest.approx(
+        2 * (1 - (35 / 61) ** 2) + 1 - (52 / 61) ** 2
+    )
     even = replace(MOE, router_skew=1e-9)
     assert even.distinct_experts(5.0) == pytest.approx(MOE.distinct_experts(5.0))
     one, both = (answer(llm, gpu_experts=0.25).step for llm in (MOE, replace(MOE, router_skew=1.0)))
