@@ -1,6 +1,6 @@
 """Change models and solvers one expression at a time; some test must notice each change.
 
-cd tests; python -m mutants --count 300 --seed 1 --jobs 2
+cd tools; python -m mutants --count 300 --seed 1 --jobs 2
 """
 
 from __future__ import annotations

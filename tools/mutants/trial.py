@@ -28,7 +28,7 @@ class Place:
         self.folder = folder
         shutil.copytree(root, folder, symlinks=True, ignore=LEFT_OUT)
         compiled = {"PYTHONPYCACHEPREFIX": str(folder / "compiled")}
-        paths = os.pathsep.join(str(folder / name) for name in ("src", "tests"))
+        paths = os.pathsep.join(str(folder / name) for name in ("src", "tests", "tools"))
         self.process = subprocess.Popen(
             [sys.executable, "-m", "mutants.serve"],
             cwd=folder,
