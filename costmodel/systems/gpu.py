@@ -22,6 +22,7 @@ from nearkv.costmodel.mechanisms.serving.parallel import (
     linear,
     on_gpus,
     prefill_attention,
+    ring,
     tensor_parallel,
     undivided,
     usable_memory,
@@ -209,7 +210,7 @@ CHUNK = Knob(
         "policy": POLICY,
         "chunk": CHUNK,
     },
-    reversals=(CHOSEN_FOR_THE_STEP,),
+    reversals=(CHOSEN_FOR_THE_STEP, ring("gpu.count", "nvlink.count")),
     combinations=splits,
 )
 def gpu_servers(
