@@ -210,7 +210,7 @@ CHUNK = Knob(
         "policy": POLICY,
         "chunk": CHUNK,
     },
-    reversals=(CHOSEN_FOR_THE_STEP, ring("gpu.count", "nvlink.count")),
+    reversals=(CHOSEN_FOR_THE_STEP, ring("nvlink.count")),
     combinations=splits,
 )
 def gpu_servers(
