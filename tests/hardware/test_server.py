@@ -37,7 +37,7 @@ IMPOSSIBLE = {
         "does not fit",
     ),
     "more drives than bays": ("pcie-4gpu-server", {"ssd": ("pm9a3", 17.0)}, 0, "1 to 16"),
-    "more cards than slots": ("workstation-4gpu", {"gpu": ("rtx-5090", 8.0)}, 0, "1, 2, 4"),
+    "more cards than slots": ("workstation-4gpu", {"gpu": ("rtx-5090", 8.0)}, 0, "1, 2, 3, 4"),
     "more lanes than there are": (
         "workstation-4gpu",
         {"gpu": ("rtx-5090", 4.0), "ssd": ("pm9a3", 14.0)},

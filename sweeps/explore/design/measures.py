@@ -79,11 +79,18 @@ SPANS = {
 }
 """Column -> the span for which weights are placed to bound it; for all others the total."""
 WHOLE = {"ttft_s": "prefill_s", "tpot_ms": "step_ms"}
-"""Column -> the one that it is where all sequences are served at once."""
+"""Column -> the one that it is where all sequences are served at once.
+
+Of a batch in rounds they are those of one round, which is shorter where less fits: no bound.
+"""
 
 
 def of_corners(
-    name: str, low: Answer, best: Mapping[str, Answer], is_placed: bool
+    name: str,
+    low: Answer,
+    best: Mapping[str, Answer],
+    is_whole: bool,
+    is_placed: bool,
 ) -> Real | None:
     """What no machine of a box is better than in a column; None where that is not known.
 
@@ -93,8 +100,11 @@ def of_corners(
         name: of the column.
         low: the cheapest corner, of which only parts are known.
         best: the best corner with weights placed for each span.
+        is_whole: whether all sequences are served at once.
         is_placed: whether weights are placed for each span apart.
     """
+    if name in WHOLE and not is_whole:
+        return None
     if name == "usd_mtok":
         tokens = 3600 * low.hw.ownership.utilisation * throughput(best["total"])
         return 1e6 * least_hour(low) / tokens
@@ -196,20 +206,21 @@ class Goal:
         """All columns that are asked about."""
         return [*self.objectives, *(limit.quantity for limit in self.limits)]
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether all sequences must be served at once."""
+    def serves_all(self, batch: float) -> bool:
+        """Whether a limit asks for all sequences of a batch to be served at once."""
         return any(
-            limit.quantity == "batch_run" and limit.at_least for limit in self.limits
+            limit.quantity == "batch_run" and limit.at_least and limit.value >= batch
+            for limit in self.limits
         )
 
-    @property
-    def measures(self) -> list[str]:
+    def measures(self, batch: float) -> list[str]:
         """Measures whose monotony the bounds rely on."""
-        own = (MEASURES.get(name, ()) for name in self.columns)
-        return list(
-            dict.fromkeys(["status", *(measure for each in own for measure in each)])
-        )
+        is_whole = self.serves_all(batch)
+        relied = ["status"]
+        for name in self.columns:
+            if is_whole or name not in WHOLE:
+                relied += MEASURES.get(name, ())
+        return list(dict.fromkeys(relied))
 
 
 @dataclass(frozen=True)
@@ -225,6 +236,11 @@ class Space:
     pieces: tuple[Cases, ...]
     study: Study
     goal: Goal
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all sequences of the workload must be served at once."""
+        return self.goal.serves_all(self.study.batch[0])
 
     @cached_property
     def starts(self) -> Integers:
@@ -273,7 +289,7 @@ class Space:
         relied: dict[str, None] = {}
         for piece in self.pieces:
             for axis in piece.axes:
-                for measure in self.goal.measures:
+                for measure in self.goal.measures(self.study.batch[0]):
                     said = (
                         f"{piece.system.name}: {measure} by {' and '.join(axis.addresses)}"
                     )
@@ -299,12 +315,18 @@ class Space:
             best = group.answer(high)
             if best is None:
                 continue
-            is_placed = self.goal.is_whole and places_weights(group.block.system)
+            is_placed = self.is_whole and places_weights(group.block.system)
             corners = {"total": best, "prefill": best, "step": best}
             if is_placed:
                 spans = {SPANS.get(name, "total") for name in self.goal.columns}
                 corners |= {span: group.answer(high, span) or best for span in spans}
-            column = partial(of_corners, low=priced, best=corners, is_placed=is_placed)
+            column = partial(
+                of_corners,
+                low=priced,
+                best=corners,
+                is_whole=self.is_whole,
+                is_placed=is_placed,
+            )
             bounds[rows] = self._bounds(column, len(rows))
             bounds[rows[~np.broadcast_to(best.estimate.fits.ok, len(rows))]] = np.inf
         return bounds

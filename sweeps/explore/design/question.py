@@ -171,6 +171,8 @@ class Question:
         Raises:
             InputError: none is left.
         """
+        batch = self.study.batch[0]
+        measures = self.goal.measures(batch)
         pieces: list[Cases] = []
         unpriced: dict[str, None] = {}
         for server in self.built:
@@ -187,8 +189,8 @@ class Question:
                     system,
                     server,
                     offered,
-                    self.goal.measures,
-                    self.goal.is_whole,
+                    measures,
+                    self.goal.serves_all(batch),
                     self.rents,
                 )
         space = Space(tuple(pieces), self.study, self.goal)
