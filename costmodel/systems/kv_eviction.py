@@ -17,6 +17,7 @@ from nearkv.costmodel.mechanisms.near_storage.eviction import (
     ATTENDS,
     LACKS,
     MIGRATION,
+    MORE_IN_DRAM,
     MORE_ON_GPU,
     PLACEMENT,
     RETENTION,
@@ -227,7 +228,7 @@ def h2o(
         "placement": PLACEMENT,
         "migration": MIGRATION,
     },
-    reversals=(MORE_ON_GPU,),
+    reversals=(MORE_ON_GPU, MORE_IN_DRAM),
 )
 def infinigen(
     hw: Machine,
@@ -282,7 +283,7 @@ def infinigen(
         "placement": PLACEMENT,
         "migration": MIGRATION,
     },
-    reversals=(MORE_ON_GPU,),
+    reversals=(MORE_ON_GPU, MORE_IN_DRAM),
 )
 def leoam(
     hw: Machine,

@@ -39,6 +39,11 @@ MORE_ON_GPU = Reversal(
     "all tokens on the GPU are attended to, of others what is retained (sec. 4.2): a larger share "
     "of the cache there is more work",
 )
+MORE_IN_DRAM = Reversal(
+    ("step_ms", "total_s"),
+    ("host.memory", "host.kv_memory", "host.count"),
+    "DRAM is filled before drives, which many side by side may read faster",
+)
 PLACEMENT = Knob(
     "how the KV cache fills GPU, host and drive: 20/60/20 (sec. 3.2), or each as far as it goes",
     high=1,
