@@ -55,12 +55,29 @@ def experts() -> None:
     nearkv.plot.save(axes.figure, FOLDER / "experts.svg")
 
 
+def front() -> None:
+    """Throughput over price of the machines that serve 16 users of gpt-oss-120b at 64k."""
+    table = nearkv.design(
+        "gpu,full-cache",
+        "gpt-oss-120b",
+        context="64k",
+        output_tokens="1k",
+        users=16,
+        slo="tpot_ms=66,ttft_s=120",
+        budget="100kUSD",
+        pareto="cost_usd,throughput_tok_s",
+    )
+    axes = nearkv.plot.pareto(table)
+    nearkv.plot.save(axes.figure, FOLDER / "front.svg")
+
+
 def main() -> None:
     """Draw all pictures; the same numbers give the same bytes."""
     mpl.use("agg")
     mpl.rcParams["svg.hashsalt"] = "nearkv"
     systems()
     parity()
+    front()
     reuse()
     experts()
 

@@ -15,8 +15,8 @@ from nearkv.sweeps.study.bands import Band, draws_of
 from nearkv.sweeps.study.study import NONE, Block
 from nearkv.sweeps.uncertainty.sampled import drawn_numbers
 
-HALVINGS = 30
-"""Steps of a bisection: to 1e-9 of a range."""
+HALVINGS = 20
+"""Steps of a bisection: to 1e-6 of a range."""
 PRICE_REACH = 4.0
 """A price without a range is looked at down to this share of it, and up to as many times."""
 SAMPLES = 1024
@@ -60,20 +60,18 @@ def flips_of(space: Space, first: Block, second: Block) -> list[Flip]:
     ranges = {**_ranges(second), **_ranges(first)}
     numbers = sorted(ranges)
     ends = np.array([ranges[number] for number in numbers]).T  # low, stated, high
-    which = np.arange(len(numbers))
-    flips: list[Flip] = []
-    for end in (ends[0], ends[2]):
-        turned = _wins(space, first, second, numbers, which, end) < 0
-        rows = which[turned & (end > 0) & (ends[1] > 0)]
-        still, over = ends[1][rows].copy(), end[rows].copy()
-        for _ in range(HALVINGS):
-            middle = (still + over) / 2
-            wins = _wins(space, first, second, numbers, rows, middle) < 0
-            still, over = np.where(wins, still, middle), np.where(wins, middle, over)
-        for row, value in zip(rows, over, strict=True):
-            flips.append(
-                _flip(numbers[row], (first, second), float(ends[1][row]), float(value))
-            )
+    which = np.tile(np.arange(len(numbers)), 2)
+    far, stated = np.append(ends[0], ends[2]), ends[1][which]
+    turned = (_wins(space, first, second, numbers, which, far) < 0) & (far > 0)
+    rows, still, over = which[turned], stated[turned], far[turned]
+    for _ in range(HALVINGS if len(rows) else 0):
+        middle = (still + over) / 2
+        wins = _wins(space, first, second, numbers, rows, middle) < 0
+        still, over = np.where(wins, still, middle), np.where(wins, middle, over)
+    flips = [
+        _flip(numbers[row], (first, second), float(ends[1][row]), float(value))
+        for row, value in zip(rows, over, strict=True)
+    ]
     return sorted(flips, key=lambda flip: flip.factor)
 
 
