@@ -23,7 +23,7 @@ from nearkv.sweeps.study.study import Study
 
 CASES = 12
 MODEL = "llama3.1-70b"
-STUDY = Study(("gpu",), (MODEL,), "1", "1", "1", ("h200-node",))
+STUDY = Study(("gpu",), (MODEL,), "1", "1", output_tokens="1", platforms=("h200-node",))
 PRICED = [name for name in TIERS if name != "hbm"]
 
 
