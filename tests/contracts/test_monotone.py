@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.drawing import POINTS, Design, designs, goods, is_good, seeded, value_of
 from support.systems import SYSTEMS, machine_of, model
@@ -17,6 +18,8 @@ from nearkv.costmodel.model.registry import TIMES, System, find_system
 from nearkv.costmodel.model.workload import Workload
 from nearkv.solvers.knobs import resolve_knobs
 
+CASES = int(os.environ.get("NEARKV_CASES", "20"))
+"""Design points a system: every axis of each is evaluated, so few in the tests."""
 CLOSE = 1e-8
 WORK = ("batch", "context", "output_tokens")
 
@@ -42,7 +45,7 @@ def unlisted(system: System, axes: list[str], less: Estimate, more: Estimate) ->
 
 
 @pytest.mark.parametrize("name", sorted(SYSTEMS))
-@seeded
+@settings(seeded, max_examples=max(CASES // POINTS, 1))
 @given(st.data())
 @pytest.mark.slow
 def test_what_is_not_listed_is_monotone_at_default_knobs(name: str, data: st.DataObject) -> None:
