@@ -468,12 +468,13 @@ def _preempt(it: Replica) -> None:
     if it.loading:
         request = it.loading.pop()
         it.loading_tokens -= request.prompt
-        held_tokens, request.done = request.prompt, 0.0
+        held_tokens = request.prompt
     else:
         _, request = it.order.popitem()
         generated = it.k - request.since + 1
         held_tokens = request.prompt + generated
         request.prompt, request.left = held_tokens, request.left - generated
+    request.done = 0.0
     it.held_tokens -= held_tokens
     it.promised -= request.prompt + request.left
     it.preempted += 1

@@ -212,10 +212,15 @@ def respond(stream: Stream) -> Response:
     plain, longer, w = pace.plain, pace.mixed - pace.plain, pace.share
     steps = np.maximum(stream.parts(work.outputs) - 1, 0.0)
     m = np.maximum(steps, 1.0)
+    chunked = stream.serving.chunked
     shared = -np.expm1(-rate * pace.mixed)
-    after = strangers * (pace.apart * pace.chance(pace.busy) + (1 - pace.apart) * shared)
+    riding = pace.apart * pace.chance(pace.busy) + (1 - pace.apart) * shared
+    u = 1 - plain / pace.mean
+    left_behind = u * (1 + rate * pace.met(pace.added) / (2 * (1 - u)))
+    after = strangers * (chunked * riding + (1 - chunked) * left_behind)
     runs = (1 - w) * pace.met(pace.chunks) / (1 - np.minimum(after, 0.95)) ** 2
-    r = (np.maximum(runs, 1.0) - 1) / (np.maximum(runs, 1.0) + 1)
+    # prompts that come first all stop one iteration
+    r = chunked * (np.maximum(runs, 1.0) - 1) / (np.maximum(runs, 1.0) + 1)
     uneven = 1 - 1 / stream.serving.replicas
     present = (others + np.sqrt(others**2 + 4 * uneven * others)) / 2
     later = strangers * w * (present + _TINY) / (present + uneven + _TINY)
@@ -299,12 +304,18 @@ def at_rate(
         halvings: of the number that decodes.
     """
     stream = Stream(work, serving, rate / serving.replicas, 0.0, own)
-    most = resident(work, serving) / serving.replicas + 0.0 * rate
+    most = resident(work, serving) / serving.replicas
+    doublings = np.log1p(most) + 0.0 * rate
 
-    def more(others: Real) -> NDArray[np.bool_]:
-        return np.greater(respond(replace(stream, others=others)).beside, others)
+    def at(part: Real) -> Response:
+        """With others at a place between none and all, at equal ratios."""
+        return respond(replace(stream, others=np.expm1(part * doublings)))
 
-    return respond(replace(stream, others=bisect(more, 0.0 * most, most, halvings)))
+    def more(part: Real) -> NDArray[np.bool_]:
+        response = at(part)
+        return np.greater(response.beside, response.stream.others)
+
+    return at(bisect(more, 0.0 * doublings, 1.0 + 0.0 * doublings, halvings))
 
 
 def of_users(work: Workload, serving: Serving, users: Real) -> Response:

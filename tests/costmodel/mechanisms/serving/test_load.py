@@ -1,0 +1,107 @@
+"""Latency under load, at the limits where queueing theory has an exact answer, and by simulation.
+
+An iteration takes 0.1 + 0.01 n + 0.001 p seconds with n sequences and p prompt tokens.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nearkv.costmodel.algebra.span import Leaf, Real, Span
+from nearkv.costmodel.mechanisms.serving.load import at_rate, of_users
+from nearkv.costmodel.model.queue import Load, Serving
+from nearkv.costmodel.model.workload import Arrivals, Workload
+from nearkv.sweeps.evaluate.goodput import first_within, quantile, within
+from nearkv.sweeps.evaluate.simulate import simulate
+from nearkv.sweeps.study.traces import Trace
+
+
+def iteration(load: Load) -> Span:
+    busy = np.minimum(load.sequences + load.prompt, 1.0)
+    seconds = 0.1 * busy + 0.01 * load.sequences + 0.001 * load.prompt
+    return Leaf("gpu", "run", seconds, 1.0, "s")
+
+
+def prefill(requests: Real, load: Load) -> Span:
+    return Leaf("gpu", "run", 0.1 * requests + 0.001 * load.prompt, 1.0, "s")
+
+
+def serving(chunked: float = 1.0, **more: Any) -> Serving:
+    budget = 512.0 * chunked
+    return Serving(iteration, prefill, 1e7, 1.0, chunked=chunked, budget=budget, **more)
+
+
+def work(prompt: float, output: float) -> Workload:
+    return Workload(1e6, prompt, output)
+
+
+def test_a_request_that_is_alone_waits_for_nothing() -> None:
+    lonely = at_rate(work(100.0, 11.0), serving(), 1e-9)
+    assert lonely.latency.ttft == pytest.approx(0.1 + 0.01 + 0.1, rel=1e-3)
+    assert lonely.latency.tpot == pytest.approx(0.11, rel=1e-3)
+
+
+def test_a_user_alone_waits_for_nothing_either() -> None:
+    user = of_users(work(100.0, 11.0), serving(), 1.0)
+    assert user.latency.ttft == pytest.approx(0.21, rel=1e-3)
+    assert user.latency.tpot == pytest.approx(0.11, rel=1e-3)
+    assert user.stream.rate == pytest.approx(1 / (0.21 + 10 * 0.11), rel=1e-3)
+
+
+@pytest.mark.parametrize("rho", [0.2, 0.5, 0.8])
+def test_prompts_alone_wait_as_in_m_d_1(rho: float) -> None:
+    """Answers of one token: nothing decodes, and a prompt of 400 takes 0.5 s."""
+    prompts = at_rate(work(400.0, 1.0), serving(chunked=0.0), rho / 0.5)
+    assert prompts.latency.ttft == pytest.approx(0.5 + 0.5 * rho / (2 * (1 - rho)), rel=1e-3)
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.2, 0.5])
+def test_decoding_shares_as_processor_sharing_does(rate: float) -> None:
+    """Prompts of a token hardly count: a request that meets n others, by Little n = a D(1 + n)."""
+    steps = 100.0
+    answer = at_rate(work(1.0, steps + 1), serving(chunked=0.0), rate)
+    a = rate * steps
+    n = a * 0.11 / (1 - a * 0.01)
+    assert answer.at_once == pytest.approx(n, rel=0.15)
+    assert answer.latency.tpot == pytest.approx(0.11 + 0.01 * n, rel=0.15)
+
+
+@pytest.mark.parametrize("chunked", [0.0, 1.0])
+def test_more_requests_per_second_never_wait_less(chunked: float) -> None:
+    rates = np.linspace(0.05, 0.6, 12)
+    answer = at_rate(work(300.0, 60.0), serving(chunked=chunked), rates)
+    assert np.all(np.diff(answer.latency.ttft) > 0)
+    assert np.all(np.diff(answer.latency.tpot) > 0)
+    one = at_rate(work(300.0, 60.0), serving(chunked=chunked), float(rates[5]))
+    assert one.latency.ttft == pytest.approx(np.ravel(answer.latency.ttft)[5], rel=1e-9)
+
+
+def test_a_queue_that_grows_is_overloaded() -> None:
+    """A prompt adds 0.3 s and fills 300 of 511 tokens of an iteration of 0.11 s: 2.7 a second."""
+    rates = np.array([0.1, 3.0])
+    assert at_rate(work(300.0, 2.0), serving(), rates).overloaded.tolist() == [False, True]
+
+
+@pytest.mark.parametrize("chunked", [0.0, 1.0])
+@pytest.mark.parametrize(("prompt", "output", "rate"), [(200, 60, 0.5), (1500, 20, 0.3)])
+def test_the_closed_form_is_near_the_simulation(
+    prompt: float, output: float, rate: float, chunked: float
+) -> None:
+    random = np.random.default_rng(0)
+    spread = np.exp(random.normal(0.0, 0.6, (2, 4000)) - 0.18)
+    prompts, outputs = np.ceil(prompt * spread[0]), np.ceil(output * spread[1])
+    trace, of = Trace("drawn", prompts, outputs), serving(chunked=chunked)
+    answer = at_rate(trace.workload, of, rate)
+    queue = simulate(trace, of, Arrivals(rate=rate))
+    assert answer.latency.ttft == pytest.approx(queue.ttft.mean(), rel=0.15)
+    assert answer.latency.tpot == pytest.approx(queue.tpot.mean(), rel=0.15)
+    if not chunked:  # few prompts stop a short answer, for long: the law of those is coarse
+        return
+    assert quantile(answer.laws, 0.9) == pytest.approx(np.percentile(queue.tpot, 90), rel=0.2)
+    for share in (50, 90):
+        ttft, tpot = np.percentile(queue.ttft, share), np.percentile(queue.tpot, share)
+        assert first_within(answer.laws, ttft) == pytest.approx(share / 100, abs=0.15)
+        assert within(answer.laws, tpot) == pytest.approx(share / 100, abs=0.15)

@@ -1,0 +1,80 @@
+"""`--rate`, `--users` and `--slo`, as a user types them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from support.command_line import refusal, succeed
+
+import nearkv
+
+GPU = ("gpu", "--model", "llama3.1-8b", "--context", "2k", "--knob", "tp=1", "--knob", "dp=1")
+
+
+def goodput(slo: str) -> pd.DataFrame:
+    return nearkv.compare(
+        "gpu",
+        model="llama3.1-8b",
+        context="2k",
+        output_tokens=128,
+        rate=[1, 2],
+        knobs={"tp": 1, "dp": 1, "pp": 1, "ep": 1},
+        slo=slo,
+    )
+
+
+def test_goodput_is_what_keeps_the_limits() -> None:
+    kept = goodput("ttft_s=60,tpot_ms=500")
+    assert kept["goodput_req_s"].tolist() == pytest.approx([1, 2], rel=1e-3)
+    # by Little's law
+    present = kept["goodput_req_s"] * kept["total_s"]
+    assert kept["users_served"].tolist() == pytest.approx(present.tolist(), rel=1e-3)
+    assert goodput("tpot_ms=0.1")["goodput_req_s"].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--rate", "1", "--users", "2"), "--rate and --users: requests come by one of them"),
+        (("--rate", "1", "--batch", "4"), "--batch: is of requests that all wait"),
+        (("--rate", "0"), "--rate: '0' must be a number above zero"),
+        (("--users", "1.5"), "--users: '1.5' must be a whole number"),
+        (("--slo", "ttft_s=1"), "--slo: counts requests that arrive; add --rate"),
+        (("--rate", "1", "--slo", "step_ms=1"), "unknown limit 'step_ms'"),
+        (("--method", "simulate"), "add --trace, --rate or --users"),
+    ],
+)
+def test_bad_load_is_one_sentence(options: tuple[str, ...], said: str) -> None:
+    assert said in refusal("estimate", *GPU, *options)
+
+
+def test_a_static_batch_serves_users_and_no_arrivals() -> None:
+    common = ("estimate", "flexgen-dram", "--model", "opt-30b", "--format", "csv")
+    users = succeed(*common, "--users", "4", "--columns", "status,ttft_s,users_served")
+    assert users.splitlines()[-1].startswith("ok,")
+    assert users.strip().endswith(",4")
+
+
+def test_a_trace_with_arrival_times_is_a_load(tmp_path: Path) -> None:
+    trace = tmp_path / "mine.csv"
+    rows = [f"{2 * i},1000,20" for i in range(40)]
+    trace.write_text("\n".join(["arrival_s,input_tokens,output_tokens", *rows]))
+    printed = succeed(
+        "estimate",
+        *GPU[:3],
+        *GPU[5:],
+        "--trace",
+        str(trace),
+        "--method",
+        "simulate",
+        "--format",
+        "csv",
+        "--columns",
+        "ttft_s,ttft_p99_s,throughput_tok_s",
+    )
+    mean, most, rate = map(float, printed.splitlines()[-1].split(","))
+    # one each two seconds: nobody waits for another
+    assert most == pytest.approx(mean)
+    assert rate == pytest.approx(10, rel=0.05)
