@@ -45,7 +45,9 @@ def layer_compute(llm: LLM, tokens: Real, attention: Real, gpu: Gpu, eq: str) ->
 def prefill_compute(llm: LLM, work: Workload, batch: Real, gpu: Gpu) -> Span:
     """One layer over all prompts: 2 P b s + 2 b s^2 H d FLOPs."""
     attention = llm.prefill_attention_flops(batch, work.prompt)
-    return layer_compute(llm, batch * work.prompt, attention, gpu, "2 P b s + 2 b h s^2")
+    return layer_compute(
+        llm, batch * work.prompt, attention, gpu.for_prompts, "2 P b s + 2 b h s^2"
+    )
 
 
 def head_weights(llm: LLM, b: Real) -> Real:

@@ -5,7 +5,7 @@ Every resource is named `role.port`; each direction of a link is a resource of i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -31,12 +31,19 @@ class Gpu:
         read: device memory [B].
         memory: capacity [B].
         narrow: rates of narrower products, the widest first: widest operand [B], rate [FLOP/s].
+        prompts: matrix products of prompts where they run at a rate of their own [FLOP].
     """
 
     run: Port
     read: Port
     memory: Real
     narrow: tuple[tuple[float, Real], ...] = ()
+    prompts: Port | None = None
+
+    @property
+    def for_prompts(self) -> Gpu:
+        """The same GPU at the rate of prompts."""
+        return replace(self, run=self.prompts or self.run)
 
     def multiplies(self, llm: LLM) -> NDArray[np.bool_]:
         """Whether the matrix units take the packed weights of a model as they are stored."""
@@ -87,11 +94,14 @@ def takes(width: float, operand: Real) -> NDArray[np.bool_]:
 def gpu(hw: Machine, role: str = "gpu") -> Gpu:
     """Build the GPUs of a role, working as one.
 
-    Products of 8 bits reach `derate.gemm_narrow` of their peak, of 4 bits `derate.gemm_4bit`, where
-    these are stated.
+    Products of 8 bits reach `derate.gemm_narrow` of their peak, of 4 bits `derate.gemm_4bit`, those
+    of prompts `derate.prefill`, where these are stated.
     """
     part = hw[role]
-    run = Port(f"{role}.tensor", "run", part.count * part.flops * hw.derate.gemm, "FLOP")
+    peak = part.count * part.flops
+    run = Port(f"{role}.tensor", "run", peak * hw.derate.gemm, "FLOP")
+    of_prompts = peak * hw.derate.maybe("prefill", hw.derate.gemm)
+    prompts = Port(f"{role}.tensor", "run", of_prompts, "FLOP")
     read = Port(f"{role}.hbm", "read", part.count * part.bandwidth * hw.derate.hbm)
     of_8_bits = hw.derate.maybe("gemm_narrow", hw.derate.gemm)
     reached = {
@@ -103,7 +113,7 @@ def gpu(hw: Machine, role: str = "gpu") -> Gpu:
         for key, width in NARROW.items()
         if key in part
     ]
-    return Gpu(run, read, part.count * part.memory, tuple(narrow))
+    return Gpu(run, read, part.count * part.memory, tuple(narrow), prompts)
 
 
 @dataclass(frozen=True)

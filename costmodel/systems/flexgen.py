@@ -331,11 +331,11 @@ def sequence_in_dram(llm: LLM, work: Workload) -> Real:
 def widened_copies(llm: LLM, work: Workload) -> Real:
     """Host DRAM of attention to one sequence, in the longest of its layers [B].
 
-    FlexGen widens K and V to 32 bits in a workspace (`init_attention_compute_workspace`), and
-    copies them once more where it transposes them (`mha_gen`).
+    FlexGen widens K and V to 32 bits in a workspace (`init_attention_compute_workspace`); its
+    transposed operands are views of that (`mha_gen`).
     """
     layer = llm.most_of_a_layer(lambda layer_type: layer_type.kv_bytes(1, work.final))
-    return 2 * layer * 4 / llm.kv_width
+    return layer * 4 / llm.kv_width
 
 
 # --- KV cache on drives -----------------------------------------------------------------------

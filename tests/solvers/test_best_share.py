@@ -35,7 +35,8 @@ def test_weights_leave_dram_to_the_whole_batch() -> None:
     assert solved.placement is not None
     assert solved.placement.gap < 1e-9
     hilos = placed("hilos", "opt-175b", work).estimate
-    assert hilos.step.seconds == pytest.approx(solved.estimate.step.seconds, rel=1e-6)
+    # HILOS waits for two transfers a page of each head's buffer besides
+    assert 1 < hilos.step.seconds / solved.estimate.step.seconds < 1.1
 
 
 @pytest.mark.parametrize("alpha", [0.172, 0.5, "auto"])

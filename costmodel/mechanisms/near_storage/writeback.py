@@ -114,7 +114,9 @@ def stage_pages(llm: LLM, near: Real, c: Real, devices: Csd, to_device: Port) ->
     row = row_bytes(llm) + llm.group * llm.activation_width
     buffered = mean_buffered_rows(c) * heads * row
     return serial(
-        issue=devices.stage(heads * pages, "one transfer a page of a head's buffer"),
+        issue=devices.stage(
+            2 * heads * pages, "a transfer and its wait a page of a head's buffer"
+        ),
         send=to_device(buffered, "V rows and Q K^T scalars"),
     )
 

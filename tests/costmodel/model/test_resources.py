@@ -94,7 +94,7 @@ def test_parts_are_as_many_times_as_fast_as_there_are() -> None:
     assert gpus.read.rate == pytest.approx(42)
     hosts = host(HILOS)
     assert (hosts.read.rate, hosts.attend.rate) == (40, 4)
-    assert hosts.memory == pytest.approx(160 * 0.982)
+    assert hosts.memory == pytest.approx(160 * 0.972)
     assert hosts.file.rate == 8
     lanes = link(HILOS, "gpu_link", "pcie")
     assert lanes.inward.rate == lanes.outward.rate == pytest.approx(9.6)

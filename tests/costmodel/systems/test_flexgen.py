@@ -87,8 +87,8 @@ def test_flexgen_in_dram_keeps_the_cache_in_host_memory() -> None:
         "gpu.tensor run": LINEAR + HEAD_FLOPS,
     }
     check(answer.step, step)
-    # K and V of one of three layers, twice in 32 bits
-    in_host = FINAL_KV * (1 + 4 / 3) + 8.59e9
+    # K and V of one of three layers in 32 bits
+    in_host = FINAL_KV * (1 + 2 / 3) + 8.59e9
     in_dram = {"gpu": BUFFER + ACTIVATIONS, "host": in_host, "ssd": ALL_WEIGHTS}
     assert needed(answer) == in_dram
     assert answer.prefill.traffic("move")[("gpu_link.out", "move")] == PROMPT_KV
@@ -96,8 +96,8 @@ def test_flexgen_in_dram_keeps_the_cache_in_host_memory() -> None:
 
 def test_a_batch_beyond_host_memory_runs_in_rounds() -> None:
     """Three sequences fit beside the weights on the drives: three rounds of 5/3 on average."""
-    sequence = FINAL_KV * (1 + 4 / 3) / 5
-    room = {**IN_FILES, "host.memory": 3.5 * sequence / 0.982, "policy.pinned_relays": 0}
+    sequence = FINAL_KV * (1 + 2 / 3) / 5
+    room = {**IN_FILES, "host.memory": 3.5 * sequence / 0.972, "policy.pinned_relays": 0}
     answer = estimate("flexgen-dram", room, gpu_batches=1, weights=2)
     assert answer.batch_run == pytest.approx(5 / 3)
     reads = answer.step.traffic("read")[("host.dram", "read")]

@@ -141,7 +141,7 @@ def test_a_byte_written_costs_its_share_of_the_drives() -> None:
 
 def test_attention_beside_dram_reads_kv_at_the_rate_of_its_cpu() -> None:
     table = nearkv.reuse(MODEL, tiers="dram=1TB", prefix="16k", hit=0.5, rate=1, nodes=1)
-    kv = 16_384 * TOKEN / (614.4e9 * 0.117)
+    kv = 16_384 * TOKEN / (614.4e9 * 0.114)
     turns = 80 * 1.8e-3
     sent = 80 * 2 * 64 * 128 * 2 / (8 * 63e9 * 0.8)
     assert table["attend_near_ms"][0] == pytest.approx(1e3 * (kv + turns + sent))

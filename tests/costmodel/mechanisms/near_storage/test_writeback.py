@@ -30,13 +30,13 @@ def test_a_buffer_fills_page_by_page(interval: float, rows: float, pages: float)
     assert mean_buffered_pages(interval, rows) == pytest.approx(pages)
 
 
-def test_a_row_of_two_pages_is_sent_in_two_transfers() -> None:
+def test_a_row_of_two_pages_is_sent_in_two_transfers_and_two_waits() -> None:
     """Rows of 6 bytes on pages of 4, 1 to 3 of them: 2 on average of 5 sequences' two heads. With
     each goes a score of 2 bytes of each of three queries."""
     hw = load_platform("hilos-a100").machine().with_values({"csd.page": 4.0})
     staged = stage_pages(TINY, 5.0, 3.0, csd(hw, 3.0), Port("uplink.out", "move", 1.0))
     assert amounts(staged) == pytest.approx(
-        {"host.driver wait": 10 * 2 * 2, "uplink.out move": 10 * 2 * (6 + 3 * 2)}
+        {"host.driver wait": 2 * 10 * 2 * 2, "uplink.out move": 10 * 2 * (6 + 3 * 2)}
     )
 
 
