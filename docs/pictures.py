@@ -71,6 +71,22 @@ def front() -> None:
     nearkv.plot.save(axes.figure, FOLDER / "front.svg")
 
 
+def load() -> None:
+    """Time to first token and per output token over the rate of requests, of three machines."""
+    table = nearkv.compare(
+        "gpu",
+        model="llama3.1-70b",
+        context="8k",
+        output_tokens=512,
+        rate=[0.125, 0.25, 0.375, 0.5, 0.75, 1, 1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4],
+        platform="hgx-a100,hgx-h100,hgx-b200",
+        knobs={"tp": 8, "pp": 1, "dp": 1, "ep": 1},
+    )
+    for column, name in (("ttft_s", "load-ttft"), ("tpot_ms", "load-tpot")):
+        axes = nearkv.plot.lines(table, column, over="rate_req_s", by="platform")
+        nearkv.plot.save(axes.figure, FOLDER / f"{name}.svg")
+
+
 def main() -> None:
     """Draw all pictures; the same numbers give the same bytes."""
     mpl.use("agg")
@@ -80,6 +96,7 @@ def main() -> None:
     front()
     reuse()
     experts()
+    load()
 
 
 if __name__ == "__main__":
