@@ -117,5 +117,7 @@ def round_of_eviction(model: str, capacity: str, clients: str, tokens: str) -> f
 def _node(platform: str, gpus: str, model: str) -> Node:
     """GPUs that compute prompts alone."""
     counts = {"gpu.count": gpus, "nvlink.count": gpus}
-    study = Study(("gpu",), (model,), "1", "1", "1", platforms=(platform,), sets=counts)
+    study = Study(
+        ("gpu",), (model,), "1", "1", output_tokens="1", platforms=(platform,), sets=counts
+    )
     return node_of(study, Node.block, staged=False)
