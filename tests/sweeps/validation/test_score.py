@@ -25,7 +25,7 @@ def line(counts_as: str, size: float, **also: Any) -> dict[str, Any]:
 
 
 def claim(ident: str) -> Any:
-    paper = next(name for name in ("hilos", "h2m2", "l3") if ident.startswith(name))
+    paper = next(name for name in ("hilos", "inf2", "h2m2", "l3") if ident.startswith(name))
     return next(row for row in load(paper) if row.id == ident)
 
 
@@ -76,8 +76,9 @@ def test_a_small_loss_is_compared_as_the_step() -> None:
 
 
 def test_rows_that_a_fitted_number_moves() -> None:
-    """CPU attention bears FLEX(DRAM); a mapping of heads has no fitted number, a loss no power."""
-    assert moves_with_fit("hilos", claim("hilos-h4-vs-dram"))
+    """INF²'s kernel rate bears its speed-ups; FLEX(DRAM) rests on none, a loss on no power."""
+    assert moves_with_fit("inf2", claim("inf2-speed-30b"))
+    assert not moves_with_fit("hilos", claim("hilos-h4-vs-dram"))
     assert not moves_with_fit("h2m2", claim("h2m2-001"))
     assert not moves_with_fit("h2m2", claim("h2m2-045"))
     assert not moves_with_fit("l3", claim("l3-abl-sched"))
