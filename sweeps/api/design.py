@@ -113,13 +113,10 @@ def check_design(
     Raises:
         InputError: the certificate is none, or does not hold.
     """
-    from nearkv.sweeps.explore.design.certificate import fault_of, read_certificate
+    from nearkv.sweeps.explore.design.certificate import check_certificate
 
-    held = read_certificate(path_of(certificate, "certificate"))
-    if fault := fault_of(_question(systems, model, asked), held):
-        raise InputError(f"{certificate}: does not hold: {fault}")
-    cases, cuts = len(held["cases"]), len(held["cuts"])
-    return f"{certificate} holds: {cuts:,} cuts rule out all else of {cases:,} cases."
+    space, _ = _question(systems, model, asked).space()
+    return check_certificate(path_of(certificate, "certificate"), space)
 
 
 def _question(systems: Study | Names, model: Models | None, asked: Asked) -> Question:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +29,8 @@ CAPACITIES = 2.0 ** np.arange(15, 28)
 """Capacities of a curve that is drawn, 32k to 128M [tokens]."""
 SHORTEST = 7
 """Logarithm to base 2 of the shortest prefix that is drawn."""
+SEPARATOR = re.compile(r"\s*,\s*(?=[a-z])")
+"""Between tiers; a comma before a number is between sizes of one."""
 
 if TYPE_CHECKING:
     from nearkv.sweeps.study.block_traces import BlockTrace, ReuseSummary
@@ -107,13 +110,15 @@ def reuse(
     >>> bool(table["load_ms"][0] < table["recompute_ms"][0])
     True
     """
+    from nearkv.sweeps.explore.kv_node import node_of
     from nearkv.sweeps.explore.reuse import Reuse
     from nearkv.sweeps.explore.reuse import reuse as answer
 
     (tokens,) = values(prefix, size, "prefix") if prefix else (0.0,)
     requests, summary = (None, None) if trace is None else _trace(trace, block)
+    tokens_a_block = summary.block if summary else block
     question = Reuse(
-        study=_one_server(model, server),
+        node=node_of(_one_server(model, server), tokens_a_block, staged),
         tiers=names(tiers, "tiers"),
         trace=requests,
         summary=summary.faster(rate_scale) if summary else None,
@@ -125,8 +130,6 @@ def reuse(
         nodes=nodes,
         ttft=_ttft(slo) if slo else 0.0,
         drive=_drive(drive) if drive else 0.0,
-        block=summary.block if summary else block,
-        staged=staged,
     )
     rows, conclusion = [], []
     for rule in names(admission, "admission") or ("all",):
@@ -147,8 +150,10 @@ def tier_sizes(
     rate_scale: float = 1.0,
     block: int = 512,
     policy: str = "exclusive",
+    admission: str = "all",
     nodes: int = 0,
     years: float = 4.0,
+    check: str = "",
     **server: Unpack[Server],
 ) -> pd.DataFrame:
     """Find the cheapest sizes of tiers with which requests meet a mean time to first token.
@@ -160,41 +165,49 @@ def tier_sizes(
         slo: `ttft_s=2`.
         tiers: `dram=128GB:2TB:+128GB`, `ssd=8TB,16TB`; of a name alone, any number of its parts.
             Each may be left out.
-        policy: `exclusive` or `inclusive`.
+        policy: `exclusive` or `inclusive`; of `victim` every size that is not too dear is replayed,
+            of 256 at most.
+        admission: of victims, `all` or `second-touch`.
+        check: a file of the certificate of this question, to be checked in place of a search.
 
     Returns:
         One row: price of the tiers of all nodes for an hour, the bound that proves it, mean TTFT,
         hits and size of each tier. `table.attrs["certificate"]` lists the boxes of sizes that were
-        cut, with the bound of each.
+        cut. Of a check: that it holds.
 
     Raises:
-        InputError: an argument that cannot be used, or a tier without a price.
+        InputError: an argument that cannot be used, a tier without a price, too many sizes to
+            replay, or a certificate that does not hold.
 
     >>> table = tier_sizes("llama3.1-70b", trace="conversation", slo="ttft_s=4")
     >>> bool(table["gap"][0] == 0)
     True
     """
+    from nearkv.sweeps.explore.design.certificate import check_certificate
     from nearkv.sweeps.explore.kv_node import node_of
     from nearkv.sweeps.explore.reuse import Reuse
-    from nearkv.sweeps.explore.tier_sizes import sizes_of
-    from nearkv.sweeps.explore.tier_sizes import tier_sizes as answer
+    from nearkv.sweeps.explore.tier_sizes import cheapest, sizing
 
     if not 0 < years < np.inf:
         raise InputError(f"--years: {years:g} must be above 0, and finite")
-    study = _one_server(model, server)
-    _, summary = _trace(trace, block)
-    node = node_of(study, summary.block, staged=False)
-    sizes = dict(sizes_of(node, text) for text in names(tiers, "tiers"))
+    requests, summary = _trace(trace, block)
     question = Reuse(
-        study=study,
-        tiers=[f"{name}={largest[-1]:.0f}B" for name, largest in sizes.items()],
+        node=node_of(_one_server(model, server), summary.block, staged=False),
+        tiers=(),
+        trace=requests,
         summary=summary.faster(rate_scale),
         policy=policy,
+        admission=admission,
         nodes=nodes,
         ttft=_ttft(slo),
-        block=summary.block,
     )
-    row, conclusion, certificate = answer(question, list(sizes.values()), years)
+    texts = [tiers] if isinstance(tiers, str) else tiers
+    each = [tier for text in texts for tier in SEPARATOR.split(text)]
+    asked = sizing(question, each, years)
+    if check:
+        said = check_certificate(check, asked)
+        return table_of_rows([{"status": "holds"}], [said])
+    row, conclusion, certificate = cheapest(asked)
     table = table_of_rows([row], conclusion)
     table.attrs["certificate"] = certificate
     return table

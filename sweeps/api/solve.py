@@ -44,7 +44,8 @@ class Options(Axes, total=False):
         search, gpu_batch, num_batches, fix: of `placement`.
         requests, prompts, homes, time_limit, slack: of `subbatch`.
         requests, iterations, finish, shortest, longest: of `mapping-trace`.
-        tiers, system, rate_scale, block, policy, nodes, years: of `tiers`; see `tier_sizes`.
+        tiers, system, rate_scale, block, policy, admission, nodes, years, check: of `tiers`; see
+            `tier_sizes`.
     """
 
     systems: Names
@@ -72,8 +73,10 @@ class Options(Axes, total=False):
     rate_scale: float
     block: int
     policy: str
+    admission: str
     nodes: int
     years: float
+    check: str
 
 
 def solve(question: str, model: Study | Models, **options: Unpack[Options]) -> pd.DataFrame:
@@ -304,7 +307,10 @@ def _tiers(model: Study | Models, options: Options) -> pd.DataFrame:
     return tier_sizes(model, **cast("Any", options))
 
 
-_SIZED = "trace slo tiers policy nodes years system rate_scale block platform sets parts"
+_SIZED = (
+    "trace slo tiers policy admission nodes years check system rate_scale block platform sets "
+    "parts"
+)
 QUESTIONS: Mapping[str, Question] = {
     "alpha": (_alpha, (*_AXES, "robust")),
     "spill": (_spill, (*_AXES, "robust")),

@@ -86,6 +86,9 @@ Years = Annotated[
 Certificate = Annotated[
     str, typer.Option(metavar="FILE.json", help="Write the cuts that prove the answer.")
 ]
+Check = Annotated[
+    str, typer.Option(metavar="FILE.json", help="Check a proof against this question.")
+]
 
 SHOWN = (
     "tier,admission,sized_by,hit_share,total_share,total_low,total_high,prefix_tok,load_ms,"
@@ -168,7 +171,9 @@ def tiers(
     minimize: Minimize = "usd_hour",
     years: Years = 4.0,
     policy: Policy = "exclusive",
+    admission: Admission = "all",
     certificate: Certificate = "",
+    check: Check = "",
 ) -> None:
     """Find the cheapest sizes of tiers of KV caches with which requests meet a mean TTFT.
 
@@ -182,8 +187,9 @@ def tiers(
         raise InputError(f"--minimize {minimize!r}: tiers are chosen by price, usd_hour")
     given = words_of(line, of_requests, of_server)
     given["tiers"] = given["tiers"] or ("dram", "ssd")
-    table = tier_sizes(**given, years=years, policy=policy)
-    if certificate:
+    given |= {"years": years, "policy": policy, "admission": admission, "check": check}
+    table = tier_sizes(**given)
+    if certificate and not check:
         write_new(Path(certificate), json.dumps(table.attrs["certificate"]) + "\n")
     print_table(table, options.view_of(line), ",".join(table.columns))
 

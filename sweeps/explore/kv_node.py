@@ -177,26 +177,34 @@ class Node:
         rebuild = gpu(self.hw).run(flops).seconds
         return np.maximum(tier.load(self.x_bytes(tokens)).seconds, rebuild)
 
-    def attend_near(self, tier: Tier, tokens: Real) -> Real:
-        """Seconds that one token attends to a prefix beside the tier in all layers [s].
+    def attend_near(self, tier: Tier, tokens: Real, queries: Real = 1.0) -> Real:
+        """Seconds that later tokens attend to a prefix beside the tier in all layers [s].
 
         Queries go out, partial sums come back, KV stays: t0 + q bytes / B + KV / B_near, once a
-        layer (arXiv 2606.01502; HILOS moves the query alike). Not a number where the tier has
-        nothing that computes.
+        layer (arXiv 2606.01502; HILOS moves the query alike). Each query reads the KV. Not a number
+        where the tier has nothing that computes.
         """
+        queries = np.maximum(queries, 1.0)
         if tier.attend is None:
             return np.nan
 
         def sent(layer_type: LLM) -> Real:
             width = layer_type.heads * layer_type.head_size
-            return QUERY_WIDTHS * width * layer_type.activation_width
+            return queries * QUERY_WIDTHS * width * layer_type.activation_width
 
         there_and_back = tier.load(self.llm.sum_over_layers(sent)).seconds
         turns = (self.llm.layers - 1) * tier.latency
-        return there_and_back + turns + tier.attend(self.kv_bytes(tokens)).seconds
+        return there_and_back + turns + tier.attend(queries * self.kv_bytes(tokens)).seconds
 
-    def ways(self, tier: Tier, tokens: Real, before: Real = 0.0) -> dict[str, Real]:
-        """Seconds that tokens of a prefix take by each way back, after those before them [s]."""
+    def ways(
+        self, tier: Tier, tokens: Real, before: Real = 0.0, queries: Real = 1.0
+    ) -> dict[str, Real]:
+        """Seconds that tokens of a prefix take by each way; not a number where there is none [s].
+
+        Args:
+            tokens, before: of the prefix in the tier, and ahead of them.
+            queries: tokens after the prefix, which attend to it.
+        """
         base = self.compute(before)
 
         def computed(some: Real) -> Real:
@@ -206,13 +214,14 @@ class Node:
             "load": self.load(tier, tokens),
             "recompute": computed(tokens),
             "both": both(computed, lambda some: self.load(tier, some), tokens),
+            "restore_x": self.restore(tier, tokens),
+            "attend_near": self.attend_near(tier, tokens, queries),
         }
 
-    def fetch(self, tier: Tier, tokens: Real, before: Real) -> Real:
-        """Seconds by the best way; none where there are no tokens [s]."""
-        best = np.minimum.reduce(
-            np.broadcast_arrays(*self.ways(tier, tokens, before).values())
-        )
+    def fetch(self, tier: Tier, tokens: Real, before: Real, queries: Real) -> Real:
+        """Seconds by the best of `ways`; none where there are no tokens [s]."""
+        ways = self.ways(tier, tokens, before, queries).values()
+        best = np.fmin.reduce(np.broadcast_arrays(*ways))
         return np.where(np.greater(tokens, 0), best, 0.0)
 
 

@@ -27,10 +27,10 @@ from nearkv.costmodel.mechanisms.reuse.wear import (
 )
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.sweeps.evaluate.replay import ADMISSIONS, replay
-from nearkv.sweeps.explore.kv_node import Node, node_of, scalar
+from nearkv.sweeps.explore.kv_node import Node, scalar
 from nearkv.sweeps.explore.rows import Rows
 from nearkv.sweeps.study.block_traces import BlockTrace, ReuseSummary
-from nearkv.sweeps.study.study import Numbers, Study
+from nearkv.sweeps.study.study import Numbers
 
 POLICIES = ("victim", "exclusive", "inclusive")
 """What a tier keeps of the one above it."""
@@ -48,7 +48,7 @@ class Reuse:
     """What is asked of a trace of prompts, or of a prefix and how often it is found.
 
     Attributes:
-        study: one system, model and platform.
+        node: a server.
         tiers: as `dram=512GB` or `ssd=8x3.84TB`, the nearest first.
         trace: the requests, where they are replayed.
         summary: of the requests, where there is one.
@@ -57,11 +57,9 @@ class Reuse:
         nodes: servers, each with tiers of its own; 0 for the fewest below `BUSY`.
         ttft: mean of requests at the rate that is asked for; 0 where none is [s].
         drive: capacity of one drive, in which wear is counted; 0 for those of the tier [B].
-        block: tokens of a block.
-        staged: whether blocks from drives and from other servers pass through host DRAM.
     """
 
-    study: Study
+    node: Node
     tiers: Sequence[str]
     trace: BlockTrace | None = None
     summary: ReuseSummary | None = None
@@ -74,23 +72,21 @@ class Reuse:
     nodes: int = 0
     ttft: float = 0.0
     drive: float = 0.0
-    block: int = 512
-    staged: bool = False
-
-    @cached_property
-    def node(self) -> Node:
-        """One server."""
-        return node_of(self.study, self.block, self.staged)
 
     @cached_property
     def built(self) -> tuple[Tier, ...]:
         """The tiers of a node, the nearest first."""
         return tuple(map(self.node.tier, self.tiers))
 
+    @property
+    def is_replayed(self) -> bool:
+        """Whether hits and writes are those of a replay."""
+        return self.summary is not None and self.policy == "victim"
+
     @cached_property
     def prompts(self) -> Numbers:
         """Tokens of each request that is replayed, else of parts of the requests: (requests,)."""
-        if self.trace and self.policy == "victim":
+        if self.trace and self.is_replayed:
             return self.trace.prompt
         return self.summary.prompts if self.summary else np.array([self.prefix])
 
@@ -127,7 +123,7 @@ def reuse(question: Reuse) -> tuple[Rows, list[str]]:
     Raises:
         InputError: a tier, a share or a length that cannot be.
     """
-    _check(question)
+    check(question)
     nodes = question.nodes or fewest_nodes(question)
     hits = hits_of(question, nodes)
     service = service_of(question, nodes, hits)
@@ -152,7 +148,7 @@ def _sized(question: Reuse, worn: Rows) -> list[str]:
     return texts
 
 
-def _check(question: Reuse) -> None:
+def check(question: Reuse) -> None:
     """Refuse what cannot be asked together.
 
     Raises:
@@ -188,11 +184,11 @@ def _check_trace(question: Reuse) -> None:
     """
     if question.prefix or question.hit or question.rate:
         raise InputError("--prefix, --hit, --rate: are for no trace; leave them out, or it")
-    replayed, is_random = question.policy == "victim", question.routing == "random"
-    if replayed and not question.trace:
+    is_random = question.routing == "random"
+    if question.is_replayed and not question.trace:
         alone = "--policy victim: replays the trace itself, and there is its summary alone"
         raise InputError(f"{alone}; take --policy exclusive or inclusive")
-    if replayed and len(question.tiers) > 2:
+    if question.is_replayed and len(question.tiers) > 2:
         most = "--policy victim: replays two tiers at most"
         raise InputError(f"{most}; name two, or take --policy exclusive")
     if is_random and not question.trace:
@@ -303,11 +299,13 @@ def request_seconds(
         tokens: in each tier, the nearest first: (..., requests, tiers).
     """
     reached = np.cumsum(tokens, axis=-1)
-    rest = node.prefill(np.maximum(prompts, 1.0)) - node.compute(reached[..., -1])
+    known = np.sum(tokens, axis=-1)
+    rest = node.prefill(np.maximum(prompts, 1.0)) - node.compute(known)
     fetched, loaded = np.zeros(rest.shape), np.zeros(rest.shape)
     for place, tier in enumerate(tiers):
         here = tokens[..., place]
-        fetched = fetched + node.fetch(tier, here, reached[..., place] - here)
+        before = reached[..., place] - here
+        fetched = fetched + node.fetch(tier, here, before, prompts - known)
         loaded = loaded + np.where(here > 0, node.load(tier, here), 0.0)
     hidden = layerwise(loaded, rest, node.llm.layers)
     return np.minimum(rest + fetched, hidden)
@@ -330,7 +328,7 @@ def hits_of(question: Reuse, nodes: int) -> Hits:
     capacities = [tier.own(nodes) * scalar(tier.capacity) for tier in tiers]
     blocks = np.array(capacities) / block_bytes
     reach = reach_of(question.policy, blocks)
-    if trace and question.policy == "victim":
+    if trace and question.is_replayed:
         share, tokens, inserted = _replayed(question, trace, blocks)
     else:
         upto = curve.hit_ratio(reach)
@@ -378,13 +376,14 @@ def _replayed(
     question: Reuse, trace: BlockTrace, blocks: Numbers
 ) -> tuple[Numbers, Numbers, Numbers]:
     """Share of the blocks in each tier, tokens of each request, and blocks written over all."""
-    first, second = (int(count * trace.share) for count in (*blocks, 0)[:2])
+    first, second = (int(count * trace.share) for count in (*blocks, 0, 0)[:2])
     lists = [list(map(int, some)) for some in trace.requests()]
     played = replay(lists, first, second, question.admission)
     each = played.hits[:, : len(blocks)]
     share = np.sum(each, axis=0) / len(trace.blocks)
     below = played.written / len(trace.blocks)
-    inserted = np.array([1 - share[0], below])[: len(blocks)]
+    above = np.sum(played.hits[:, 0]) / len(trace.blocks)
+    inserted = np.array([1 - above, below])[: len(blocks)]
     tokens = each * trace.block / trace.share
     # the last block of a prompt is not full
     upto = np.minimum(np.cumsum(tokens, axis=1), trace.prompt[:, np.newaxis])
@@ -430,19 +429,18 @@ def _row(question: Reuse, nodes: int, place: int, hits: Hits) -> dict[str, Any]:
 
 def _ways(node: Node, tier: Tier, mean: float, prompt: float) -> dict[str, Any]:
     """How a prefix of a mean length comes back, which way is fastest, and from which length."""
-    seconds = {way: scalar(value) for way, value in node.ways(tier, mean).items()}
+    ways = node.ways(tier, mean, queries=prompt - mean)
+    every = {way: scalar(value) for way, value in ways.items()}
     rest = scalar(node.prefill(prompt) - node.compute(mean))
-    hidden = scalar(layerwise(seconds["load"], rest, node.llm.layers)) - rest
-    restored, near = scalar(node.restore(tier, mean)), scalar(node.attend_near(tier, mean))
-    every = {**seconds, "layerwise": hidden, "restore_x": restored}
+    every["layerwise"] = scalar(layerwise(every["load"], rest, node.llm.layers)) - rest
+    near = scalar(node.attend_near(tier, mean))
     known = {way: value for way, value in every.items() if np.isfinite(value)}
     pays_from = crossover(node.compute, lambda p: node.load(tier, p), node.longest)
     return {
         **{f"{way}_ms": 1e3 * value for way, value in every.items()},
         "best": min(known, key=known.__getitem__, default=""),
         "load_pays_from_tok": pays_from,
-        "attend_near_ms": 1e3 * near,
-        "near_pays_to_tok": seconds["load"] / near,
+        "near_pays_to_tok": every["load"] / near,
     }
 
 
@@ -466,6 +464,15 @@ def _wear(
     return dict(zip(WEAR, values, strict=True))
 
 
+def overfull(question: Reuse, nodes: int, hits: Hits) -> list[str]:
+    """Tiers that are written faster than the paths of all nodes bear."""
+    return [
+        tier.name
+        for tier, written in zip(question.built, hits.written, strict=True)
+        if written > nodes * scalar(tier.write_rate)
+    ]
+
+
 def _sentences(
     question: Reuse, nodes: int, hits: Hits, service: dict[str, float]
 ) -> list[str]:
@@ -480,9 +487,8 @@ def _sentences(
     if too_long:
         are = f"{100 * too_long:.2g} % of the prompts are longer than the model takes"
         told.append(f"{are}; they are timed at {question.node.longest:,.0f} tokens.")
-    for tier, written in zip(question.built, hits.written, strict=True):
-        if written > nodes * scalar(tier.write_rate):
-            told.append(f"infeasible: {tier.name} is written faster than its path bears.")
+    for name in overfull(question, nodes, hits):
+        told.append(f"infeasible: {name} is written faster than its path bears.")
     if service["load"] >= 1:
         why = "infeasible: prompts come faster than they are served"
         return [*told, f"{why}; --nodes {fewest_nodes(question)} would do."]

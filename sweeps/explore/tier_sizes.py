@@ -2,13 +2,14 @@
 
 Price rises with every size, and so do the hits of exclusive and of inclusive tiers. Loading hits is
 at best free: the rest of the prompt is computed in any case. So the largest sizes of a box bound
-its times and the smallest its price, whatever writing takes of the links.
+its times and the smallest its price, whatever writing takes of the links. No such thing is shown of
+victims: sizes that are not too dear are enumerated, each by a replay.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,15 +19,20 @@ from nearkv.costmodel.mechanisms.reuse.tiers import Tier
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.units import parse
 from nearkv.solvers.boxes import Boxes, Integers, Optimum, minimise
+from nearkv.sweeps.explore.design.certificate import certificate_of
 from nearkv.sweeps.explore.kv_node import Node, scalar
 from nearkv.sweeps.explore.reuse import (
     Reuse,
+    check,
     fewest_nodes,
+    hits_of,
     inserted_of,
     mean_wait,
+    overfull,
     prefix_tokens,
     reach_of,
     request_seconds,
+    service_of,
 )
 from nearkv.sweeps.study.block_traces import ReuseSummary
 from nearkv.sweeps.study.sizes import Reader, values
@@ -38,6 +44,8 @@ LEAST_GAIN = 1e-3
 """Share of the TTFT that a further node must save, where nodes are chosen."""
 POINTS = 256
 """Boxes that are bounded together, each with all prompts."""
+MOST_REPLAYED = 256
+"""Sizes that are enumerated by a replay each, at most."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +63,21 @@ class TierSizes:
     sizes: Sequence[Numbers]
     nodes: int
     years: float
+    played: dict[tuple[float, ...], tuple[float, float]] = field(
+        default_factory=dict, init=False
+    )
 
     @property
-    def space(self) -> Boxes:
+    def names(self) -> list[str]:
+        """The one case, by all that is asked."""
+        question = self.question
+        kept = (
+            f"{question.policy} tiers, {question.admission} admitted, on {self.nodes} nodes"
+        )
+        return [f"{kept}: {' '.join(question.tiers)} paid over {self.years:g} years"]
+
+    @property
+    def boxes(self) -> Boxes:
         """All sizes, as places in the lists."""
         last = np.array([[len(each) - 1 for each in self.sizes]])
         return Boxes(np.zeros(1, np.int64), np.zeros_like(last), last)
@@ -86,6 +106,35 @@ class TierSizes:
         price: Numbers = self.bytes_at(point) @ self.byte_hours
         return price
 
+    def asked(self) -> dict[str, Any]:
+        """Objective and limit, as a certificate states them."""
+        limit = f"ttft_s <= {self.question.ttft!r}"
+        return {"objectives": [["usd_hour", "least"]], "limits": [limit]}
+
+    def relied_on(self) -> list[str]:
+        """What the bounds take as monotone in each size."""
+        return ["usd_hour"] if self.question.is_replayed else ["usd_hour", "hit_share"]
+
+    def groups_of_cases(self) -> Integers:
+        """All sizes are of one group."""
+        return np.zeros(1, np.int64)
+
+    def replayed(self, point: Integers) -> Numbers:
+        """Mean TTFT and hits of victims, a replay a point: (points, 2) [s, 1]."""
+        sizes = map(tuple, self.bytes_at(point).tolist())
+        return np.array([self._replayed(each) for each in sizes]).reshape(-1, 2)
+
+    def _replayed(self, sizes: tuple[float, ...]) -> tuple[float, float]:
+        if sizes not in self.played:
+            names = [tier.name for tier in self.question.built]
+            question = replace(self.question, tiers=_texts(names, sizes))
+            hits = hits_of(question, self.nodes)
+            ttft = service_of(question, self.nodes, hits)["ttft_s"]
+            is_borne = not overfull(question, self.nodes, hits)
+            share = float(np.sum(hits.share))
+            self.played[sizes] = (ttft if is_borne else np.inf, share)
+        return self.played[sizes]
+
     def reached(self, point: Integers) -> Numbers:
         """Share of the blocks that each tier and those before it have: (points, tiers)."""
         question, summary = self.question, self.summary
@@ -95,6 +144,8 @@ class TierSizes:
 
     def ttft(self, point: Integers) -> Numbers:
         """Mean time to the first token; infinite where a path bears no such writes: (points,)."""
+        if self.question.is_replayed:
+            return self.replayed(point)[:, 0]
         question, summary, upto = self.question, self.summary, self.reached(point)
         inserted = inserted_of(question.policy, upto) * (self.bytes_at(point) > 0)
         written = inserted * summary.accesses * question.node.token_bytes * summary.block
@@ -122,14 +173,22 @@ class TierSizes:
         mean, square = np.mean(seconds, axis=-1), np.mean(seconds**2, axis=-1)
         return np.asarray(mean + mean_wait(self.summary.rate / self.nodes, mean, square))
 
-    def cheapest(self, boxes: Boxes) -> Numbers:
+    def hit_share(self, point: Integers) -> Numbers:
+        """Share of the blocks that all tiers have: (points,)."""
+        if self.question.is_replayed:
+            return self.replayed(point)[:, 1]
+        return self.reached(point)[:, -1]
+
+    def quick(self, boxes: Boxes) -> Numbers:
         """Price at the smallest sizes of each box: (boxes, 1) [USD/h]."""
         return self.usd_hour(boxes.low)[:, np.newaxis]
 
     def bound(self, boxes: Boxes) -> Numbers:
         """The same; infinite where even the largest sizes are too slow: (boxes, 1) [USD/h]."""
+        if self.question.is_replayed:
+            return self.quick(boxes)
         meets = self.least_ttft(boxes.high) <= self.question.ttft
-        return np.where(meets[:, np.newaxis], self.cheapest(boxes), np.inf)
+        return np.where(meets[:, np.newaxis], self.quick(boxes), np.inf)
 
     def value(self, _: Integers, point: Integers) -> Numbers:
         """Price of sizes that meet the target, infinite of others: (points, 1) [USD/h]."""
@@ -138,9 +197,16 @@ class TierSizes:
 
     def solved(self) -> Optimum:
         """The cheapest sizes, and the cuts that show it."""
+        at_once = 1 if self.question.is_replayed else POINTS
         return minimise(
-            self.space, self.bound, self.value, quick=self.cheapest, at_once=POINTS
+            self.boxes, self.bound, self.value, quick=self.quick, at_once=at_once
         )
+
+
+def _texts(names: Sequence[str], sizes: Sequence[float]) -> list[str]:
+    """Tiers that hold something, as `reuse` takes them."""
+    held = zip(names, sizes, strict=True)
+    return [f"{name}={size:.0f}B" for name, size in held if size]
 
 
 def sizes_of(node: Node, text: str) -> tuple[str, Numbers]:
@@ -170,7 +236,7 @@ def _with_nodes(question: Reuse, sizes: Sequence[Numbers], years: float) -> Tier
     """
     nodes = question.nodes or fewest_nodes(question)
     asked = TierSizes(question, sizes, nodes, years)
-    largest = asked.space.high
+    largest = asked.boxes.high
     while not question.nodes and asked.ttft(largest)[0] > question.ttft:
         more = replace(asked, nodes=asked.nodes + 1)
         if more.ttft(largest)[0] > (1 - LEAST_GAIN) * asked.ttft(largest)[0]:
@@ -179,31 +245,39 @@ def _with_nodes(question: Reuse, sizes: Sequence[Numbers], years: float) -> Tier
     return asked
 
 
-def tier_sizes(
-    question: Reuse, sizes: Sequence[Numbers], years: float
-) -> tuple[dict[str, Any], list[str], dict[str, Any]]:
-    """The cheapest sizes as a row, sentences about them, and their certificate.
+def sizing(asked: Reuse, tiers: Sequence[str], years: float) -> TierSizes:
+    """The sizes to choose from, and what is asked of them.
+
+    Args:
+        asked: but for the tiers.
+        tiers: as `sizes_of` takes them.
+        years: over which tiers are paid for.
 
     Raises:
-        InputError: a tier without a price, or a policy whose hits are replayed.
+        InputError: a tier without a price, or more sizes than are replayed.
     """
-    if question.policy == "victim":
-        replayed = "--policy victim: is replayed at one size"
-        raise InputError(f"{replayed}; take --policy exclusive or inclusive")
+    sizes = dict(sizes_of(asked.node, text) for text in tiers)
+    largest = [float(each[-1]) for each in sizes.values()]
+    question = replace(asked, tiers=_texts(list(sizes), largest))
+    check(question)
+    count = int(np.prod([len(each) for each in sizes.values()]))
+    if question.is_replayed and count > MOST_REPLAYED:
+        many = f"--policy victim: replays {MOST_REPLAYED} sizes at most, and asked are {count:,}"
+        raise InputError(f"{many}; state fewer, as in --tier dram=1TB,2TB")
     for tier in question.built:
         if not np.isfinite(tier.byte_price):
             priced = f"--tier {tier.name}: platform {question.node.hw.platform!r} states no price"
             raise InputError(f"{priced} of it; leave it out, or choose another platform")
-    asked = _with_nodes(question, sizes, years)
-    answer = asked.solved()
-    certificate = {
-        "low": asked.bytes_at(answer.cuts.low).tolist(),
-        "high": asked.bytes_at(answer.cuts.high).tolist(),
-        "bound_usd_hour": answer.bounds[:, 0].tolist(),
-    }
+    return _with_nodes(question, list(sizes.values()), years)
+
+
+def cheapest(asked: TierSizes) -> tuple[dict[str, Any], list[str], dict[str, Any]]:
+    """The cheapest sizes as a row, sentences about them, and their certificate."""
+    question, answer = asked.question, asked.solved()
+    certificate = certificate_of(asked, answer)
     row: dict[str, Any] = {"status": "infeasible", "nodes": asked.nodes}
     if not len(answer.point):
-        fastest = asked.ttft(asked.space.high)[0]
+        fastest = asked.ttft(asked.boxes.high)[0]
         best = f"the first token comes after {fastest:.3g} s with the largest tiers"
         many = f"on {asked.nodes} node{'s' if asked.nodes > 1 else ''}"
         return row, [f"infeasible: {best} {many}; allow more."], certificate
@@ -217,15 +291,14 @@ def tier_sizes(
         "bound_usd_hour": bound,
         "gap": price - bound,
         "ttft_s": asked.ttft(answer.point)[0],
-        "hit_share": asked.reached(answer.point)[0, -1],
+        "hit_share": asked.hit_share(answer.point)[0],
         **{f"{name}_gb": size / 1e9 for name, size in best_sizes.items()},
         "evaluations": answer.progress.evaluations,
         "cuts": len(answer.cuts),
-        "designs": int(np.sum(asked.space.sizes)),
+        "designs": int(np.sum(asked.boxes.sizes)),
     }
     said = f"No other of {row['designs']:,} sizes is cheaper; {row['cuts']:,} cuts show it."
-    again = " ".join(
-        f"--tier {name}={size:.0f}B" for name, size in best_sizes.items() if size
-    )
-    same = f"nearkv reuse --policy {question.policy} --nodes {asked.nodes} {again}"
+    again = "".join(f" --tier {each}" for each in _texts(names, list(best_sizes.values())))
+    kept = f"--policy {question.policy} --admission {question.admission}"
+    same = f"nearkv reuse {kept} --nodes {asked.nodes}{again}"
     return row, [said, f"The tiers are asked by {same}."], certificate

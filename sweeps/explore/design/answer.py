@@ -177,14 +177,12 @@ def best_machines(
         InputError: no machine may be built, or none meets every limit.
     """
     space, unpriced = question.space()
-    is_front = len(space.goal.objectives) > 1
-    _, own = space.systems()
     optimum = minimise(
         space.boxes,
         space.bound,
         space.value,
         quick=space.quick,
-        group=None if is_front else own,
+        group=space.groups_of_cases(),
         objectives=len(space.goal.objectives),
         at_once=AT_ONCE,
         seconds=seconds,

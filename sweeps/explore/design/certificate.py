@@ -1,27 +1,55 @@
-"""The proof of a design: boxes of machines that are ruled out, and its check from the question."""
+"""The proof of a search on boxes: those that are ruled out, and its check from the question."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.files import read_text
 from nearkv.solvers.boxes import Boxes, Integers, Mask, Numbers, Optimum, covers
-from nearkv.sweeps.explore.design.measures import Space
-from nearkv.sweeps.explore.design.question import Question
 
 CLOSE = 1e-7
 """Relative distance of values that are the same, and to which monotony holds [1]."""
 AT_ONCE = 1 << 14
 
 
-def certificate_of(space: Space, optimum: Optimum) -> dict[str, Any]:
-    """The best machines and the cuts that rule out all others, by the names of their cases.
+class Searched(Protocol):
+    """What was searched: cases by name, and what is asked of their points."""
+
+    @property
+    def names(self) -> list[str]:
+        """A name a case, which holds all that tells it from a case of another question."""
+
+    @property
+    def boxes(self) -> Boxes:
+        """A box a case."""
+
+    def asked(self) -> dict[str, Any]:
+        """Objectives and limits, as JSON holds them."""
+
+    def relied_on(self) -> list[str]:
+        """What the bounds take as monotone."""
+
+    def groups_of_cases(self) -> Integers:
+        """The group of each case; the best of each is sought."""
+
+    def quick(self, boxes: Boxes) -> Numbers:
+        """A bound that costs little: (boxes, objectives)."""
+
+    def bound(self, boxes: Boxes) -> Numbers:
+        """What no point of each box is below: (boxes, objectives)."""
+
+    def value(self, case: Integers, point: Integers) -> Numbers:
+        """The objectives of points: (points, objectives)."""
+
+
+def certificate_of(space: Searched, optimum: Optimum) -> dict[str, Any]:
+    """The best points and the cuts that rule out all others, by the names of their cases.
 
     Args:
         space, optimum: what was searched, and what was found.
@@ -32,7 +60,7 @@ def certificate_of(space: Space, optimum: Optimum) -> dict[str, Any]:
     best = zip(optimum.case, optimum.point, optimum.value, strict=True)
     cuts = zip(optimum.cuts.case, optimum.cuts.low, optimum.cuts.high, strict=True)
     return {
-        "goal": _goal(space),
+        "goal": space.asked(),
         "monotone": space.relied_on(),
         "cases": space.names,
         "best": [[int(c), point.tolist(), value.tolist()] for c, point, value in best],
@@ -41,17 +69,24 @@ def certificate_of(space: Space, optimum: Optimum) -> dict[str, Any]:
     }
 
 
-def _goal(space: Space) -> dict[str, Any]:
-    goal = space.goal
-    sides = ["highest" if highest else "least" for highest in goal.highest]
-    limits = [
-        f"{limit.name} {'>=' if limit.at_least else '<='} {limit.value!r}"
-        for limit in goal.limits
-    ]
-    return {"objectives": list(zip(goal.objectives, sides, strict=True)), "limits": limits}
+def check_certificate(file: str, space: Searched) -> str:
+    """A sentence that a certificate holds.
+
+    Args:
+        file: that `--certificate` wrote.
+        space: what was searched, built anew from the question.
+
+    Raises:
+        InputError: the file is none, or does not hold.
+    """
+    held = _read(file)
+    if fault := fault_of(space, held):
+        raise InputError(f"{file}: does not hold: {fault}")
+    cases, cuts = len(held["cases"]), len(held["cuts"])
+    return f"{file} holds: {cuts:,} cuts rule out all else of {cases:,} cases."
 
 
-def read_certificate(file: str) -> dict[str, Any]:
+def _read(file: str) -> dict[str, Any]:
     """A certificate as `--certificate` wrote it.
 
     Raises:
@@ -61,31 +96,28 @@ def read_certificate(file: str) -> dict[str, Any]:
         held = json.loads(read_text(Path(file), "certificate"))
         cases, cuts = held["cases"], held["cuts"]
     except (ValueError, KeyError, TypeError):
-        raise InputError(
-            f"{file}: is no certificate; `nearkv design --certificate` writes one"
-        ) from None
+        raise InputError(f"{file}: is no certificate; --certificate writes one") from None
     assert isinstance(cases, list)
     assert isinstance(cuts, list)
     return dict(held)
 
 
-def fault_of(question: Question, certificate: Mapping[str, Any]) -> str:
+def fault_of(space: Searched, certificate: Mapping[str, Any]) -> str:
     """What is wrong with a certificate, by nothing but the question; empty where it holds.
 
-    The space, its prices and rules of assembly are built anew. The cuts must fill it; the cheapest
-    and the best corner of each must show that nothing in it is better than the best that is stated.
+    The cuts must fill the space; the cheapest and the best corner of each must show that nothing in
+    it is better than the best that is stated.
 
     Args:
-        question: what was asked.
+        space: of the question, with its prices and rules of assembly.
         certificate: as `certificate_of` gives it.
     """
-    space, _ = question.space()
     return next(_faults(space, certificate), "")
 
 
-def _faults(space: Space, certificate: Mapping[str, Any]) -> Iterator[str]:
+def _faults(space: Searched, certificate: Mapping[str, Any]) -> Iterator[str]:
     """The faults of a certificate; what comes after the first may not be asked for."""
-    if json.loads(json.dumps(certificate["goal"])) != json.loads(json.dumps(_goal(space))):
+    if certificate["goal"] != space.asked():
         yield "it is of another objective or other limits"
     if certificate["open"]:
         yield "the search was stopped before it ended, so it proves no more than its gap"
@@ -102,11 +134,12 @@ def _faults(space: Space, certificate: Mapping[str, Any]) -> Iterator[str]:
         yield f"cuts do not fill {int(np.sum(~covered))} cases once, as {first}"
     best = certificate["best"]
     case = known[[row[0] for row in best]]
-    point = np.array([row[1] for row in best], np.int64).reshape(len(best), -1)
-    value = np.array([row[2] for row in best], float).reshape(len(best), -1)
+    axes, objectives = space.boxes.low.shape[1], len(space.asked()["objectives"])
+    point = np.array([row[1] for row in best], np.int64).reshape(-1, axes)
+    value = np.array([row[2] for row in best], float).reshape(-1, objectives)
     inside = (space.boxes.low[case] <= point) & (point <= space.boxes.high[case])
     if not np.all(inside) or not np.allclose(space.value(case, point), value, CLOSE, 0):
-        yield "a machine it names does not have the value it states"
+        yield "what it names as best does not have the value it states"
     holds = _holds(space, cuts, case, value)
     if not np.all(holds):
         row = int(np.argmin(holds))
@@ -122,28 +155,26 @@ def _cuts(certificate: Mapping[str, Any], known: Integers) -> Boxes:
     return Boxes(case, low.reshape(len(rows), -1), high.reshape(len(rows), -1))
 
 
-def _holds(space: Space, cuts: Boxes, case: Integers, value: Numbers) -> Mask:
-    """Where no machine of a cut can be better than a best one of its system."""
-    _, system = space.systems()
-    if len(space.goal.objectives) > 1:
-        system = np.zeros_like(system)  # a front is of all systems together
+def _holds(space: Searched, cuts: Boxes, case: Integers, value: Numbers) -> Mask:
+    """Where no point of a cut can be better than a best one of its group."""
+    group = space.groups_of_cases()
     holds = np.zeros(len(cuts), bool)
     for start in range(0, len(cuts), AT_ONCE):
         rows = np.arange(start, min(start + AT_ONCE, len(cuts)))
         bounds = space.quick(cuts[rows])
-        holds[rows] = _is_beaten(bounds, system[cuts.case[rows]], system[case], value)
+        holds[rows] = _is_beaten(bounds, group[cuts.case[rows]], group[case], value)
         rest = rows[~holds[rows]]
         single = cuts[rest].sizes == 1
         asked = np.maximum(space.quick(cuts[rest]), space.bound(cuts[rest]))
         asked[single] = space.value(cuts.case[rest[single]], cuts.low[rest[single]])
-        holds[rest] = _is_beaten(asked, system[cuts.case[rest]], system[case], value)
+        holds[rest] = _is_beaten(asked, group[cuts.case[rest]], group[case], value)
     return holds
 
 
-def _is_beaten(bounds: Numbers, system: Integers, holder: Integers, value: Numbers) -> Mask:
-    """Where a bound is infinite, or a best machine of the same system is as good in all."""
+def _is_beaten(bounds: Numbers, group: Integers, holder: Integers, value: Numbers) -> Mask:
+    """Where a bound is infinite, or a best point of the same group is as good in all."""
     slack = value - CLOSE * np.abs(value)
     good = np.all(slack <= bounds[:, np.newaxis], axis=2)
-    of_its_own = system[:, np.newaxis] == holder
+    of_its_own = group[:, np.newaxis] == holder
     beaten: Mask = np.any(bounds == np.inf, axis=1) | np.any(good & of_its_own, axis=1)
     return beaten

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
@@ -283,6 +284,22 @@ class Space:
     def names(self) -> list[str]:
         """A name a case: its system, its server, its parts and what is enumerated."""
         return [name for piece in self.pieces for name in piece.names]
+
+    def groups_of_cases(self) -> Integers:
+        """The system of each case; a front is of all systems together."""
+        _, system = self.systems()
+        return np.zeros_like(system) if len(self.goal.objectives) > 1 else system
+
+    def asked(self) -> dict[str, Any]:
+        """Objectives and limits, as a certificate states them."""
+        goal = self.goal
+        sides = ["highest" if highest else "least" for highest in goal.highest]
+        limits = [
+            f"{limit.name} {'>=' if limit.at_least else '<='} {limit.value!r}"
+            for limit in goal.limits
+        ]
+        objectives = map(list, zip(goal.objectives, sides, strict=True))
+        return {"objectives": list(objectives), "limits": limits}
 
     def relied_on(self) -> list[str]:
         """Which measure of which system the bounds take as monotone in which axis."""

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +19,7 @@ from support.command_line import refusal, succeed
 import nearkv
 from nearkv.costmodel.mechanisms.reuse.tiers import TIERS
 from nearkv.hardware.errors import InputError
-from nearkv.solvers.boxes import covers
+from nearkv.sweeps.explore.design.certificate import certificate_of, fault_of
 from nearkv.sweeps.explore.kv_node import Node, node_of
 from nearkv.sweeps.explore.reuse import Reuse
 from nearkv.sweeps.explore.tier_sizes import TierSizes
@@ -49,27 +54,17 @@ def random_case(rng: np.random.Generator) -> TierSizes:
         np.unique([0.0, *np.round(10 ** rng.uniform(10, 13.5, rng.integers(1, 6)), -9)])
         for _ in names
     ]
-    question = _asked(
-        Reuse(
-            study=STUDY,
-            tiers=[
-                f"{name}={largest[-1]:.0f}B" for name, largest in zip(names, sizes, strict=True)
-            ],
-            summary=conversation().faster(float(rng.uniform(0.2, 2))),
-            policy=str(rng.choice(["exclusive", "inclusive"])),
-        )
+    question = Reuse(
+        node=node(),
+        tiers=[f"{name}={largest[-1]:.0f}B" for name, largest in zip(names, sizes, strict=True)],
+        summary=conversation().faster(float(rng.uniform(0.2, 2))),
+        policy=str(rng.choice(["exclusive", "inclusive"])),
     )
     asked = TierSizes(question, sizes, int(rng.integers(1, 6)), 4.0)
     times = asked.ttft(every_point(asked))
     finite = times[np.isfinite(times)]
     target = float(np.quantile(finite, rng.random())) if len(finite) else 1.0
-    return replace(asked, question=_asked(replace(question, ttft=target)))
-
-
-def _asked(question: Reuse) -> Reuse:
-    """A question that asks the node that was asked before."""
-    vars(question)["node"] = node()
-    return question
+    return replace(asked, question=replace(question, ttft=target))
 
 
 def cases(number: int) -> Iterator[TierSizes]:
@@ -87,7 +82,8 @@ def test_the_answer_is_the_cheapest_of_all_sizes_and_its_cuts_prove_it() -> None
             assert not len(answer.point)
         else:
             assert answer.value[0, 0] == value.min()
-        assert covers(asked.space, answer.cuts).all()
+        certificate = json.loads(json.dumps(certificate_of(asked, answer)))
+        assert not fault_of(asked, certificate)
         best = value.min(initial=np.inf)
         for low, high, bound in zip(
             answer.cuts.low, answer.cuts.high, answer.bounds[:, 0], strict=True
@@ -102,7 +98,7 @@ def test_no_size_is_faster_than_its_bound() -> None:
         times, least = asked.ttft(points), asked.least_ttft(points)
         assert (times >= least * (1 - 1e-12)).all()
         # and no point has a lower bound than one that is larger in every tier
-        assert (least >= asked.least_ttft(asked.space.high) * (1 - 1e-12)).all()
+        assert (least >= asked.least_ttft(asked.boxes.high) * (1 - 1e-12)).all()
 
 
 @pytest.mark.parametrize("policy", ["exclusive", "inclusive"])
@@ -132,7 +128,10 @@ def test_what_no_nodes_reach_is_an_answer_with_its_reason() -> None:
     ("words", "says"),
     [
         ("--slo ttft_s=2 --tier hbm=10GB", "states no price"),
-        ("--slo ttft_s=2 --policy victim", "is replayed at one size"),
+        ("--slo ttft_s=2 --policy victim", "its summary alone"),
+        ("--slo ttft_s=2 --policy lru", "valid are: exclusive, inclusive, victim"),
+        ("--slo ttft_s=2 --admission second-touch", "for --policy victim alone"),
+        ("--slo ttft_s=2 --check nix.json", "nix.json"),
         ("--slo ttft_s=2 --years 0", "must be above 0"),
         ("--slo ttft_s=2 --minimize usd", "by price, usd_hour"),
         ("--slo ttft_s=2 --tier dram=1GB:2GB", "must be low:high"),
@@ -147,3 +146,34 @@ def test_what_cannot_be_sized_is_refused(words: str, says: str) -> None:
 def test_a_study_holds_no_trace() -> None:
     with pytest.raises(InputError, match="takes a model, and the trace"):
         nearkv.solve("tiers", STUDY, slo="ttft_s=2")
+
+
+def test_victims_are_sized_by_a_replay_of_each_size(tmp_path: Path) -> None:
+    first = 4 * np.random.default_rng(1).geometric(0.3, 60)
+    asked = [[int(block) + place for place in range(4)] for block in first]
+    line = {"input_length": 2048, "output_length": 1}
+    lines = [line | {"timestamp": 4e3 * at, "hash_ids": ids} for at, ids in enumerate(asked)]
+    trace, proof = tmp_path / "t.jsonl", tmp_path / "proof.json"
+    trace.write_text("\n".join(map(json.dumps, lines)))
+    times = {}
+    for dram, ssd in product((0, 1, 2, 3), (0, 2, 4)):
+        tiers = [f"{n}={size}GB" for n, size in (("dram", dram), ("ssd", ssd)) if size]
+        if tiers:
+            table = nearkv.reuse(MODEL, trace=trace, tiers=tiers, nodes=1, admission="second-touch")
+            times[table["usd"].sum() / (4 * 365 * 24)] = table["ttft_s"][0]
+    target = float(np.median(list(times.values())))
+    cheapest = min(usd for usd, seconds in times.items() if seconds <= target)
+    words = ["solve", "tiers", "--model", MODEL, "--trace", str(trace), "--nodes", "1"]
+    words += ["--policy", "victim", "--admission", "second-touch"]
+    words += ["--tier", "dram=1GB,2GB,3GB", "--tier", "ssd=2GB,4GB", "--slo"]
+    slo = f"ttft_s={target!r}"
+    printed = succeed(*words, slo, "--certificate", str(proof), "--format", "csv")
+    (row,) = csv.DictReader(io.StringIO(printed))
+    assert float(row["usd_hour"]) == pytest.approx(cheapest)
+    assert cheapest > min(times)
+    assert "holds: " in succeed(*words, slo, "--check", str(proof))
+    assert "of another objective" in refusal(*words, "ttft_s=1", "--check", str(proof))
+    many = ("--tier", "cxl=1GB:100GB:+1GB")
+    assert "replays two tiers at most" in refusal(*words, slo, *many)
+    alone = [*words[:10], "--tier", "dram=1GB:300GB:+1GB", "--slo", slo]
+    assert "replays 256 sizes at most" in refusal(*alone)
