@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -44,14 +45,15 @@ def replay(
     near: OrderedDict[int, None] = OrderedDict()
     far: OrderedDict[int, None] = OrderedDict()
     accessed: Counter[int] = Counter()
-    least = 2 if admission == "second-touch" else 1
-    hits: list[tuple[int, int]] = []
+    takes_all = admission == "all"
+    hits = array("q")
     written = 0
     for blocks in requests:
         in_near = in_far = 0
         is_prefix = True
         for block in blocks:
-            accessed[block] += 1
+            if not takes_all:
+                accessed[block] += 1
             if block in near:
                 in_near += is_prefix
                 near.move_to_end(block)
@@ -67,10 +69,10 @@ def replay(
             victim, _ = near.popitem(last=False)
             if victim in far:
                 far.move_to_end(victim)
-            elif second and accessed[victim] >= least:
+            elif second and (takes_all or accessed[victim] > 1):
                 far[victim] = None
                 written += 1
                 if len(far) > second:
                     far.popitem(last=False)
-        hits.append((in_near, in_far))
-    return Replay(np.array(hits), written)
+        hits.extend((in_near, in_far))
+    return Replay(np.asarray(hits).reshape(-1, 2), written)

@@ -21,7 +21,6 @@ from nearkv.costmodel.mechanisms.reuse.fetch import crossover, layerwise
 from nearkv.costmodel.mechanisms.reuse.tiers import Tier
 from nearkv.costmodel.mechanisms.reuse.wear import (
     drive_writes_a_day,
-    drives_for,
     write_price,
     years,
 )
@@ -85,8 +84,8 @@ class Reuse:
 
     @cached_property
     def prompts(self) -> Numbers:
-        """Tokens of each request that is replayed, else of parts of the requests: (requests,)."""
-        if self.trace and self.is_replayed:
+        """Tokens of each request that is replayed whole, else of parts of them: (requests,)."""
+        if self.trace and self.is_replayed and self.trace.share == 1:
             return self.trace.prompt
         return self.summary.prompts if self.summary else np.array([self.prefix])
 
@@ -377,14 +376,14 @@ def _replayed(
 ) -> tuple[Numbers, Numbers, Numbers]:
     """Share of the blocks in each tier, tokens of each request, and blocks written over all."""
     first, second = (int(count * trace.share) for count in (*blocks, 0, 0)[:2])
-    lists = [list(map(int, some)) for some in trace.requests()]
-    played = replay(lists, first, second, question.admission)
-    each = played.hits[:, : len(blocks)]
-    share = np.sum(each, axis=0) / len(trace.blocks)
-    below = played.written / len(trace.blocks)
-    above = np.sum(played.hits[:, 0]) / len(trace.blocks)
-    inserted = np.array([1 - above, below])[: len(blocks)]
-    tokens = each * trace.block / trace.share
+    played = replay(trace.requests(), first, second, question.admission)
+    accesses, each = len(trace.blocks), played.hits[:, : len(blocks)]
+    share = np.sum(each, axis=0) / accesses
+    entered = accesses - np.sum(played.hits[:, 0]), played.written
+    inserted = np.array(entered[: len(blocks)]) / accesses
+    if trace.share < 1:  # of a request too few blocks are known
+        return share, prefix_tokens(trace.summary, np.cumsum(share)), inserted
+    tokens = each * trace.block
     # the last block of a prompt is not full
     upto = np.minimum(np.cumsum(tokens, axis=1), trace.prompt[:, np.newaxis])
     return share, np.diff(upto, axis=1, prepend=0.0), inserted
@@ -456,7 +455,7 @@ def _wear(
     recomputed = scalar(rent * node.compute(mean) / node.kv_bytes(mean))
     values = (
         drive_writes_a_day(written, capacity),
-        drives_for(written, drive, 1.0),
+        drive_writes_a_day(written, drive),
         years(written, endurance) if written else np.nan,
         1e12 * a_byte,
         a_byte / recomputed,

@@ -121,7 +121,7 @@ class BlockTrace:
     Attributes:
         name: path of the file.
         seconds: arrival of each request: (requests,).
-        prompt, output: tokens of each request: (requests,).
+        prompt: tokens of each request: (requests,).
         blocks: of all requests, one after the other: (accesses,).
         ends: where the blocks of each request end: (requests,).
         block: tokens of a block [1].
@@ -131,7 +131,6 @@ class BlockTrace:
     name: str
     seconds: NDArray[np.float64]
     prompt: NDArray[np.float64]
-    output: NDArray[np.float64]
     blocks: NDArray[np.int64]
     ends: NDArray[np.int64]
     block: int
@@ -184,9 +183,12 @@ class BlockTrace:
         _, numbers = np.unique(self.blocks, return_inverse=True)
         return replace(self, blocks=numbers * nodes + of_access)
 
-    def requests(self) -> Iterator[NDArray[np.int64]]:
+    def requests(self) -> Iterator[list[int]]:
         """The blocks of each request."""
-        yield from np.split(self.blocks, self.ends[:-1])
+        start = 0
+        for end in self.ends.tolist():
+            yield self.blocks[start:end].tolist()
+            start = end
 
 
 def read_blocks(path: Path, block: int = 512) -> BlockTrace:
@@ -201,11 +203,11 @@ def read_blocks(path: Path, block: int = 512) -> BlockTrace:
             prompt's length.
     """
     share = _share_kept(path, block)
-    seconds, prompts, outputs = array("d"), array("d"), array("d")
+    seconds, prompts = array("d"), array("d")
     blocks, ends, accesses = array("q"), array("q"), 0
     for number, request in _lines(path):
         where = f"{path}: line {number}"
-        arrival, prompt, output, ids = _request(request, where)
+        arrival, prompt, ids = _request(request, where)
         if seconds and arrival < seconds[-1]:
             raise InputError(f"{where}: arrives before the request above; sort the trace")
         if len(ids) != -(-int(prompt) // block):
@@ -214,7 +216,6 @@ def read_blocks(path: Path, block: int = 512) -> BlockTrace:
             raise InputError(f"{where}: {needs}, hash_ids has {len(ids)}; {advice}")
         seconds.append(arrival)
         prompts.append(prompt)
-        outputs.append(output)
         accesses += len(ids)
         if share < 1:
             ids = _sampled(ids, share)
@@ -228,7 +229,6 @@ def read_blocks(path: Path, block: int = 512) -> BlockTrace:
         name=str(path),
         seconds=np.frombuffer(seconds),
         prompt=np.frombuffer(prompts),
-        output=np.frombuffer(outputs),
         blocks=np.frombuffer(blocks, np.int64),
         ends=np.frombuffer(ends, np.int64),
         block=block,
@@ -282,10 +282,8 @@ def _lines(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
             yield number, request
 
 
-def _request(
-    request: Mapping[str, Any], where: str
-) -> tuple[float, float, float, list[int]]:
-    """Arrival [s], tokens in and out, and blocks of a request.
+def _request(request: Mapping[str, Any], where: str) -> tuple[float, float, list[int]]:
+    """Arrival [s], tokens of the prompt, and blocks of a request.
 
     Raises:
         InputError: a number is missing, or cannot be.
@@ -307,8 +305,8 @@ def _request(
         array("q", ids)
     except (TypeError, ValueError, OverflowError):
         raise InputError(f"{where}: hash_ids: must be a list of whole numbers") from None
-    milliseconds, prompt, output = numbers
-    return milliseconds / 1000, prompt, output, ids
+    milliseconds, prompt, _ = numbers
+    return milliseconds / 1000, prompt, ids
 
 
 def _share_kept(path: Path, block: int) -> float:

@@ -30,17 +30,6 @@ def years(written: Real, endurance: Real) -> Real:
     return endurance / (written * YEAR)
 
 
-def drives_for(written: Real, capacity: Real, dwpd: Real) -> Real:
-    """Drives that bear a rate at so many drive writes a day; the next whole number is bought [1].
-
-    Args:
-        written: to all drives [B/s].
-        capacity: of one drive [B].
-        dwpd: drive writes a day that each bears.
-    """
-    return drive_writes_a_day(written, capacity) / dwpd
-
-
 def write_price(price: Real, endurance: Real) -> Real:
     """What writing a byte costs of the drives' life [USD/B].
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+from support.stack_distances import stack_distances
 
-from nearkv.costmodel.mechanisms.reuse.curve import stack_distances
 from nearkv.sweeps.evaluate.replay import replay
 
 

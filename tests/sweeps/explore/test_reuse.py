@@ -6,11 +6,13 @@ import json
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import nearkv
 from nearkv.hardware.errors import InputError
+from nearkv.sweeps.study import block_traces
 
 MODEL = "llama3.1-70b"
 TOKEN = 80 * 2 * 8 * 128 * 2
@@ -181,3 +183,28 @@ def test_small_blocks_ask_drives_more_often() -> None:
 def test_a_prompt_longer_than_the_model_takes_is_refused() -> None:
     with pytest.raises(InputError, match=r"204,800 tokens, the model takes 131,072"):
         nearkv.reuse(MODEL, tiers="dram=1TB", prefix="200k", hit=0.1, rate=1)
+
+
+def test_victims_of_a_sampled_trace_hit_as_those_of_the_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [
+        {
+            "timestamp": 1e3 * at,
+            "input_length": 16 * 512,
+            "output_length": 1,
+            "hash_ids": (16 * (at * at % 97) + np.arange(16)).tolist(),
+        }
+        for at in range(1_500)
+    ]
+    path = tmp_path / "t.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)))
+    tiers = (f"dram={16 * 30 * BLOCK}B", f"ssd={16 * 10 * BLOCK}B")
+    asked = partial(nearkv.reuse, MODEL, tiers=tiers, trace=path, nodes=1)
+    every = asked()
+    monkeypatch.setattr(block_traces, "MOST_ACCESSES", 10_000)
+    monkeypatch.setattr(block_traces, "SAMPLE", 5_000)
+    some = asked()
+    assert some["total_share"][1] == pytest.approx(every["total_share"][1], abs=0.05)
+    assert some["write_gb_s"][1] == pytest.approx(every["write_gb_s"][1], rel=0.1)
+    assert some["prefill_saved"][0] == pytest.approx(every["prefill_saved"][0], abs=0.05)

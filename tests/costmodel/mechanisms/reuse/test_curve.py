@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.stack_distances import smaller_before, stack_distances
 
-from nearkv.costmodel.mechanisms.reuse.curve import (
-    reuse_curve,
-    smaller_before,
-    stack_distances,
-)
+from nearkv.costmodel.mechanisms.reuse.curve import reuse_curve
 
 
 def lru_distances(blocks: list[int]) -> list[float]:
