@@ -141,6 +141,10 @@ def _shape_of(table: Mapping[str, Any], where: str) -> tuple[Config, Shape]:
             "dtype",
         )
         kept = {key: table[key] for key in outer if key in table}
+        tied = [part.get("tie_word_embeddings") for part in (table, text)]
+        if None not in tied and tied[0] != tied[1]:
+            said = "tie_word_embeddings is not what text_config says, which is followed"
+            warn(f"{where}: {said}")
         table = {**kept, **text}
     model_type = table.get("model_type")
     if not isinstance(model_type, str):
@@ -158,13 +162,16 @@ def _guess(table: Mapping[str, Any], model_type: str, where: str) -> tuple[Confi
         InputError: naming the key that no family has, or what the config leaves unsaid.
     """
     strange: list[str] = []
+    problem = ""
     for name in _LOOKS_LIKE:
         config = Config(table, where)
         shape = Shape(config, FAMILIES[name])
         try:
             _layers(shape), _common(shape)
             widths_of(config)
-        except InputError:
+        except InputError as error:
+            said = str(error).removeprefix(f"{where}: ").partition(", ")[0]
+            problem = problem or f"which read as {name} {said}"
             strange = strange or [key for key in config.unread if key not in KEYS]
             continue
         if not config.unread:
@@ -177,7 +184,7 @@ def _guess(table: Mapping[str, Any], model_type: str, where: str) -> tuple[Confi
         strange = config.unread
     sentence = f"{where}: unknown model_type {model_type!r}"
     if not strange:
-        raise InputError(f"{sentence}, whose layers are those of no known family")
+        raise InputError(f"{sentence}, {problem}")
     raise InputError(f"{sentence}, whose {strange[0]} is not modelled")
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from nearkv.hardware.config import Config
-from nearkv.hardware.errors import InputError
+from nearkv.hardware.errors import InputError, warn
 from nearkv.hardware.families import KINDS, Rule, Shape
 
 Kinds = list[str]
@@ -38,13 +38,29 @@ def painted(rules: Iterable[Rule], shape: Shape, layers: int) -> Kinds:
         InputError: a key holds something that no rule models.
     """
     kinds = [""] * layers
+    before, listed = "", False
     for rule in rules:
-        named = _RULES[next(key for key in rule if key in _RULES)](rule, shape, layers)
+        form = next(key for key in rule if key in _RULES)
+        named = _RULES[form](rule, shape, layers)
         needs = [shape.has(size) for size in rule.get("needs", "").split()]
         if named is None or not all(needs):
             continue
-        kinds = [_over(rule, old, new) for old, new in zip(kinds, named, strict=True)]
+        old = kinds
+        kinds = [_over(rule, kind, new) for kind, new in zip(old, named, strict=True)]
+        key = _stated(rule[form], shape)
+        listed |= form == "list"
+        if key and before and listed and kinds != old and "prefix" not in rule:
+            said = f"{key} and {before} say otherwise of some layers; {key} is followed"
+            warn(f"{shape.config.where}: {said}")
+        before = key or before
     return kinds
+
+
+def _stated(keys: str | list[str], shape: Shape) -> str:
+    """The first of a rule's keys that the config has; empty where it has none."""
+    names = [keys] if isinstance(keys, str) else keys
+    places = [(name, *shape.place(name)) for name in names]
+    return next((name for name, table, key in places if table.value(key) is not None), "")
 
 
 def _over(rule: Rule, old: str, new: object) -> str:

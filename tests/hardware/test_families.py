@@ -357,9 +357,8 @@ def test_lightning_layers_keep_a_matrix_for_every_head() -> None:
 
 HOSTILE = [name for name in ACTIVE if name not in ("qwen3-vl-30b-a3b", "deepseek-v4-pro")]
 Place = tuple[str, ...]
-# what a list of every layer says again, and MLPs of layers that share a cache, which none does
-SAID_AGAIN = {"full_attention_interval", "first_k_dense_replace", "moe_layer_freq"}
-SAID_AGAIN |= {"use_double_wide_mlp"}
+NO_USE = {"use_double_wide_mlp"}
+"""MLPs of layers that share a cache, which none does."""
 
 
 def leaves(table: Config, above: Place = ()) -> Iterator[tuple[Place, object]]:
@@ -424,7 +423,7 @@ def test_a_hostile_twin_in_any_key_is_noticed(name: str) -> None:
     for place, value in leaves(config):
         if said_to_change_nothing(config, place) or place[0] == "vision_config":
             continue
-        if place[-1] in SAID_AGAIN or is_overruled(config, place):
+        if place[-1] in NO_USE or is_overruled(config, place):
             continue
         for hostile in (other(value), "mistyped", [["mistyped"]]):
             assert differs(replaced(config, place, hostile), original), f"{place}: {hostile!r}"
@@ -437,3 +436,33 @@ def test_a_key_left_out_is_noticed_unless_the_family_says_the_same(name: str) ->
     for place, _ in leaves(config):
         sizes += differs(replaced(config, place, None), original)
     assert sizes >= 7
+
+
+def test_a_list_and_a_count_that_contradict_each_other_are_told() -> None:
+    config = dict(CONFIGS["glm-5.2"][1])
+    with pytest.warns(
+        NearkvWarning, match="mlp_layer_types and first_k_dense_replace say otherwise"
+    ):
+        answer({**config, "first_k_dense_replace": 4})
+    config = CONFIGS["qwen3.5-27b"][1]
+    with pytest.warns(NearkvWarning, match="tie_word_embeddings is not what text_config says"):
+        answer(changed({**config, "tie_word_embeddings": True}, {"tie_word_embeddings": False}))
+
+
+# --- sizes of checkpoints -----------------------------------------------------------------------
+
+CHECKPOINTS = tomllib.loads((Path(__file__).parent / "checkpoints.toml").read_text())
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_weights_are_as_large_as_the_checkpoint(name: str) -> None:
+    """Within 1 %: biases, norms, and a draft layer's copies of the embeddings are left out."""
+    row = CHECKPOINTS[name]
+    config = CONFIGS[row["config"]][1] if "config" in row else {}
+    config = {**config, **row.get("keys", {})}
+    llm = llm_from_part(part_of_config(config, name, "config.json", "test"), NATIVE)
+    drafts = llm.mtp_parameters if row.get("drafts") else 0
+    # 16 bits where the scheme leaves draft layers out
+    left_out = "mtp*" in config.get("quantization_config", {}).get("ignore", [])
+    width = 2.0 if left_out else llm.weight_width
+    assert llm.weight_bytes + drafts * width == pytest.approx(row["bytes"], rel=0.01)

@@ -143,6 +143,13 @@ def test_an_unknown_family_is_never_guessed_in_silence(tmp_path: Path) -> None:
         load_llm(written(tmp_path, {"model_type": "rwkv", "num_hidden_layers": 4}))
 
 
+def test_an_unknown_family_of_known_keys_says_what_a_known_one_needs(tmp_path: Path) -> None:
+    """CodeGen has keys of GPT-2 and of GPT-J alone, which no family that is guessed has."""
+    codegen = {"model_type": "codegen", "n_embd": 4096, "n_layer": 28, "n_head": 16}
+    with pytest.raises(InputError, match="'codegen', which read as llama lacks '"):
+        read(tmp_path, {**codegen, "vocab_size": 50400})
+
+
 def test_a_key_of_unknown_meaning_is_named(tmp_path: Path) -> None:
     with pytest.warns(NearkvWarning, match="meaning of cross_layer_kv = 2 is unknown"):
         load_llm(written(tmp_path, {**LLAMA, "cross_layer_kv": 2}))
@@ -279,7 +286,7 @@ Place = tuple[Any, ...]
 def published() -> dict[str, dict[str, Any]]:
     """Configs of published models, by name."""
     configs = {}
-    for file in ("published_configs.toml", "newer_configs.toml"):
+    for file in ("published_configs.toml", "newer_configs.toml", "autumn_configs.toml"):
         entries = tomllib.loads((HERE / file).read_text())
         for name, entry in entries.items():
             configs[name] = entry.get("config", entry)
