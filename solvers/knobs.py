@@ -297,10 +297,11 @@ def _trial(question: _Question, values: Iterable[Real], searched: list[str]) -> 
 def _seconds(trial: Resolved, timed: Timed = attrgetter("step")) -> NDArray[np.float64]:
     """Seconds of a step, or of what is timed, combinations first.
 
-    Where it does not fit, more than any step takes, and the more the more bytes are missing.
+    Where it does not fit, more than any step takes, and the more the more bytes are missing; what
+    is not modelled comes after all that is.
     """
     fits = trial.estimate.fits
-    penalty = _BEYOND * (1 + fits.short_bytes)
+    penalty = np.where(fits.unmodelled, np.inf, _BEYOND * (1 + fits.short_bytes))
     return np.where(fits.ok, timed(trial.estimate).seconds, penalty)
 
 

@@ -298,7 +298,7 @@ def test_an_output_goes_behind_a_link_and_never_in_place_of_a_pipe(tmp_path: Pat
 def test_what_a_terminal_cannot_print_is_replaced() -> None:
     """A letter that Latin-1 lacks ended a table in UnicodeEncodeError; a replica lacks memory."""
     line = [sys.executable, "-m", "nearkv", "compare", "gpu", "--model", "opt-30b"]
-    line += ["--platform", "dgx-a100-pim", "--knob", "tp=l3"]
+    line += ["--platform", "dgx-a100-pim", "--knob", "tp=l3", "--knob", "pp=1"]
     environment = {**os.environ, "PYTHONIOENCODING": "latin-1", "PYTHONUTF8": "0"}
     done = subprocess.run(line, env=environment, capture_output=True, check=False)
     assert (done.returncode, b"Traceback" in done.stderr) == (3, False)

@@ -61,7 +61,8 @@ class Trial:
     def held(self) -> Trial:
         """The same at the degrees of parallelism chosen here, where a system chooses any.
 
-        They are chosen for the step: with other hardware others, whose prompts may take longer.
+        They are chosen for the step: for other work or hardware others, whose prompts may take
+        longer.
         """
         if not self.system.combinations:
             return self
@@ -172,6 +173,7 @@ def nothing_for_nothing(trial: Trial) -> Iterator[str]:
 
 def slower_with_more_work(trial: Trial) -> Iterator[str]:
     """More sequences or longer prompts never make a step or the prefill faster."""
+    held = trial.held
     sizes = np.array([1.0, 2.0, 5.0, 16.0])
     fixed = np.full(sizes.shape, 4.0)
     cases = {
@@ -179,7 +181,7 @@ def slower_with_more_work(trial: Trial) -> Iterator[str]:
         "prompt tokens": Workload(fixed, 1024 * sizes, 64.0),
     }
     for what, work in cases.items():
-        estimate = trial.at(work=work)
+        estimate = held.at(work=work)
         for phase in ("prefill", "step"):
             seconds = np.broadcast_to(getattr(estimate, phase).seconds, sizes.shape)
             if np.any(np.diff(seconds) < -_ROUNDING * seconds[1:]):

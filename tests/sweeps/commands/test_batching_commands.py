@@ -10,6 +10,9 @@ from support.warm_command import run
 
 import nearkv
 
+PAPERS_BED = ("--platform", "dgx-a100-pim", "--knob", "tp=l3", "--knob", "pp=1")
+"""All on L3's machine, GPUs alone split as its Table 3 splits them."""
+
 
 @pytest.mark.slow
 def test_command_gives_both_splits_with_times_bound_and_gap() -> None:
@@ -105,6 +108,7 @@ def test_compare_prints_twelve_cells_for_each_system() -> None:
             "rank-pim",
             "hbm-pim",
             "l3",
+            *PAPERS_BED,
             *arguments,
             "--format",
             "json",
@@ -165,7 +169,7 @@ def test_simulated_rows_say_so_and_leave_blank_what_they_do_not_answer() -> None
         "--format",
         "json",
     )
-    rows = json.loads(run("compare", "gpu", "l3", *arguments).stdout)
+    rows = json.loads(run("compare", "gpu", "l3", *PAPERS_BED, *arguments).stdout)
     assert {row["method"] for row in rows} == {"simulate"}
     assert [row["throughput_tok_s"] is None for row in rows] == [True, False, False, False]
     assert all(row["step_ms"] is None for row in rows)
