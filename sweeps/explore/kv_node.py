@@ -84,10 +84,6 @@ class Node:
         """KV of a prefix on all GPUs that keep it [B]."""
         return kv_bytes(self.llm, tokens, self.hw.gpu.count)
 
-    def x_bytes(self, tokens: Real) -> Real:
-        """The layers' inputs, from which K and V can be rebuilt [B]."""
-        return self.llm.sum_over_layers(lambda layer_type: layer_type.x_bytes(1.0, tokens))
-
     def tier(self, text: str) -> Tier:
         """A tier as it is named: `dram=512GB`, or `ssd=8x3.84TB`.
 
@@ -175,7 +171,8 @@ class Node:
             lambda layer_type: layer_type.kv_from_x_flops(1.0, tokens)
         )
         rebuild = gpu(self.hw).run(flops).seconds
-        return np.maximum(tier.load(self.x_bytes(tokens)).seconds, rebuild)
+        x = self.llm.sum_over_layers(lambda layer_type: layer_type.x_bytes(1.0, tokens))
+        return np.maximum(tier.load(x).seconds, rebuild)
 
     def attend_near(self, tier: Tier, tokens: Real, queries: Real = 1.0) -> Real:
         """Seconds that later tokens attend to a prefix beside the tier in all layers [s].

@@ -8,9 +8,9 @@ victims: sizes that are not too dear are enumerated, each by a replay.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -63,9 +63,6 @@ class TierSizes:
     sizes: Sequence[Numbers]
     nodes: int
     years: float
-    played: dict[tuple[float, ...], tuple[float, float]] = field(
-        default_factory=dict, init=False
-    )
 
     @property
     def names(self) -> list[str]:
@@ -122,18 +119,21 @@ class TierSizes:
     def replayed(self, point: Integers) -> Numbers:
         """Mean TTFT and hits of victims, a replay a point: (points, 2) [s, 1]."""
         sizes = map(tuple, self.bytes_at(point).tolist())
-        return np.array([self._replayed(each) for each in sizes]).reshape(-1, 2)
+        return np.array([self._replay(each) for each in sizes]).reshape(-1, 2)
 
-    def _replayed(self, sizes: tuple[float, ...]) -> tuple[float, float]:
-        if sizes not in self.played:
+    @cached_property
+    def _replay(self) -> Callable[[tuple[float, ...]], tuple[float, float]]:
+        """Mean TTFT and hits at sizes, replayed once."""
+
+        def replayed(sizes: tuple[float, ...]) -> tuple[float, float]:
             names = [tier.name for tier in self.question.built]
             question = replace(self.question, tiers=_texts(names, sizes))
             hits = hits_of(question, self.nodes)
             ttft = service_of(question, self.nodes, hits)["ttft_s"]
             is_borne = not overfull(question, self.nodes, hits)
-            share = float(np.sum(hits.share))
-            self.played[sizes] = (ttft if is_borne else np.inf, share)
-        return self.played[sizes]
+            return ttft if is_borne else np.inf, float(np.sum(hits.share))
+
+        return cache(replayed)
 
     def reached(self, point: Integers) -> Numbers:
         """Share of the blocks that each tier and those before it have: (points, tiers)."""
