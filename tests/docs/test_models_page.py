@@ -25,8 +25,10 @@ SHOWN = {
 
 @pytest.fixture(scope="module")
 def printed() -> dict[str, str]:
-    """What the commands of the page print."""
-    return {command: succeed(*shlex.split(command)) for command in SHOWN}
+    """What the commands of the page print on a terminal of 80 columns."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "80")
+        return {command: succeed(*shlex.split(command)) for command in SHOWN}
 
 
 @pytest.mark.slow
