@@ -36,6 +36,8 @@ _ZOOMS = 7
 """How often those around the best are then tried: to 1e-10 of the range."""
 TOTAL: Timed = attrgetter("total")
 """The span that a placement of weights makes least, unless another is asked for."""
+STEP: Timed = attrgetter("step")
+"""The span that a split over GPUs makes least, unless another is asked for."""
 _ALIKE = 1e-9
 """A placement that is faster by less than this share is as fast [1]."""
 
@@ -73,6 +75,7 @@ class _Question:
     requested: Mapping[str, Requested]
     explained: bool
     placed_for: Timed = TOTAL
+    split_for: Timed = STEP
 
     def having(self, knobs: Mapping[str, Requested]) -> _Question:
         """This question with other values of the knobs named."""
@@ -122,6 +125,7 @@ def resolve_knobs(
     requested: Mapping[str, Requested],
     explained: bool = False,
     placed_for: Timed = TOTAL,
+    split_for: Timed = STEP,
 ) -> Resolved:
     """Evaluate a system as requested; solve the knobs that are `auto` for the fastest step.
 
@@ -139,12 +143,13 @@ def resolve_knobs(
         requested: value, rule name or `auto`, for every knob that sets no hardware number.
         explained: whether to say what binds at a solved share, too.
         placed_for: the span whose seconds a choice that leaves a share open makes least.
+        split_for: the span whose seconds knobs that are combined make least.
 
     Raises:
         InputError: two shares are both `auto`, or amounts are not affine in a share.
         LackingError: the machine lacks roles or numbers that the system reads.
     """
-    question = _Question(system, hw, llm, work, requested, explained, placed_for)
+    question = _Question(system, hw, llm, work, requested, explained, placed_for, split_for)
     try:
         return _resolve(question)
     except MissingNumberError:
@@ -201,7 +206,7 @@ def _search(question: _Question, searched: list[str]) -> Resolved:
     prompts_alone = question.system.combinations and np.all(
         np.less_equal(question.work.output, 1)
     )
-    timed = TOTAL if prompts_alone else attrgetter("step")
+    timed = TOTAL if prompts_alone else question.split_for
     best = _best_of(trials, searched, mesh.reshape(*mesh.shape, *points), timed)
     if not any(knob.kind == "number" for knob in knobs):
         return _trial(question, best, searched)
@@ -258,7 +263,7 @@ def _best_of(
     question: _Question,
     searched: list[str],
     combinations: NDArray[np.float64],
-    timed: Timed = attrgetter("step"),
+    timed: Timed = STEP,
 ) -> NDArray[np.float64]:
     """The combination with the fewest seconds at each design point: (knobs, *points).
 
@@ -294,7 +299,7 @@ def _trial(question: _Question, values: Iterable[Real], searched: list[str]) -> 
     return _innermost(question.having(candidate))
 
 
-def _seconds(trial: Resolved, timed: Timed = attrgetter("step")) -> NDArray[np.float64]:
+def _seconds(trial: Resolved, timed: Timed = STEP) -> NDArray[np.float64]:
     """Seconds of a step, or of what is timed, combinations first.
 
     Where it does not fit, more than any step takes, and the more the more bytes are missing; what

@@ -76,7 +76,8 @@ def design(
         A row a system with the best machine for it, the best first: its parts, then the columns of
         `estimate` of that machine, then `bound` and `gap` of what was asked; of a front, a row a
         machine. `attrs` holds the `conclusion`, the `certificate`, the `machine` of each row as
-        TOML, and how many points were evaluated, `evaluations`.
+        TOML, the `command` that prints the row once the name of that file is appended, and how
+        many points were evaluated, `evaluations`.
 
     Raises:
         InputError: an argument that cannot be used, or no machine within the limits.
@@ -90,6 +91,7 @@ def design(
     answer = best_machines(_question(systems, model, asked), seconds, report)
     table = table_of_rows(answer.rows(), answer.sentences())
     table.attrs["machine"] = [answer.machine_file(place) for place in answer.order]
+    table.attrs["command"] = [answer.command(place) for place in answer.order]
     table.attrs["certificate"] = answer.certificate()
     table.attrs["evaluations"] = answer.optimum.progress.evaluations
     return table

@@ -176,7 +176,14 @@ def design(
         write_new(Path(certificate), json.dumps(table.attrs["certificate"]))
     if machine_out:
         write_new(Path(machine_out), table.attrs["machine"][0])
-    print_table(table, view, f"{SHOWN},{minimize or maximize or pareto}".strip(","))
+    written = f"{table.attrs['command'][0]} {machine_out or 'best.toml'}"
+    after = "" if machine_out else " after --machine-out best.toml"
+    below = [
+        *table.attrs["conclusion"],
+        f"The first row is what `{written}` prints{after}.",
+    ]
+    usual = f"{SHOWN},{minimize or maximize or pareto}".strip(",")
+    print_table(table, view, usual, below=below)
 
 
 def _progress() -> Callable[[Progress], None]:

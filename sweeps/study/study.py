@@ -309,7 +309,7 @@ def _blocks(study: Study) -> list[Block]:
     check_knobs(systems, study.knobs)
     workload, traces = _workload_axes(study)
     workload.insert(0, Axis("model", np.arange(float(len(parts))), labels))
-    once([_name_of(platform) for platform in study.platforms], "--platform")
+    once([name_of(platform) for platform in study.platforms], "--platform")
     divided: list[Block] = []
     for system in systems:
         for stated in study.platforms or (_of_family(system, systems),):
@@ -388,7 +388,7 @@ def models_and_labels(
 
     Two files may hold models of one name; a table then names all as they were stated.
     """
-    names = list(map(_name_of, stated))
+    names = list(map(name_of, stated))
     once(names, "--model")
     parts: list[Part] = []
     labels: dict[str, None] = {}
@@ -408,7 +408,8 @@ def _of_family(system: System, systems: Sequence[System]) -> str:
     return next(other.platform for other in systems if other.model.__module__ == family)
 
 
-def _name_of(named: str | Part | Platform) -> str:
+def name_of(named: str | Part | Platform) -> str:
+    """The name of what is named, or was read before."""
     return named if isinstance(named, str) else named.name
 
 

@@ -14,11 +14,13 @@ from nearkv.sweeps.study.study import Study
 
 SYSTEMS = (
     "flexgen-dram", "flexgen-ssd", "hilos", "inf2", "zero-inference", "deepspeed-uvm",
-    "cpu-offload", "infinigen", "leoam", "h2o", "gpu", "full-cache",
+    "cpu-offload", "infinigen", "leoam", "h2o", "gpu", "full-cache", "l3", "hbm-pim", "rank-pim",
+    "hillinfer", "expert-offload", "accelerate", "flexgen-percent", "flexgen-16ssd",
 )  # fmt: skip
 SERVERS = (
     "workstation-2gpu", "workstation-4gpu", "pcie-4gpu-server", "pcie-8gpu-server",
     "hilos-server", "inf2-server", "gh200-server", "dgx-spark-desktop", "hgx-h100-server",
+    "l3-server", "hillinfer-server", "mac-studio-desktop", "hgx-a100-server",
 )  # fmt: skip
 MODELS = ("opt-30b", "opt-66b", "llama3.1-70b", "qwen2.5-32b", "opt-6.7b", "gpt-oss-20b")
 OBJECTIVES = ("cost_usd", "throughput_tok_s", "usd_mtok", "energy_j_tok", "tpot_ms", "power_cap_w")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +20,7 @@ from nearkv.sweeps.explore.design.measures import Space
 from nearkv.sweeps.explore.design.question import Question
 from nearkv.sweeps.explore.design.space import Cases
 from nearkv.sweeps.explore.rows import Row
-from nearkv.sweeps.study.study import Block, blocks
+from nearkv.sweeps.study.study import LENGTHS, Block, Study, blocks, name_of
 from nearkv.sweeps.tables.table import records
 
 TURNING = 3
@@ -59,12 +60,31 @@ class Answer:
         """A best machine as a platform, under the name of its server."""
         return machine_of(*self.piece(place), self.optimum.point[place])
 
+    def study(self, place: int) -> Study:
+        """The question to `estimate` of a best machine."""
+        piece, _ = self.piece(place)
+        asked = self.question.study
+        split = self.space.knobs(int(self.optimum.case[place]), self.optimum.point[place])
+        names, machines = (piece.system.name,), (self.machine(place),)
+        return asked.but(systems=names, platforms=machines, knobs={**asked.knobs, **split})
+
     def block(self, place: int) -> Block:
         """The workload on a best machine."""
-        piece, _ = self.piece(place)
-        names, machines = (piece.system.name,), (self.machine(place),)
-        (block,) = blocks(self.question.study.but(systems=names, platforms=machines))
+        (block,) = blocks(self.study(place))
         return block
+
+    def command(self, place: int) -> str:
+        """The command that prints the columns of a best machine, once its file is appended."""
+        study = self.study(place)
+        words = ["nearkv", "estimate", *study.systems, "--model"]
+        words += [name_of(model) for model in study.models]
+        for name, option in LENGTHS.items():
+            words += [option, *(f"{length:.0f}" for length in getattr(study, name))]
+        for name, values in study.knobs.items():
+            words += ["--knob", f"{name}={getattr(values[0], 'text', values[0])}"]
+        for plugin in study.plugins:
+            words += ["--plugin", plugin]
+        return f"{shlex.join(words)} --platform"
 
     def rows(self) -> list[Row]:
         """A row a best machine: its parts, then the columns of `estimate`, then its bound."""

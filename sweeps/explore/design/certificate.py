@@ -125,8 +125,10 @@ def _faults(space: Searched, certificate: Mapping[str, Any]) -> Iterator[str]:
     if unknown := [name for name in certificate["cases"] if name not in place]:
         yield f"the question has no case {unknown[0]!r}"
     known = np.array([place[name] for name in certificate["cases"]], np.int64)
+    if not certificate["cuts"]:
+        yield "it has no cuts"
     cuts = _cuts(certificate, known)
-    if len(cuts) == 0 or cuts.low.shape[1] != space.boxes.low.shape[1]:
+    if cuts.low.shape[1] != space.boxes.low.shape[1]:
         yield "it has no cuts of this space"
     covered = covers(space.boxes, cuts)
     if not np.all(covered):

@@ -15,8 +15,8 @@ from nearkv.sweeps.study.bands import Band, draws_of
 from nearkv.sweeps.study.study import NONE, Block
 from nearkv.sweeps.uncertainty.sampled import drawn_numbers
 
-HALVINGS = 20
-"""Steps of a bisection: to 1e-6 of a range."""
+ROUNDS, PARTS = 5, 16
+"""Times that a range is divided, into how many parts: to 1e-6 of it."""
 PRICE_REACH = 4.0
 """A price without a range is looked at down to this share of it, and up to as many times."""
 SAMPLES = 1024
@@ -64,10 +64,13 @@ def flips_of(space: Space, first: Block, second: Block) -> list[Flip]:
     far, stated = np.append(ends[0], ends[2]), ends[1][which]
     turned = (_wins(space, first, second, numbers, which, far) < 0) & (far > 0)
     rows, still, over = which[turned], stated[turned], far[turned]
-    for _ in range(HALVINGS if len(rows) else 0):
-        middle = (still + over) / 2
-        wins = _wins(space, first, second, numbers, rows, middle) < 0
-        still, over = np.where(wins, still, middle), np.where(wins, middle, over)
+    places, asked = np.arange(len(rows)), np.tile(rows, PARTS)
+    for _ in range(ROUNDS if len(rows) else 0):
+        edges = np.linspace(still, over, PARTS + 1)
+        beyond = edges[1:].reshape(-1)
+        wins = _wins(space, first, second, numbers, asked, beyond) < 0
+        turning = np.argmax(wins.reshape(PARTS, -1), axis=0)
+        still, over = edges[turning, places], edges[turning + 1, places]
     flips = [
         _flip(numbers[row], (first, second), float(ends[1][row]), float(value))
         for row, value in zip(rows, over, strict=True)

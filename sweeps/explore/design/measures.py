@@ -23,7 +23,7 @@ from nearkv.costmodel.model.metrics import (
 from nearkv.hardware.machine import MissingNumberError
 from nearkv.hardware.schema import PARTLESS
 from nearkv.solvers.boxes import Boxes, Integers, Mask, Numbers
-from nearkv.solvers.knobs import resolve_knobs
+from nearkv.solvers.knobs import STEP, Resolved, resolve_knobs
 from nearkv.sweeps.evaluate.slo import Target, higher_is_better
 from nearkv.sweeps.explore.design.space import PLACED_FOR, Cases, places_weights
 from nearkv.sweeps.study.study import Block, Study, blocks
@@ -79,6 +79,8 @@ SPANS = {
     "decode_tok_s": "step",
 }
 """Column -> the span for which weights are placed to bound it; for all others the total."""
+SPLITS = ("step", "total", "prefill")
+"""Spans for which GPUs are split; of machines, the best of these splits counts."""
 WHOLE = {"ttft_s": "prefill_s", "tpot_ms": "step_ms"}
 """Column -> the one that it is where all sequences are served at once.
 
@@ -156,23 +158,43 @@ class Group:
         hw = self.block.platform.machine().with_values(numbers)
         return Answer(None, hw, self.block.system.owns)  # type: ignore[arg-type]
 
+    @property
+    def spans(self) -> tuple[str, ...]:
+        """Spans for which knobs are solved, the first as a user's `auto` is."""
+        return SPLITS if self.block.system.combinations else ("total",)
+
     def answer(self, numbers: Mapping[str, Numbers], span: str = "total") -> Answer | None:
         """What the system answers on machines, its knobs solved; None where they lack a number.
 
         Args:
             numbers: of the machines that differ from those of the first [SI].
-            span: whose seconds the placement of weights makes least.
+            span: whose seconds the placement of weights, or a split over GPUs, makes least.
         """
+        solved = self.solved(numbers, span)
+        if solved is None:
+            return None
+        hw = self.block.platform.machine().with_values(numbers)
+        return Answer(solved.estimate, hw, self.block.system.owns)
+
+    def solved(self, numbers: Mapping[str, Numbers], span: str) -> Resolved | None:
+        """The knobs of machines and what they estimate, as `answer` takes them."""
         mesh = self.block.grid.mesh(self.block.grid.whole)
         flat = {name: values.reshape(-1) for name, values in mesh.items()}
         hw, llm, work, requested = self.block.at(flat, numbers)
+        timed = PLACED_FOR[span]
+        split_for = timed if len(self.spans) > 1 else STEP
         try:
-            solved = resolve_knobs(
-                self.block.system, hw, llm, work, requested, placed_for=PLACED_FOR[span]
+            return resolve_knobs(
+                self.block.system,
+                hw,
+                llm,
+                work,
+                requested,
+                placed_for=timed,
+                split_for=split_for,
             )
         except MissingNumberError:
             return None
-        return Answer(solved.estimate, hw, self.block.system.owns)
 
 
 def stated(piece: Cases, address: str) -> float:
@@ -329,6 +351,9 @@ class Space:
         for group, rows, piece, case in self._by_group(boxes.case):
             priced = group.priced(group.machine(piece, case, boxes.low[rows]))
             high = group.machine(piece, case, boxes.high[rows])
+            if len(group.spans) > 1:  # a box is one machine
+                bounds[rows], _ = self.best_split(group, high, len(rows))
+                continue
             best = group.answer(high)
             if best is None:
                 continue
@@ -352,13 +377,41 @@ class Space:
         """The objectives at points, to be made small; inf where a limit is missed."""
         values = np.full((len(case), len(self.goal.objectives)), np.inf)
         for group, rows, piece, own in self._by_group(case):
-            answer = group.answer(group.machine(piece, own, point[rows]))
-            if answer is None:
-                continue
-            worth = self.worth(answer, len(rows))
+            numbers = group.machine(piece, own, point[rows])
+            worth, _ = self.best_split(group, numbers, len(rows))
             assembles = self._assembles(piece, own, point[rows])
             values[rows[assembles]] = worth[assembles]
         return values
+
+    def best_split(
+        self, group: Group, numbers: Mapping[str, Numbers], count: int
+    ) -> tuple[Numbers, Integers]:
+        """The objectives of machines at their best split, and the place of its span."""
+        worths = []
+        for span in group.spans:
+            answer = group.answer(numbers, span)
+            worths.append(self.worth(answer, count) if answer else self._no_bounds(count))
+        every = np.stack(worths)
+        # the first objective decides, and of what is alike in it the next
+        split = np.lexsort(every.T[::-1])[:, 0]
+        return every[split, np.arange(count)], split
+
+    def knobs(self, case: int, point: Integers) -> dict[str, str]:
+        """The best split of a machine, as a user states its knobs; nothing where it has none."""
+        ((group, _, piece, own),) = self._by_group(np.array([case]))
+        system = group.block.system
+        if not system.combinations:
+            return {}
+        numbers = group.machine(piece, own, point[np.newaxis])
+        _, split = self.best_split(group, numbers, 1)
+        solved = group.solved(numbers, group.spans[int(split[0])])
+        assert solved
+        stated = {}
+        for name in group.block.requested:
+            value = float(np.ravel(solved.knobs[name])[0])
+            names = system.knobs[name].choices
+            stated[name] = names[int(value)] if names else f"{value:g}"
+        return stated
 
     def worth(self, answer: Answer, count: int) -> Numbers:
         """The objectives of machines, to be made small; inf where one is no answer."""

@@ -240,8 +240,8 @@ def is_axis(
     system: System, choice: Choice, measures: Sequence[str], is_whole: bool
 ) -> bool:
     """Whether every measure that bounds a box is monotone in a choice."""
-    if choice.role in ENUMERATED:
-        return False
+    if choice.role in ENUMERATED or system.combinations:
+        return False  # of splits, the best for one span may be slow in another
     is_placed = is_whole and places_weights(system)
     return all(
         system.is_monotone(measure, address)
