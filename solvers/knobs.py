@@ -97,6 +97,8 @@ class _Question:
         """The most axes that a number has of what is asked."""
         parts = [vars(self.llm), vars(self.work), vars(self.work.spread), self.stated]
         parts += [role.values for role in self.hw.roles.values()]
+        if self.work.arrivals is not None:
+            parts.append(vars(self.work.arrivals))
         return max(getattr(number, "ndim", 0) for part in parts for number in part.values())
 
     def estimate(self, **shares: Real) -> Estimate:
@@ -230,25 +232,42 @@ def _search(question: _Question, searched: list[str]) -> Resolved:
 
 def _combined(question: _Question, searched: list[str]) -> NDArray[np.float64]:
     """Combinations of the searched knobs' values: (knobs, combinations)."""
-    system = question.system
-    if system.combinations:
-        values = system.combinations(question.hw, question.llm)
-        stated = question.stated.items()
-        allowed = np.ones(len(values[searched[0]]), bool)
-        for name, value in stated:
-            if name in values and np.size(value) == 1:
-                allowed &= np.equal(values[name], value)
-        chosen = np.unique([values[name][allowed] for name in searched], axis=1)
-        # what is stated may fit none of them: the system then says why
-        return chosen if chosen.size else np.ones((len(searched), 1))
+    joint = _tried_together(question, searched)
+    others = [name for name in searched if name not in joint]
+    knobs = [question.system.knobs[name] for name in others]
     ranges = [
         np.linspace(knob.low, knob.high, _VALUES)
         if knob.kind == "number"
         else np.arange(int(knob.low), int(knob.high) + 1.0)
-        for knob in (system.knobs[name] for name in searched)
+        for knob in knobs
     ]
-    combined = np.meshgrid(*ranges, indexing="ij")
-    return np.stack([values.ravel() for values in combined])
+    together = len(next(iter(joint.values()), [0.0]))
+    place, *meshes = np.meshgrid(np.arange(together), *ranges, indexing="ij")
+    values = {name: each[place] for name, each in joint.items()}
+    values |= dict(zip(others, meshes, strict=True))
+    return np.stack([values[name].ravel() for name in searched])
+
+
+def _tried_together(
+    question: _Question, searched: list[str]
+) -> dict[str, NDArray[np.float64]]:
+    """Values of the searched knobs that the system tries together, by name."""
+    system = question.system
+    if not system.combinations:
+        return {}
+    values = system.combinations(question.hw, question.llm)
+    names = [name for name in searched if name in values]
+    if not names:
+        return {}
+    allowed = np.ones(len(values[names[0]]), bool)
+    for name, value in question.stated.items():
+        if name in values and np.size(value) == 1:
+            allowed &= np.equal(values[name], value)
+    chosen = np.unique([values[name][allowed] for name in names], axis=1)
+    # what is stated may fit none of them: the system then says why
+    return dict(
+        zip(names, chosen if chosen.size else np.ones((len(names), 1)), strict=True)
+    )
 
 
 def _near(knob: Knob, best: NDArray[np.float64], zoom: int) -> NDArray[np.float64]:
