@@ -25,7 +25,7 @@ def blend(start: Span, end: Span, share: Real) -> Span:
     match start, end:
         case Leaf(), Leaf():
             return _blend_leaves(start, end, share)
-        case Repeat(), Repeat() if np.array_equal(start.times, end.times):
+        case Repeat(), Repeat() if is_same(start.times, end.times):
             return Repeat(start.times, blend(start.span, end.span, share))
         case Group(), Group() if _shape(start) == _shape(end):
             ends = end.parts
@@ -33,6 +33,11 @@ def blend(start: Span, end: Span, share: Real) -> Span:
                 {name: blend(part, ends[name], share) for name, part in start.parts.items()}
             )
     raise ValueError("trees of different shapes")
+
+
+def is_same(one: Real, other: Real) -> bool:
+    """Whether two numbers agree at every design point; either may lack an axis of the other."""
+    return one is other or bool(np.all(np.equal(one, other)))
 
 
 def _shape(group: Group) -> tuple[type[Group], set[str]]:
@@ -43,8 +48,7 @@ def _blend_leaves(start: Leaf, end: Leaf, share: Real) -> Leaf:
     if start.amount is end.amount:
         return start
     same_resource = start.resource == end.resource
-    same_rate = np.array_equal(start.rate, end.rate)
-    if not (same_resource and same_rate):
+    if not (same_resource and is_same(start.rate, end.rate)):
         raise ValueError(f"leaf {start.resource!r} changes more than its amount")
     at_start = (1 - share) * start.amount
     at_end = share * end.amount

@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkv.costmodel.algebra.blend import is_same
 from nearkv.costmodel.algebra.overlap import Overlap
 from nearkv.costmodel.algebra.span import Leaf, Real, Repeat, Span, total
 
@@ -246,8 +247,7 @@ def curve_between(start: Span, end: Span) -> Curve:
 
 
 def _of_leaf(start: Leaf, end: Leaf) -> Line:
-    same_rate = start.rate is end.rate or np.array_equal(start.rate, end.rate)
-    if start.resource != end.resource or not same_rate:
+    if start.resource != end.resource or not is_same(start.rate, end.rate):
         raise ValueError(f"leaf {start.resource!r} changes more than its amount")
     return Line(start.seconds, start.seconds if is_unchanged(start, end) else end.seconds)
 
@@ -262,7 +262,7 @@ def is_unchanged(start: Leaf, end: Leaf) -> bool:
 
 
 def _of_repeat(start: Repeat, end: Repeat) -> Curve:
-    if start.times is not end.times and not np.array_equal(start.times, end.times):
+    if not is_same(start.times, end.times):
         raise ValueError("the number of repetitions changes with the share")
     part = curve_between(start.span, end.span)
     if isinstance(part, Line):
