@@ -68,7 +68,7 @@ LARGE = [
         (["sweep", "--jobs", "x"], "--jobs takes a whole number"),
         (["solve", "hardware", "--target", "step_ms=5"], "--target is --slo now"),
         (["estimate", "hilos", "--output", "5"], "--output is --output-tokens now"),
-        (["sweep", "--limit", "5"], "No such option: --limit"),
+        (["sweep", "--limit", "5"], "--limit is --slo now"),
         (
             ["compare", "hilos", "--model", "opt-66b", "--columns", "tbt_ms"],
             "unknown column 'tbt_ms'; it is 'tpot_ms' now",
