@@ -138,6 +138,8 @@ def test_layers_repeat_as_often_at_both_ends() -> None:
     line = curve_between(start, end)
     assert np.array_equal(line.tangent(0.0).f, [3, 4])
     assert np.array_equal(line.tangent(1.0).f, [9, 12])
+    one_for_all = curve_between(3.0 * read(2.0), np.array([3.0, 3.0]) * read(6.0))
+    assert np.array_equal(one_for_all.tangent(1.0).f, [9, 9])
     with pytest.raises(ValueError, match="number of repetitions"):
         curve_between(start, np.array([3.0, 5.0]) * read(6.0))
 
