@@ -69,6 +69,7 @@ LARGE = [
         (["solve", "hardware", "--target", "step_ms=5"], "--target is --slo now"),
         (["estimate", "hilos", "--output", "5"], "--output is --output-tokens now"),
         (["sweep", "--limit", "5"], "--limit is --slo now"),
+        (["sensitivity", "--limit", "5"], "No such option: --limit"),
         (
             ["compare", "hilos", "--model", "opt-66b", "--columns", "tbt_ms"],
             "unknown column 'tbt_ms'; it is 'tpot_ms' now",

@@ -17,7 +17,7 @@ PLATFORM = """\
 title = "my bed"
 cite = "hilos"
 base = "hilos-h100"
-without = ["cluster_link"]
+without = ["raid"]
 
 [csd]
 count = 4

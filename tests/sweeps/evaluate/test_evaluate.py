@@ -57,10 +57,14 @@ def test_the_bottleneck_is_the_resource_most_to_blame() -> None:
 
 
 def test_infeasible_points_have_no_numbers_but_a_reason() -> None:
+    """One sequence: 618.8 GB of cache, 2 x 618.8 / 96 of a layer in 32 bits, 8.6 of relays.
+
+    DRAM of 512 GiB has 97.2 % for them.
+    """
     rows = table(Study(("flexgen-dram",), ("opt-175b",), context="128k"))
     assert rows["status"][0] == "infeasible"
     assert rows["short_of"][0] == "host"
-    assert rows["short_gb"][0] == pytest.approx(113.3, abs=0.1)
+    assert rows["short_gb"][0] == pytest.approx(105.9, abs=0.1)
     assert np.isnan(rows["step_ms"][0])
     assert np.isnan(rows["energy_j_tok"][0])
 
@@ -90,7 +94,8 @@ def hilos(**axes: Any) -> Study:
         (Study(("hilos",), ("opt-65b",)), "unknown model 'opt-65b'; valid are: .*opt-66b"),
         (hilos(platforms=("hilos",)), "unknown platform"),
         (hilos(knobs={"alfa": "1"}), "did you mean 'alpha'"),
-        (Study(("gpu",), ("opt-66b",), knobs={"alpha": "1"}), "has no knobs"),
+        (Study(("gpu",), ("opt-66b",), knobs={"alpha": "1"}), "unknown knob 'alpha'; .*tp"),
+        (Study(("hbm-8",), ("opt-66b",), knobs={"alpha": "1"}), "has no knobs"),
         (hilos(knobs={"alpha": "1.5"}), "from 0 to 1"),
         (hilos(knobs={"interval": "2.5"}), "whole number"),
         (hilos(knobs={"interval": "0"}), "from 1 to 256"),
@@ -106,7 +111,8 @@ def hilos(**axes: Any) -> Study:
         (Study((), ("opt-66b",)), "nothing to evaluate"),
         (Study(("hilos",), ()), "nothing to evaluate"),
         (Study(("hilos", "hilos"), ("opt-66b",)), "names 'hilos' twice"),
-        (Study(("gpu",), ("opt-66b",), platforms=("hilos-isp",)), "cluster_gpu"),
+        (Study(("gpu",), ("opt-66b",), platforms=("hilos-isp",)), "lacks .*: .*gpu.launch"),
+        (hilos(platforms=("workstation-5090",)), "csd"),
         (hilos(batch="1:1M:+1", context="1:1M:+1"), "too many for one table"),
     ],
 )
