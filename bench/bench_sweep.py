@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from bench.bench_grid import AXES, million, seconds
 from bench.processes import Cost, cost_of
 from nearkv.costmodel.mechanisms.gpu_layer import head_weights
-from nearkv.costmodel.model.resources import attention_kernel, gpu, link
+from nearkv.costmodel.model.resources import attention_kernel, gpu, host, link
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluate.evaluate import cells, keep_freed_memory
 from nearkv.sweeps.jobs.formats import WRITERS, encoded_piece, piece_table
@@ -69,10 +69,10 @@ def solved_breakdown(block: Block, box: Box) -> object:
 def c_numbers(block: Block) -> tuple[Any, ...]:
     """What the C loop's struct holds, in its order."""
     hw, llm, work, _ = block.inputs(block.grid.whole)
-    on, csd, host = gpu(hw), hw.csd, hw.host
+    on, csd, dram = gpu(hw), hw.csd, host(hw)
     attention_weights = llm.attention_parameters * llm.attention_width
     gpu_link = link(hw, "gpu_link", "pcie").inward.rate
-    rates = (on.run.rate, on.read.rate, host.bandwidth, host.memory, gpu_link)
+    rates = (on.run.rate, on.read.rate, dram.read.rate, dram.memory, gpu_link)
     reads = (hw.derate.uplink, csd.p2p_read, csd.write, attention_kernel(csd, llm.group)[0])
     devices = (csd.commit, csd.dma, csd.page, csd.capacity)
     halves = (attention_weights, llm.layer_weight_bytes(1.0) - attention_weights)

@@ -39,7 +39,7 @@ static inline double step(const numbers *p, double b, double prompt, double devi
     double feed_forward = fmax(loaded(p, p->attention_weights), products);
     double m = fmax(floor(p->page / (p->head_size * w)), 1), full = floor(c / m);
     double transfers = (m * full * (full + 1) / 2 + (c - m * full) * (full + 1)) / c;
-    double stage = heads * transfers * p->dma + (c + 1) / 2 * heads * (p->head_size + p->group) * w / uplink;
+    double stage = 2 * heads * transfers * p->dma + (c + 1) / 2 * heads * (p->head_size + p->group) * w / uplink;
     double kept = c * floor(n / c) / n, spilled = ceil(c / m) / c;
     double program = kept * p->page / (devices * p->flash_write), spill = p->commit / devices + program;
     double rows0 = 2 * heads * spilled, rows1 = b * p->hidden / p->head_size * spilled;
