@@ -145,7 +145,9 @@ class Line:
         if self.is_level:
             return Tangent(x, self.start, 0.0)
         # start + x (end - start) would lose a small end behind a large start
-        at_x = (1 - x) * self.start + x * self.end
+        blended = (1 - x) * self.start + x * self.end
+        # to the bit as where all design points are level
+        at_x = np.where(np.equal(self.slope, 0), self.start, blended)
         return Tangent(x, at_x, self.slope)
 
     def covers(self, other: Line) -> bool:
@@ -292,7 +294,7 @@ def _highest(parts: list[Curve]) -> Curve:
     lines = [curve for curve in opened if isinstance(curve, Line)]
     bent = [curve for curve in opened if not isinstance(curve, Line)]
     highest = [*_non_dominated(lines), *bent]
-    return highest[0] if len(highest) == 1 else Highest(highest)
+    return Highest(highest)
 
 
 def _non_dominated(lines: list[Line]) -> list[Line]:
