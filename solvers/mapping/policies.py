@@ -66,7 +66,9 @@ def major(first: int, tables: HeadTables) -> HeadMapping:
     n = np.arange(on_hbm.shape[-1])
     holds = on_hbm <= tables.hbm_headroom[..., None]
     exists = n <= tables.units[..., None]
-    most = np.where(holds & exists, n, 0).max(-1)
+    # units that are stated are the only ones that take a finite time
+    possible = holds & exists & np.isfinite(tables.seconds[first])
+    most = np.where(possible, n, 0).max(-1)
     pinned = pin(tables, first, most)
     return exact(pinned)
 
