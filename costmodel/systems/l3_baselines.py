@@ -33,6 +33,7 @@ from nearkv.costmodel.mechanisms.serving.parallel import (
     data_parallel,
     decode_attention,
     decode_products,
+    gpu_cache,
     in_use,
     on_gpus,
     paired,
@@ -179,7 +180,7 @@ def both_memories(
     in_host = cpu_takes & beyond_gpus(hw, llm, work)
     on_gpu = np.maximum((1 - cpu_share) * cached, ~cpu_takes * longest)
     on_host = np.maximum(cpu_share * cached, in_host * longest)
-    kept = copies(llm, tensor_parallel(hw, llm)) * size.unit
+    kept = size.unit * gpu_copies(hw, llm)
     gpu_need = {"weights": replicas * llm.weight_bytes, "KV cache": kept * on_gpu}
     if llm.layer_types:
         gpu_need["recurrent states"] = residents * llm.all_state_bytes(1)
@@ -187,6 +188,13 @@ def both_memories(
         gpu=(gpu_need, gpu(hw).memory),
         host=({"KV cache": size.unit * on_host}, hw.host.memory),
     )
+
+
+def gpu_copies(hw: Machine, llm: LLM) -> Real:
+    """Times that GPUs keep a token's cache, over the types of layers that keep one [1]."""
+    kept = llm.sum_over_layers(lambda layer_type: gpu_cache(hw, llm, layer_type, 1.0))
+    cached = llm.sum_over_layers(lambda layer_type: layer_type.kv_bytes(1, 1.0))
+    return kept / np.maximum(cached, 1e-30)
 
 
 SUB_BATCHES = switch(
