@@ -187,7 +187,7 @@ CHUNK = Knob(
     "arrive (vLLM's max_num_batched_tokens); 0: prompts first",
     high=131_072,
     default=8192,
-    kind="count",
+    kind="number",
 )
 """vLLM serves with 8,192 on GPUs of 70 GiB or more, 2,048 on others (`engine/arg_utils.py`)."""
 
