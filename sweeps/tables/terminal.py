@@ -38,7 +38,7 @@ def lay_out(shown: Display) -> str:
             in a second table below.
 
     Returns:
-        The text, ending in a newline; no line is longer than the terminal's.
+        The text, ending in a newline; no line is longer than the terminal's but for a long word.
     """
     width = width_of_output()
     console = Console(width=width, highlight=False, markup=False, emoji=False)
@@ -52,7 +52,8 @@ def lay_out(shown: Display) -> str:
         elif not shown.title:
             console.print("no rows")
         for sentence in shown.below:
-            console.print(sentence)
+            # a word that is too long stays whole: a command in it can be copied
+            console.print(sentence, overflow="ignore", crop=False)
     lines = map(str.rstrip, captured.get().splitlines())
     return "\n".join(lines) + "\n"
 
