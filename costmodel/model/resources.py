@@ -42,7 +42,7 @@ class Gpu:
 
     @property
     def for_prompts(self) -> Gpu:
-        """The same GPU at the rate of prompts."""
+        """This GPU at the rate of prompts."""
         return replace(self, run=self.prompts or self.run)
 
     def multiplies(self, llm: LLM) -> NDArray[np.bool_]:

@@ -255,12 +255,12 @@ def _of_leaf(start: Leaf, end: Leaf) -> Line:
 
 
 def _line(start: Real, end: Real) -> Line:
-    return Line(start, start if np.array_equal(start, end) else end)
+    return Line(start, start if is_same(start, end) else end)
 
 
 def is_unchanged(start: Leaf, end: Leaf) -> bool:
     """Whether a leaf has the same amount in two evaluations."""
-    return start.amount is end.amount or np.array_equal(start.amount, end.amount)
+    return is_same(start.amount, end.amount)
 
 
 def _of_repeat(start: Repeat, end: Repeat) -> Curve:

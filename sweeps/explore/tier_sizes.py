@@ -184,7 +184,7 @@ class TierSizes:
         return self.usd_hour(boxes.low)[:, np.newaxis]
 
     def bound(self, boxes: Boxes) -> Numbers:
-        """The same; infinite where even the largest sizes are too slow: (boxes, 1) [USD/h]."""
+        """That price; infinite where even the largest sizes are too slow: (boxes, 1) [USD/h]."""
         if self.question.is_replayed:
             return self.quick(boxes)
         meets = self.least_ttft(boxes.high) <= self.question.ttft

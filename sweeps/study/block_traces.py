@@ -75,7 +75,7 @@ class ReuseSummary:
         return json.dumps(asdict(self), default=listed) + "\n"
 
     def faster(self, scale: float) -> ReuseSummary:
-        """The same requests, so many times as fast.
+        """Return these requests, so many times as fast.
 
         Raises:
             InputError: not above 0.

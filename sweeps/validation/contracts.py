@@ -59,7 +59,7 @@ class Trial:
 
     @property
     def held(self) -> Trial:
-        """The same at the degrees of parallelism chosen here, where a system chooses any.
+        """This trial at the degrees of parallelism chosen here, where a system chooses any.
 
         They are chosen for the step: for other work or hardware others, whose prompts may take
         longer.
