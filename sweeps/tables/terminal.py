@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from itertools import zip_longest
+from textwrap import wrap
 
 from rich.box import Box
 from rich.console import Console
@@ -53,7 +54,8 @@ def lay_out(shown: Display) -> str:
             console.print("no rows")
         for sentence in shown.below:
             # a word that is too long stays whole: a command in it can be copied
-            console.print(sentence, overflow="ignore", crop=False)
+            parts = wrap(sentence, width, break_long_words=False, break_on_hyphens=False)
+            console.print("\n".join(parts), soft_wrap=True)
     lines = map(str.rstrip, captured.get().splitlines())
     return "\n".join(lines) + "\n"
 
