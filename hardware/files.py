@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import stat
 import sys
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,3 +95,56 @@ def read_text(
         raise InputError(
             f"{path}: cannot be read ({problem.strerror}); check the path and its permissions"
         ) from None
+
+
+def read_rows(
+    path: Path,
+    what: str,
+    needed: Sequence[str],
+    most: int = 1 << 22,
+    advice: str = "split it",
+) -> tuple[list[str], list[tuple[str, dict[str, str]]]]:
+    """Read a CSV file of the user's.
+
+    Args:
+        path: the file.
+        what: what it should be, used in errors.
+        needed: columns that it must have.
+        most: largest size [B].
+        advice: what to do about a larger one, used in errors.
+
+    Returns:
+        Its header; and of each line that is not blank its address, and its cells by column.
+
+    Raises:
+        InputError: no such file, no CSV, too large, a column missing or there twice, or lines of
+            another length than the header.
+    """
+    columns = ", ".join(needed)
+    try:
+        text = read_text(path, what, most, advice, encoding="utf-8-sig")
+        table = csv.reader(io.StringIO(text), strict=True)
+        header = [name.strip() for name in next(table, [])]
+        numbered = [(table.line_num, [cell.strip() for cell in row]) for row in table]
+    except (UnicodeDecodeError, csv.Error) as problem:
+        sentence = f"{path}: not a CSV file ({problem}); it needs columns {columns}"
+        raise InputError(sentence) from None
+    for name in needed:
+        if name not in header:
+            listed = ", ".join(header) or "none"
+            raise InputError(f"{path}: has no column {name!r}; it has {listed}")
+    if len(set(header)) < len(header):
+        listed = ", ".join(header)
+        raise InputError(f"{path}: a column is there twice; its columns are {listed}")
+    lines = []
+    for number, cells in numbered:
+        where = f"{path}, line {number}"
+        if not any(cells):
+            continue
+        if len(cells) != len(header):
+            counts = f"{len(cells)} cells for {len(header)} columns"
+            raise InputError(f"{where}: has {counts}; correct it there")
+        lines.append((where, dict(zip(header, cells, strict=True))))
+    if not lines:
+        raise InputError(f"{path}: holds a header alone; write lines below it")
+    return header, lines

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -15,7 +14,7 @@ from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.model.workload import Spread, Workload
 from nearkv.hardware.catalog import Part, load_part, names
 from nearkv.hardware.errors import InputError, unknown, warn
-from nearkv.hardware.files import read_text
+from nearkv.hardware.files import read_rows
 
 _COLUMNS = ("input_tokens", "output_tokens")
 _ARRIVAL = "arrival_s"
@@ -306,70 +305,25 @@ def _lognormal_lengths(
 
 def _read(path: Path) -> Trace:
     """Read a trace from a user's CSV."""
-    rows = _rows(path)
-    header = [name.strip() for name in rows[0]] if rows else []
-    if len(rows) < 2:
-        form = f"write one row for each request under {', '.join(_COLUMNS)}"
-        raise InputError(f"{path}: holds no requests; {form}")
-    _check_header(header, path)
-    for number, row in enumerate(rows[1:], 2):
-        if len(row) != len(header):
-            counts = f"{len(row)} values for {len(header)} columns"
-            raise InputError(f"{path}, row {number}: has {counts}; write one for each")
-    prompt, output = (_column(rows, header, name, path) for name in _COLUMNS)
+    advice = "give a sample of the requests"
+    header, lines = read_rows(path, "trace of requests", _COLUMNS, MOST_BYTES, advice)
+    known = (*_COLUMNS, _ARRIVAL)
+    others = [name for name in header if name not in known]
+    if others:
+        warn(f"{path}: {', '.join(known)} are read, {', '.join(map(repr, others))} not")
+
+    def column(name: str, read: Callable[[str, str], float]) -> NDArray[np.float64]:
+        return np.array([read(cells[name], f"{where}, {name}") for where, cells in lines])
+
+    prompt, output = (column(name, _tokens) for name in _COLUMNS)
     if _ARRIVAL not in header:
         return Trace(str(path), prompt, output)
-    arrival = _column(rows, header, _ARRIVAL, path, _seconds)
+    arrival = column(_ARRIVAL, _seconds)
     order = np.argsort(arrival, kind="stable")
     if arrival[order[0]] == arrival[order[-1]]:
         advice = f"leave out {_ARRIVAL}, and they all wait from the start"
         raise InputError(f"{path}: all requests come at once; {advice}")
     return Trace(str(path), prompt[order], output[order], arrival[order])
-
-
-def _rows(path: Path) -> list[list[str]]:
-    """Rows of a CSV that hold anything, the header first."""
-    import csv
-
-    try:
-        advice = "give a sample of the requests"
-        text = read_text(path, "trace", MOST_BYTES, advice, encoding="utf-8-sig")
-        return [row for row in csv.reader(io.StringIO(text)) if row]
-    except (UnicodeDecodeError, csv.Error) as problem:
-        needed = f"it needs columns {', '.join(_COLUMNS)}"
-        raise InputError(f"{path}: not a CSV file ({problem}); {needed}") from None
-
-
-def _check_header(header: list[str], path: Path) -> None:
-    for column in (*_COLUMNS, *filter(header.count, (_ARRIVAL,))):
-        if column not in header:
-            raise InputError(
-                f"{path}: has no column {column!r}; it has {', '.join(header)}"
-            )
-        if header.count(column) > 1:
-            raise InputError(
-                f"{path}: has column {column!r} twice; it has {', '.join(header)}"
-            )
-    read = (*_COLUMNS, _ARRIVAL)
-    others = [name for name in header if name not in read]
-    if others:
-        listed = ", ".join(map(repr, others))
-        warn(f"{path}: {', '.join(read)} are read, {listed} not")
-
-
-def _column(
-    rows: list[list[str]],
-    header: list[str],
-    name: str,
-    path: Path,
-    read: Callable[[str, str], float] | None = None,
-) -> NDArray[np.float64]:
-    """The numbers in one column, below the header: tokens, or what `read` makes of a text."""
-    place = header.index(name)
-    numbers: list[float] = []
-    for number, row in enumerate(rows[1:], 2):
-        numbers.append((read or _tokens)(row[place], f"{path}, row {number}, {name}"))
-    return np.array(numbers)
 
 
 def _seconds(text: str, where: str) -> float:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +10,7 @@ from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.catalog import load_llm
 from nearkv.hardware.errors import InputError, unknown
-from nearkv.hardware.files import read_text
+from nearkv.hardware.files import read_rows
 from nearkv.hardware.units import parse
 from nearkv.sweeps.study.sizes import size
 from nearkv.sweeps.validation.claims import FIELDS, Claim
@@ -28,7 +26,6 @@ DEFAULTS = {"kind": "measured", "bound": "exact"}
 NEEDED_OF_RUNS = ("system", "model", "batch", "context", "output_tokens")
 OPTIONAL_OF_RUNS = ("knob", "set")
 MOST_RUNS = 1000
-MOST_BYTES = 1 << 22
 
 
 def read_claims(path: Path) -> list[Claim]:
@@ -40,13 +37,11 @@ def read_claims(path: Path) -> list[Claim]:
     Raises:
         InputError: no such file, a column that is missing or unknown, or a cell that is no value.
     """
-    header, lines = _lines(path, "list of claims", NEEDED_OF_CLAIMS)
+    header, lines = read_rows(path, "list of claims", NEEDED_OF_CLAIMS)
     for name in header:
         if name not in FIELDS:
             raise unknown("column", name, FIELDS, str(path))
     claims = [_claim(cells, where) for where, cells in lines]
-    if not claims:
-        raise InputError(f"{path}: holds no claims; write one row a claim")
     ids = [claim.id for claim in claims]
     for name in ids:
         if ids.count(name) > 1:
@@ -89,10 +84,8 @@ def read_runs(path: Path) -> list[Claim]:
     Raises:
         InputError: no such file, a column that is missing or unknown, or a cell that is no value.
     """
-    header, lines = _lines(path, "table of runs", NEEDED_OF_RUNS)
+    header, lines = read_rows(path, "table of runs", NEEDED_OF_RUNS)
     metric = _measured_column(header, path)
-    if not lines:
-        raise InputError(f"{path}: holds no runs; write one row per run")
     if len(lines) > MOST_RUNS:
         raise InputError(
             f"{path}: has {len(lines):,} rows; give a sample of at most {MOST_RUNS:,}"
@@ -145,43 +138,3 @@ def _number(text: str, where: str, above: float = -math.inf) -> float:
         limit = "" if above == -math.inf else f" above {above:g}"
         raise InputError(f"{where}: {text!r} must be a finite number{limit}")
     return value
-
-
-def _lines(
-    path: Path, what: str, needed: Sequence[str]
-) -> tuple[list[str], list[tuple[str, dict[str, str]]]]:
-    """Header of a CSV; of each line that is not blank its address, and its cells by column.
-
-    Raises:
-        InputError: no such file, no CSV, too large, a column missing or there twice, or rows of
-            another length than the header.
-    """
-    try:
-        text = read_text(path, what, MOST_BYTES, "split it", encoding="utf-8-sig")
-        table = csv.reader(io.StringIO(text), strict=True)
-        header = [name.strip() for name in next(table, [])]
-        rows = [(table.line_num, [cell.strip() for cell in row]) for row in table]
-    except (UnicodeDecodeError, csv.Error) as problem:
-        raise InputError(
-            f"{path}: not a CSV file ({problem}); it needs columns {', '.join(needed)}"
-        ) from None
-    for name in needed:
-        if name not in header:
-            raise InputError(
-                f"{path}: has no column {name!r}; it needs {', '.join(needed)}"
-            )
-    if len(set(header)) < len(header):
-        raise InputError(
-            f"{path}: a column is there twice; its columns are {', '.join(header)}"
-        )
-    lines = []
-    for number, cells in rows:
-        where = f"{path}, line {number}"
-        if not any(cells):
-            continue
-        if len(cells) != len(header):
-            raise InputError(
-                f"{where}: has {len(cells)} cells for {len(header)} columns; correct it there"
-            )
-        lines.append((where, dict(zip(header, cells, strict=True))))
-    return header, lines

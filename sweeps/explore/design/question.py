@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.errors import InputError, once, unknown
-from nearkv.hardware.files import read_text
+from nearkv.hardware.files import read_rows
 from nearkv.hardware.folders import names
 from nearkv.hardware.part import Part
 from nearkv.hardware.quantity import Quantity
@@ -78,14 +77,12 @@ def read_prices(file: str) -> dict[str, dict[str, Quantity]]:
     """
     if not file:
         return {}
-    rows = csv.DictReader(read_text(Path(file), "price list").splitlines())
-    header = set(rows.fieldnames or ())
-    if not {"part", "usd"} <= header <= _HEADER:
-        wanted = "part,usd[,low,high,basis,date,source]"
-        raise InputError(f"{file}: its first line must name the columns {wanted}")
+    header, lines = read_rows(Path(file), "price list", ("part", "usd"))
+    for name in header:
+        if name not in _HEADER:
+            raise unknown("column", name, _HEADER, file)
     prices: dict[str, dict[str, Quantity]] = {}
-    for row in rows:
-        where = f"{file}: line {rows.line_num}"
+    for where, row in lines:
         if row["part"] not in names("part"):
             raise unknown("part", str(row["part"]), names("part"), where)
         basis = row.get("basis") or "purchase"

@@ -146,7 +146,7 @@ def test_bad_input_gets_one_sentence(words: tuple[str, ...], sentence: str) -> N
     ("text", "sentence"),
     [
         ("part,usd\nrtx-9090,5\n", "unknown part 'rtx-9090'"),
-        ("name,usd\nrtx-5090,5\n", "its first line must name the columns"),
+        ("name,usd\nrtx-5090,5\n", "has no column 'part'"),
         ("part,usd,basis\nrtx-5090,5,lease\n", "unknown basis 'lease'"),
         ("part,usd,low,high\nrtx-5090,5,6,7\n", "must lie from low 6 to high 7"),
         ("part,usd\nrtx-5090,cheap\n", "is not a number"),

@@ -70,19 +70,19 @@ def test_moments_are_those_of_every_token_decoded() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "holds no requests"),
-        ("input_tokens,output_tokens\n", "holds no requests"),
+        ("", "has no column 'input_tokens'; it has none"),
+        ("input_tokens,output_tokens\n", "holds a header alone"),
         ("input_tokens,out\n1,2\n", "has no column 'output_tokens'; it has input_tokens, out"),
         (
             "input_tokens,output_tokens\n5,6\n5,many\n",
-            "row 3, output_tokens: 'many' is not a number",
+            "line 3, output_tokens: 'many' is not a number",
         ),
-        ("input_tokens,output_tokens\n-5,6\n", "row 2, input_tokens: '-5' must be a whole number"),
-        ("input_tokens,output_tokens\n5\n", "row 2: has 1 values for 2 columns"),
-        ("input_tokens,output_tokens,input_tokens\n5,6,7\n", "has column 'input_tokens' twice"),
+        ("input_tokens,output_tokens\n-5,6\n", "line 2, input_tokens: '-5' must be a whole number"),
+        ("input_tokens,output_tokens\n5\n", "line 2: has 1 cells for 2 columns"),
+        ("input_tokens,output_tokens,input_tokens\n5,6,7\n", "a column is there twice"),
         (
             "input_tokens,output_tokens\n5,nan\n",
-            "row 2, output_tokens: 'nan' must be a whole number",
+            "line 2, output_tokens: 'nan' must be a whole number",
         ),
     ],
 )

@@ -30,8 +30,8 @@ GOOD = "h2o,qwen-7b,2,2k,64,57\nh2o,qwen-7b,4,2k,64,110\n"
     ("text", "words"),
     [
         ("id,low\nx,1\n", "has no column 'unit'"),
-        (f"{HEADER},colour\n", "unknown column 'colour'"),
-        (f"{HEADER}\n", "holds no claims"),
+        (f"{STEP},colour\nmine,72,ms,step_ms,hilos,red\n", "unknown column 'colour'"),
+        (f"{HEADER}\n", "holds a header alone"),
         (MINE.replace(",mean", ",median"), "line 2: unknown take 'median'; did you mean"),
         (MINE.replace("mine,3", "mine,three"), "line 2, low: 'three' is not a number"),
         (MINE.replace("mine,3", "mine,nan"), "line 2, low: 'nan' must be a finite number"),
@@ -67,7 +67,7 @@ def test_a_bad_file_of_claims_is_one_sentence(tmp_path: Path, text: str, words: 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (f"{RUN}\n", "holds no runs"),
+        (f"{RUN}\n", "holds a header alone"),
         ("", "has no column 'system'"),
         (
             "system,model,batch,context,step_ms\nh2o,qwen-7b,2,2k,57\n",
