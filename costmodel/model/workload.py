@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import numpy as np
 
@@ -13,31 +12,25 @@ PARTS = 8
 """Equal parts of a sequence's life at which costs that are not affine in it are averaged."""
 
 
-class Lengths(Protocol):
+@dataclass(frozen=True)
+class Lengths:
     """Lengths in order, in parts of equal weight: the mean of each part over that of all [1].
 
-    What is affine in a length needs its mean alone, so a trace computes them when they are read.
+    What is affine in a length needs its mean alone.
+
+    Attributes:
+        contexts: that a step sees, each for an equal part of the time.
+        finals: how long the requests that a step sees become, each for an equal part of the time.
+        prompts: each of an equal part of the requests.
+        prompt_parts: prompts, each part of as many tokens.
+        outputs: generated tokens, each of an equal part of the requests.
     """
 
-    @property
-    def contexts(self) -> tuple[Real, ...]:
-        """Contexts that a step sees, each for an equal part of the time [1]."""
-
-    @property
-    def finals(self) -> tuple[Real, ...]:
-        """How long the requests that a step sees become, as above [1]."""
-
-    @property
-    def prompts(self) -> tuple[Real, ...]:
-        """Prompts, each of an equal part of the requests [1]."""
-
-    @property
-    def prompt_parts(self) -> tuple[Real, ...]:
-        """Prompts, each part of as many tokens, over the mean prompt [1]."""
-
-    @property
-    def outputs(self) -> tuple[Real, ...]:
-        """Generated tokens, as above [1]."""
+    contexts: tuple[Real, ...]
+    finals: tuple[Real, ...]
+    prompts: tuple[Real, ...]
+    prompt_parts: tuple[Real, ...]
+    outputs: tuple[Real, ...]
 
 
 @dataclass(frozen=True)

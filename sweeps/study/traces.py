@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.model.workload import Spread, Workload
+from nearkv.costmodel.model.workload import Lengths, Spread, Workload
 from nearkv.hardware.catalog import Part, load_part, names
 from nearkv.hardware.errors import InputError, unknown, warn
 from nearkv.hardware.files import read_rows
@@ -51,16 +51,9 @@ class Trace:
             return 0.0
         return (len(self.arrival) - 1) / float(np.ptp(self.arrival))
 
-    @property
+    @cached_property
     def workload(self) -> Workload:
         """Means of the requests and the moments that a decode step depends on."""
-        means = self._means
-        spread = replace(means.spread, lengths=self)
-        return replace(means, spread=spread)
-
-    @cached_property
-    def _means(self) -> Workload:
-        """The workload without a reference to the trace, which would keep itself alive."""
         s, n = self.prompt, self.output
         products, s_squares, n_squares = s * n, s * s, n * n
         contexts_squared = products * (s + n) + n_squares * n / 3
@@ -74,39 +67,22 @@ class Trace:
             context_square=float(contexts_squared.mean()) / output / context**2,
             longest=float((s + n).max()) / (prompt + output),
             longest_output=float(n.max()) / output,
+            lengths=self._lengths(),
         )
         return Workload(float(len(s)), prompt, output, spread=spread)
 
-    @cached_property
-    def contexts(self) -> tuple[float, ...]:
-        """Contexts that a step sees: a request is met once for each token it generates."""
+    def _lengths(self) -> Lengths:
+        """A step meets a request once for each token it generates."""
         s, n = self.prompt, self.output
-        contexts = s + n * _MIDDLES
-        return _parts(contexts, n / PARTS)
-
-    @cached_property
-    def finals(self) -> tuple[float, ...]:
-        """How long the requests that a step sees become."""
-        finals = self.prompt + self.output
-        return _parts(finals, self.output)
-
-    @cached_property
-    def prompts(self) -> tuple[float, ...]:
-        """Prompts, each request counted once."""
-        once = np.ones_like(self.prompt)
-        return _parts(self.prompt, once)
-
-    @cached_property
-    def prompt_parts(self) -> tuple[float, ...]:
-        """Tokens over requests of parts with as many tokens each, over those of all."""
-        requests_per_token = _parts(1 / self.prompt, self.prompt)
-        return tuple(1 / part for part in requests_per_token)
-
-    @cached_property
-    def outputs(self) -> tuple[float, ...]:
-        """Generated tokens, each request counted once."""
-        once = np.ones_like(self.output)
-        return _parts(self.output, once)
+        once = np.ones_like(s)
+        requests_per_token = _parts(1 / s, s)
+        return Lengths(
+            contexts=_parts(s + n * _MIDDLES, n / PARTS),
+            finals=_parts(s + n, n),
+            prompts=_parts(s, once),
+            prompt_parts=tuple(1 / part for part in requests_per_token),
+            outputs=_parts(n, once),
+        )
 
 
 def alike(prompt: float, output: float) -> Trace:
@@ -132,61 +108,31 @@ def _parts(lengths: NDArray[np.float64], weights: NDArray[np.float64]) -> tuple[
     return tuple(parts.tolist())
 
 
-@dataclass(frozen=True)
-class _Arranged:
-    """Lengths of several traces, arranged as an index of them."""
-
-    traces: tuple[Trace, ...]
-    index: NDArray[np.int64]
-
-    @cached_property
-    def contexts(self) -> tuple[Real, ...]:
-        """Of the trace of each design point, as `Trace.contexts`."""
-        return self._arranged([trace.contexts for trace in self.traces])
-
-    @cached_property
-    def finals(self) -> tuple[Real, ...]:
-        """As `Trace.finals`."""
-        return self._arranged([trace.finals for trace in self.traces])
-
-    @cached_property
-    def prompts(self) -> tuple[Real, ...]:
-        """As `Trace.prompts`."""
-        return self._arranged([trace.prompts for trace in self.traces])
-
-    @cached_property
-    def prompt_parts(self) -> tuple[Real, ...]:
-        """As `Trace.prompt_parts`."""
-        return self._arranged([trace.prompt_parts for trace in self.traces])
-
-    @cached_property
-    def outputs(self) -> tuple[Real, ...]:
-        """As `Trace.outputs`."""
-        return self._arranged([trace.outputs for trace in self.traces])
-
-    def _arranged(self, of_traces: Sequence[Sequence[float]]) -> tuple[Real, ...]:
-        parts = zip(*of_traces, strict=True)
-        return tuple(np.array(part)[self.index] for part in parts)
-
-
 def workload_of(traces: tuple[Trace, ...], index: NDArray[np.int64]) -> Workload:
     """Workloads of several traces, arranged as an index of them."""
     workloads = [trace.workload for trace in traces]
-    spreads = [workload.spread for workload in workloads]
 
-    def arranged(items: Sequence[object], name: str) -> NDArray[np.float64]:
-        numbers = [getattr(item, name) for item in items]
-        arranged: NDArray[np.float64] = np.array(numbers, float)[index]
-        return arranged
+    def arranged(items: Sequence[Any]) -> Any:
+        """Numbers of the traces, or records and tuples of them, field by field."""
+        first = items[0]
+        if isinstance(first, Spread | Lengths):
+            names = [one.name for one in fields(first)]
+            return replace(
+                first,
+                **{
+                    name: arranged([getattr(item, name) for item in items])
+                    for name in names
+                },
+            )
+        if isinstance(first, tuple):
+            return tuple(map(arranged, zip(*items, strict=True)))
+        return np.array(items, float)[index]
 
-    names = [one.name for one in fields(Spread) if one.name != "lengths"]
-    moments = {name: arranged(spreads, name) for name in names}
-    lengths = _Arranged(traces, index)
     return Workload(
-        batch=arranged(workloads, "batch"),
-        prompt=arranged(workloads, "prompt"),
-        output=arranged(workloads, "output"),
-        spread=Spread(**moments, lengths=lengths),
+        batch=arranged([workload.batch for workload in workloads]),
+        prompt=arranged([workload.prompt for workload in workloads]),
+        output=arranged([workload.output for workload in workloads]),
+        spread=arranged([workload.spread for workload in workloads]),
     )
 
 
