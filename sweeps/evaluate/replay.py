@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from array import array
-from collections import Counter, OrderedDict
-from collections.abc import Iterable, Sequence
+from collections import OrderedDict
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+
+from nearkv.costmodel.mechanisms.reuse.curve import Counts, previous_access
 
 ADMISSIONS = ("all", "second-touch")
 """Which victims of the first tier are written to the second."""
@@ -23,13 +22,11 @@ class Replay:
         written: blocks written to the second tier [1].
     """
 
-    hits: NDArray[np.int64]
+    hits: Counts
     written: int
 
 
-def replay(
-    requests: Iterable[Sequence[int]], first: int, second: int, admission: str
-) -> Replay:
+def replay(blocks: Counts, ends: Counts, first: int, second: int, admission: str) -> Replay:
     """Replay requests against LRU in both tiers, with the victims of the first in the second.
 
     A request reuses the blocks from its head up to the first that neither tier has; all its blocks
@@ -38,41 +35,44 @@ def replay(
     stays, and enters the first.
 
     Args:
-        requests: blocks of each, in order.
+        blocks: accessed by all requests, in order: (accesses,).
+        ends: where the blocks of each request end: (requests,).
         first, second: capacities of the tiers [blocks]; 0 of a second tier is none.
         admission: `all` writes every victim, `second-touch` those accessed twice since the start.
     """
-    near: OrderedDict[int, None] = OrderedDict()
+    is_again = previous_access(blocks) >= 0
+    is_admitted = is_again if admission == "second-touch" else np.ones_like(is_again)
+    near: OrderedDict[int, bool] = OrderedDict()
     far: OrderedDict[int, None] = OrderedDict()
-    accessed: Counter[int] = Counter()
-    takes_all = admission == "all"
-    hits = array("q")
+    hits = np.zeros((len(ends), 2), np.int64)
     written = 0
-    for blocks in requests:
+    starts = np.append(0, ends[:-1])
+    for request, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        own = slice(start, end)
         in_near = in_far = 0
         is_prefix = True
-        for block in blocks:
-            if not takes_all:
-                accessed[block] += 1
-            if block in near:
+        accesses = zip(blocks[own].tolist(), is_admitted[own].tolist(), strict=True)
+        for block, is_taken in accesses:
+            is_near = block in near
+            near[block] = is_taken
+            near.move_to_end(block)
+            if is_near:
                 in_near += is_prefix
-                near.move_to_end(block)
                 continue
             if block in far:
                 in_far += is_prefix
                 far.move_to_end(block)
             else:
                 is_prefix = False
-            near[block] = None
             if len(near) <= first:
                 continue
-            victim, _ = near.popitem(last=False)
+            victim, is_written = near.popitem(last=False)
             if victim in far:
                 far.move_to_end(victim)
-            elif second and (takes_all or accessed[victim] > 1):
+            elif second and is_written:
                 far[victim] = None
                 written += 1
                 if len(far) > second:
                     far.popitem(last=False)
-        hits.extend((in_near, in_far))
-    return Replay(np.asarray(hits).reshape(-1, 2), written)
+        hits[request] = in_near, in_far
+    return Replay(hits, written)

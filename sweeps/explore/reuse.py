@@ -376,7 +376,7 @@ def _replayed(
 ) -> tuple[Numbers, Numbers, Numbers]:
     """Share of the blocks in each tier, tokens of each request, and blocks written over all."""
     first, second = (int(count * trace.share) for count in (*blocks, 0, 0)[:2])
-    played = replay(trace.requests(), first, second, question.admission)
+    played = replay(trace.blocks, trace.ends, first, second, question.admission)
     accesses, each = len(trace.blocks), played.hits[:, : len(blocks)]
     share = np.sum(each, axis=0) / accesses
     entered = accesses - np.sum(played.hits[:, 0]), played.written

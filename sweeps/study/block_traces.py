@@ -120,26 +120,21 @@ class BlockTrace:
 
     Attributes:
         name: path of the file.
-        seconds: arrival of each request: (requests,).
+        duration: from the first arrival to the last [s].
         prompt: tokens of each request: (requests,).
         blocks: of all requests, one after the other: (accesses,).
-        ends: where the blocks of each request end: (requests,).
+        ends: where the blocks of each request end; of a sample, of those that have any.
         block: tokens of a block [1].
         share: of the accesses that is kept, 1 where all blocks are [1].
     """
 
     name: str
-    seconds: NDArray[np.float64]
+    duration: float
     prompt: NDArray[np.float64]
     blocks: NDArray[np.int64]
     ends: NDArray[np.int64]
     block: int
     share: float
-
-    @property
-    def duration(self) -> float:
-        """From the first arrival to the last [s]."""
-        return float(self.seconds[-1] - self.seconds[0])
 
     @cached_property
     def summary(self) -> ReuseSummary:
@@ -158,7 +153,7 @@ class BlockTrace:
         parts = np.array_split(np.sort(self.prompt), min(PROMPTS, len(self.prompt)))
         return ReuseSummary(
             name=self.name,
-            rate=len(self.seconds) / self.duration,
+            rate=len(self.prompt) / self.duration,
             accesses=whole.accesses / self.duration,
             prompts=np.array([part.mean() for part in parts]),
             block=self.block,
@@ -183,13 +178,6 @@ class BlockTrace:
         _, numbers = np.unique(self.blocks, return_inverse=True)
         return replace(self, blocks=numbers * nodes + of_access)
 
-    def requests(self) -> Iterator[list[int]]:
-        """The blocks of each request."""
-        start = 0
-        for end in self.ends.tolist():
-            yield self.blocks[start:end].tolist()
-            start = end
-
 
 def read_blocks(path: Path, block: int = 512) -> BlockTrace:
     """Read a trace of blocks; a file that ends in .gz is unpacked on the way.
@@ -203,31 +191,34 @@ def read_blocks(path: Path, block: int = 512) -> BlockTrace:
             prompt's length.
     """
     share = _share_kept(path, block)
-    seconds, prompts = array("d"), array("d")
-    blocks, ends, accesses = array("q"), array("q"), 0
+    begin = arrival = -1.0
+    prompts, blocks, ends = array("d"), array("q"), array("q")
+    accesses = 0
     for number, request in _lines(path):
         where = f"{path}: line {number}"
+        last = arrival
         arrival, prompt, ids = _request(request, where)
-        if seconds and arrival < seconds[-1]:
+        if arrival < last:
             raise InputError(f"{where}: arrives before the request above; sort the trace")
         if len(ids) != -(-int(prompt) // block):
             needs = f"{prompt:g} tokens are {-(-int(prompt) // block)} blocks of {block}"
             advice = "state the block's size, as in --block 16"
             raise InputError(f"{where}: {needs}, hash_ids has {len(ids)}; {advice}")
-        seconds.append(arrival)
+        if not prompts:
+            begin = arrival
         prompts.append(prompt)
         accesses += len(ids)
-        if share < 1:
-            ids = _sampled(ids, share)
-        blocks.extend(ids)
-        ends.append(len(blocks))
-    if len(seconds) < 2 or seconds[0] == seconds[-1]:
+        kept = _sampled(ids, share) if share < 1 else ids
+        blocks.extend(kept)
+        if kept or share == 1:
+            ends.append(len(blocks))
+    if arrival <= begin:
         raise InputError(f"{path}: needs two requests that arrive at different times")
     if not blocks:
         raise InputError(f"{path}: its requests ask for no block")
     return BlockTrace(
         name=str(path),
-        seconds=np.frombuffer(seconds),
+        duration=arrival - begin,
         prompt=np.frombuffer(prompts),
         blocks=np.frombuffer(blocks, np.int64),
         ends=np.frombuffer(ends, np.int64),

@@ -98,10 +98,9 @@ def round_of_hits(
     held = int(float(capacity) / kv_gb(model, str(BLOCK), "1"))
     new, rounds = int(tokens) // BLOCK, range(1, int(number) + 1)
     turns = [(turn, client) for turn in rounds for client in range(int(clients))]
-    prompts = [
-        [client << 20 | place for place in range(turn * new)] for turn, client in turns
-    ]
-    hits = replay(prompts, held, 0, "all").hits[:, 0]
+    prompts = [client << 20 | np.arange(turn * new) for turn, client in turns]
+    ends = np.cumsum([len(prompt) for prompt in prompts])
+    hits = replay(np.concatenate(prompts), ends, held, 0, "all").hits[:, 0]
     last = [turn == int(number) for turn, _ in turns]
     return float(100 * np.mean(hits[last]) / (int(number) * new))
 

@@ -35,7 +35,8 @@ def test_json_lines_csv_and_gzip_are_one_trace(tmp_path: Path) -> None:
         "timestamp,input_length,output_length,hash_ids\n0,1000,5,1 2\n500,1025,7,1 2 3\n"
     )
     for trace in (plain, read_blocks(packed), read_blocks(table)):
-        assert list(trace.requests()) == [[1, 2], [1, 2, 3]]
+        assert trace.blocks.tolist() == [1, 2, 1, 2, 3]
+        assert trace.ends.tolist() == [2, 5]
         assert trace.prompt.tolist() == [1000, 1025]
         assert trace.summary.rate == 4.0
         assert trace.share == 1.0
@@ -159,7 +160,7 @@ def test_the_error_of_a_sample_covers_how_far_it_is_off(tmp_path: Path) -> None:
 def test_random_routing_makes_a_block_of_each_node_its_own(tmp_path: Path) -> None:
     trace = read_blocks(written(tmp_path / "t.jsonl", LINES))
     assert trace.routed(1).blocks.tolist() == [0, 1, 0, 1, 2]
-    routed = list(trace.routed(4).requests())
+    routed = [part.tolist() for part in np.split(trace.routed(4).blocks, trace.ends[:-1])]
     nodes = [{block % 4 for block in blocks} for blocks in routed]
     assert all(len(node) == 1 for node in nodes)
     assert [[block // 4 for block in blocks] for blocks in routed] == [[0, 1], [0, 1, 2]]
