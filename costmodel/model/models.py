@@ -87,14 +87,20 @@ def alike_llm(part: Part, widths: Role, what: str) -> LLM:
     return llm
 
 
-def require_alike(llm: LLM, name: str, what: str) -> None:
+def require_alike(llm: LLM, name: str, what: str, attends: Collection[str] = ()) -> None:
     """Refuse a model with other layers than full attention, all alike.
+
+    Args:
+        llm: the model.
+        name: of the model or its option, for the error.
+        what: what the solver does, for the error.
+        attends: attention of layers that may stand beside each other, too.
 
     Raises:
         InputError: naming what is not modelled.
     """
     reasons = [
-        sentence for sentence, where in not_modelled(llm, ()).items() if np.any(where)
+        sentence for sentence, where in not_modelled(llm, attends).items() if np.any(where)
     ]
     if reasons:
         raise InputError(f"{name}: {' and '.join(reasons)} by {what}; choose another model")

@@ -17,6 +17,7 @@ import numpy as np
 from nearkv.costmodel.algebra.compose import serial
 from nearkv.costmodel.algebra.span import Real, Span
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
+    ATTENDS,
     LACKS,
     MOST_UNITS,
     asymmetric_memory,
@@ -38,6 +39,7 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.mapped_step import (
 )
 from nearkv.costmodel.mechanisms.hbm_lpddr.paging import fragmentation, page_table_bytes
 from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.layers import over_layers
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import ANY, TIMES, Knob, Reversal, system
 from nearkv.costmodel.model.workload import Workload
@@ -47,7 +49,12 @@ OWNS = ("hbm", "lpddr", "hbm_chip", "lpddr_chip", "c2c")
 SUBLAYERS = {"attention": "attention", "qkv": "qkv-linear", "fc": "fc"}
 """Name in code -> name in the paper."""
 on_asymmetric_memory = partial(
-    system, platform="gh-asymmetric", cite="h2m2", owns=OWNS, lacks=LACKS
+    system,
+    platform="gh-asymmetric",
+    cite="h2m2",
+    owns=OWNS,
+    attends=ATTENDS,
+    lacks=LACKS,
 )
 """Registers a system of one machine, that of sec. 3.1."""
 PROMPTS_BY_RULE = Reversal(
@@ -229,27 +236,33 @@ def naive_granularity(
         layers_qkv=layers_qkv,
         layers_fc=layers_fc,
     )
-    two, b = asymmetric_memory(hw), work.batch
+    two, b, s = asymmetric_memory(hw), work.batch, work.context
+    layers = {"attention": layers_attention, "qkv": layers_qkv, "fc": layers_fc}
+    share = {name: on_hbm / llm.layers for name, on_hbm in layers.items()}
 
-    def layer(tokens: Real, attend: Kernel) -> Span:
+    def mean_layer(layer: LLM, tokens: Real, attend: Kernel) -> Span:
         return serial(
-            qkv=one_side(llm, lambda n: qkv(two, llm, tokens, n), layers_qkv),
-            attention=one_side(llm, attend, layers_attention),
-            fc=one_side(llm, lambda n: fc(two, llm, tokens, n), layers_fc),
+            qkv=one_side(layer, lambda n: qkv(two, layer, tokens, n), share["qkv"]),
+            attention=one_side(layer, attend, share["attention"]),
+            fc=one_side(layer, lambda n: fc(two, layer, tokens, n), share["fc"]),
         )
 
-    prompt = layer(b * work.prompt, lambda n: prompt_attention(two, llm, b, work.prompt, n))
-    step = layer(b, lambda n: attention(two, llm, b, work.context, n))
-    head = one_side(llm, lambda n: output_head(two, llm, b, n), layers_fc)
+    def prompt_layer(layer: LLM) -> Span:
+        attend = partial(prompt_attention, two, layer, b, work.prompt)
+        return mean_layer(layer, b * work.prompt, attend)
+
+    def step_layer(layer: LLM) -> Span:
+        return mean_layer(layer, b, partial(attention, two, layer, b, s))
+
+    head = one_side(llm, lambda n: output_head(two, llm, b, n), share["fc"])
     sizes = footprint(llm, work, llm.heads, llm.heads, llm.heads)
-    layers = {"attention": layers_attention, "qkv": layers_qkv, "fc": layers_fc}
-    on_hbm = {name: layers[name] / llm.layers * size for name, size in sizes.items()}
+    on_hbm = {name: share[name] * size for name, size in sizes.items()}
     return every_layer(
         hw,
         llm,
         work,
-        prefill=serial(layers=llm.layers * prompt, head=head),
-        step=serial(layers=llm.layers * step, head=head),
+        prefill=serial(layers=over_layers(llm, prompt_layer), head=head),
+        step=serial(layers=over_layers(llm, step_layer), head=head),
         on_hbm=on_hbm,
         on_lpddr={name: size - on_hbm[name] for name, size in sizes.items()},
     )

@@ -7,6 +7,7 @@ Symbols: b batch, s context, L layers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -23,6 +24,7 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import (
     side,
 )
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
+    ATTENDS,
     LACKS,
     asymmetric_memory,
     check_heads,
@@ -33,6 +35,7 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
 )
 from nearkv.costmodel.model.capacity import fits
 from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.layers import over_layers
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import system
 from nearkv.costmodel.model.workload import Workload
@@ -56,16 +59,29 @@ def output_head(on: Side, llm: LLM, work: Workload) -> Span:
     return powered(gemm(on, stored, work.batch, llm.hidden, llm.vocab), on.name)
 
 
-def decode_layer(on: Side, llm: LLM, work: Workload) -> Span:
-    """One layer of one step, all of it on one side."""
-    attention = attend(on, llm, work.batch, work.context, llm.heads)
-    return layer_kernels(on, llm, work.batch, attention)
+def prefill_and_step(
+    on: Side, llm: LLM, work: Workload, layer: Callable[[Span], Span] = lambda span: span
+) -> tuple[Span, Span]:
+    """All prompts and one step, all of both on one side.
 
+    Args:
+        on: the side.
+        llm, work: what runs.
+        layer: the kernels of a layer -> that layer.
+    """
+    b, s, prompt = work.batch, work.context, work.prompt
 
-def prefill_layer(on: Side, llm: LLM, work: Workload) -> Span:
-    """One layer of all prompts, all of it on one side."""
-    attention = attend_prompt(on, llm, work.batch, work.prompt, llm.heads)
-    return layer_kernels(on, llm, work.batch * work.prompt, attention)
+    def of_prompts(block: LLM) -> Span:
+        attention = attend_prompt(on, block, b, prompt, block.heads)
+        return layer(layer_kernels(on, block, b * prompt, attention))
+
+    def of_step(block: LLM) -> Span:
+        attention = attend(on, block, b, s, block.heads)
+        return layer(layer_kernels(on, block, b, attention))
+
+    head = output_head(on, llm, work)
+    prompts = serial(layers=over_layers(llm, of_prompts), head=head)
+    return prompts, serial(layers=over_layers(llm, of_step), head=head)
 
 
 def last_contents(llm: LLM, work: Workload) -> dict[str, Real]:
@@ -74,7 +90,12 @@ def last_contents(llm: LLM, work: Workload) -> dict[str, Real]:
 
 
 @system(
-    "lpddr-only", platform="gh-asymmetric", cite="h2m2", owns=("lpddr", *CHIPS), lacks=LACKS
+    "lpddr-only",
+    platform="gh-asymmetric",
+    cite="h2m2",
+    owns=("lpddr", *CHIPS),
+    attends=ATTENDS,
+    lacks=LACKS,
 )
 def lpddr_only(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     """Both chips on LPDDR, which they share: the baseline (H2M2 sec. 5.1).
@@ -88,10 +109,9 @@ def lpddr_only(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     """
     check_heads(llm)
     on = side(hw, "lpddr", *CHIPS)
-    head = output_head(on, llm, work)
-    step = serial(layers=llm.layers * decode_layer(on, llm, work), head=head)
+    prefill, step = prefill_and_step(on, llm, work)
     return Estimate(
-        prefill=serial(layers=llm.layers * prefill_layer(on, llm, work), head=head),
+        prefill=prefill,
         step=step,
         fits=fits(lpddr=(last_contents(llm, work), on.capacity)),
         work=work,
@@ -100,7 +120,14 @@ def lpddr_only(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     )
 
 
-@system("hbm-8", platform="gh-asymmetric", cite="h2m2", owns=("hbm8", *CHIPS), lacks=LACKS)
+@system(
+    "hbm-8",
+    platform="gh-asymmetric",
+    cite="h2m2",
+    owns=("hbm8", *CHIPS),
+    attends=ATTENDS,
+    lacks=LACKS,
+)
 def hbm_8(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     """Eight HBM modules, two chips' worth of compute, and all-reduces between them (H2M2 sec. 5.5).
 
@@ -116,14 +143,13 @@ def hbm_8(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     link = Port("collective.link", "wait", 1.0, "s")
     any_batch = np.greater(work.batch, 0)
 
-    def layer(kernels: Span) -> Span:
-        reduced = link(hw.collective.all_reduce * any_batch, "all-reduces of a layer")
-        return serial(work=kernels, all_reduce=powered(reduced, on.name))
+    def reduced(kernels: Span) -> Span:
+        reduce = link(hw.collective.all_reduce * any_batch, "all-reduces of a layer")
+        return serial(work=kernels, all_reduce=powered(reduce, on.name))
 
-    head = output_head(on, llm, work)
-    step = serial(layers=llm.layers * layer(decode_layer(on, llm, work)), head=head)
+    prefill, step = prefill_and_step(on, llm, work, reduced)
     return Estimate(
-        prefill=serial(layers=llm.layers * layer(prefill_layer(on, llm, work)), head=head),
+        prefill=prefill,
         step=step,
         fits=fits(hbm8=(last_contents(llm, work), on.capacity)),
         work=work,
@@ -137,6 +163,7 @@ def hbm_8(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     platform="gh-asymmetric",
     cite="h2m2",
     owns=("hbm", "lpddr", *CHIPS, "c2c"),
+    attends=ATTENDS,
     lacks=LACKS,
 )
 def hierarchical(hw: Machine, llm: LLM, work: Workload) -> Estimate:
@@ -169,9 +196,7 @@ def hierarchical(hw: Machine, llm: LLM, work: Workload) -> Estimate:
         beside = overlap(kernels=kernels, migrate=migrate(hidden * excess))
         return serial(beside=beside, before=migrate((1 - hidden) * excess))
 
-    head = output_head(on, llm, work)
-    decode = serial(layers=llm.layers * decode_layer(on, llm, work), head=head)
-    prompts = serial(layers=llm.layers * prefill_layer(on, llm, work), head=head)
+    prompts, decode = prefill_and_step(on, llm, work)
     step = with_migration(decode, work.context)
     prefill = with_migration(prompts, work.prompt)
     return Estimate(

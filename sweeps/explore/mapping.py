@@ -8,7 +8,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import SUBLAYERS, decoder_bytes
+from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
+    ATTENDS,
+    SUBLAYERS,
+    decoder_bytes,
+)
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import HeadTables, head_tables
 from nearkv.costmodel.model.capacity import STATUSES
 from nearkv.costmodel.model.llm import LLM
@@ -64,7 +68,7 @@ def best_mapping(study: Study, method: str) -> Columns:
         fits.
 
     Raises:
-        InputError: unknown method, or a model whose layers differ.
+        InputError: unknown method, or a model with attention that it does not model.
     """
     if method not in METHODS:
         raise unknown("method", method, METHODS, "--method")
@@ -80,7 +84,7 @@ def best_mapping(study: Study, method: str) -> Columns:
 
 def _mapped(block: Block, box: Box, method: str) -> Columns:
     hw, llm, work, _ = block.inputs(box)
-    require_alike(llm, "--model", "head mapping")
+    require_alike(llm, "--model", "head mapping", ATTENDS)
     tables = head_tables(hw, llm, work)
     best, optimum = METHODS[method](tables), exact(tables)
     hbm, lpddr = bytes_used(tables, best)

@@ -152,7 +152,8 @@ def attend(
         paged: as in `gemm`.
     """
     cached = kv_head_bytes(llm, batch, context) * np.ceil(n / llm.group)
-    multiply_adds = 2 * llm.head_size * batch * context * n
+    attended = llm.attended_tokens(context)
+    multiply_adds = 2 * llm.head_size * batch * attended * n
     work = overlap(
         compute=on.vectors(multiply_adds, "2 d sum(S) n multiply-adds"),
         memory=on.memory(cached, "2 d sum(S) n / g"),
@@ -196,8 +197,8 @@ def walk(on: Side, moved: Real, paged: Real) -> Span:
 
 
 def kv_head_bytes(llm: LLM, batch: Real, tokens: Real) -> Real:
-    """K and V of one KV head of one layer [B]."""
-    return 2 * llm.head_size * batch * tokens * llm.kv_width
+    """K and V of one KV head of one layer, of the tokens that it attends to [B]."""
+    return 2 * llm.head_size * batch * llm.attended_tokens(tokens) * llm.kv_width
 
 
 def powered(span: Span, name: str) -> Span:

@@ -27,6 +27,7 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import (
     powered,
     side,
 )
+from nearkv.costmodel.model.layers import over_layers
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.resources import per
 from nearkv.costmodel.model.workload import Workload
@@ -35,20 +36,17 @@ from nearkv.hardware.machine import Machine
 
 SUBLAYERS = ("attention", "qkv", "fc")
 """In the order in which Algorithm 1 maps them."""
-_ONE_TYPE = "its tables are of heads of one layer type"
+ATTENDS = ("full", "window", "chunk")
+"""Attention that it models: of every layer the same heads are on HBM."""
+_ONE_ROW = "all heads share one row, which a split by heads would keep on both sides"
 LACKS = {
-    "full": _ONE_TYPE,
-    "window": _ONE_TYPE,
-    "chunk": _ONE_TYPE,
-    "selected": _ONE_TYPE,
-    "borrowed": _ONE_TYPE,
-    **dict.fromkeys(
-        ("latent", "sparse"),
-        "all heads share one row, which a split by heads would keep on both sides",
-    ),
+    "latent": _ONE_ROW,
+    "sparse": _ONE_ROW,
+    "selected": "its chips have no unit that chooses tokens",
+    "borrowed": "heads would have to follow those of the layer whose cache they read",
     "state": "its chips have no unit that updates a state",
 }
-"""Why it models layers that are alike, with full attention, and no others."""
+"""Why it models no other."""
 MOST_UNITS = 1024
 """Most heads, or layers, that can be mapped one by one; models have at most 128."""
 
@@ -244,33 +242,79 @@ def output_head(two: Asymmetric, llm: LLM, m: Real, n: Real, paged: Real = 0.0) 
     return split(two, words_on, n, llm.heads, m * llm.vocab * llm.activation_width)
 
 
-def fc_and_head(two: Asymmetric, llm: LLM, m: Real, n: Real, paged: Real = 0.0) -> Span:
-    """Fc of all layers and the output head of a decode step of m sequences."""
-    return serial(
-        fc=llm.layers * fc(two, llm, m, n, paged),
-        head=output_head(two, llm, m, n, paged),
-    )
+# --- all layers ---
 
 
-# --- bytes of one sub-layer, all layers ---
+def all_layers(llm: LLM, n: Real, sublayer: Callable[[LLM, Real], Span]) -> Span:
+    """A sub-layer of all layers: n heads on HBM, or that share of them where a type has others.
+
+    Args:
+        llm: the model.
+        n: heads of its most frequent layers on HBM [1].
+        sublayer: a model whose layers are all alike, its heads on HBM -> the span of one layer.
+    """
+    return over_layers(llm, lambda layer: sublayer(layer, n * layer.heads / llm.heads))
+
+
+def sublayers(
+    two: Asymmetric,
+    llm: LLM,
+    work: Workload,
+    n_attention: Real,
+    n_qkv: Real,
+    n_fc: Real,
+    paged: Real = 0.0,
+) -> dict[str, Span]:
+    """Sub-layers of a decode step over all layers, and the output head, which follows fc.
+
+    Args:
+        two: both sides.
+        llm, work: what runs.
+        n_attention, n_qkv, n_fc: heads on HBM [1].
+        paged: 1 where address translation is paid for, else 0 [1].
+    """
+    b, s = work.batch, work.context
+    return {
+        "qkv": all_layers(llm, n_qkv, lambda layer, n: qkv(two, layer, b, n, paged)),
+        "attention": all_layers(
+            llm, n_attention, lambda layer, n: attention(two, layer, b, s, n, paged)
+        ),
+        "fc": all_layers(llm, n_fc, lambda layer, n: fc(two, layer, b, n, paged)),
+        "head": output_head(two, llm, b, n_fc, paged),
+    }
 
 
 def attention_bytes(llm: LLM, batch: Real, tokens: Real, n: Real) -> Real:
     """KV cache of n query heads on one side; a group cut in two is held on both [B]."""
-    return llm.layers * kv_head_bytes(llm, batch, tokens) * np.ceil(n / llm.group)
+
+    def of_layer(layer: LLM) -> Real:
+        """Bytes of one layer [B]."""
+        groups = np.ceil(n * layer.heads / llm.heads / layer.group)
+        return kv_head_bytes(layer, batch, tokens) * groups
+
+    return llm.sum_over_layers(of_layer)
 
 
 def qkv_bytes(llm: LLM, n: Real) -> Real:
     """Weights of n heads of qkv-linear on one side [B]."""
-    return llm.layers * llm.hidden * qkv_columns(llm, n) * llm.weight_width
+
+    def of_layer(layer: LLM) -> Real:
+        """Bytes of one layer [B]."""
+        columns = qkv_columns(layer, n * layer.heads / llm.heads)
+        return layer.hidden * columns * layer.weight_width
+
+    return llm.sum_over_layers(of_layer)
 
 
 def fc_bytes(llm: LLM, n: Real) -> Real:
     """Weights of n of N shares of fc and of the output head on one side, all experts [B]."""
-    mlp = llm.layer_parameters(llm.experts) - llm.attention_parameters
-    parameters = llm.query_size * llm.hidden + mlp
-    layers = llm.layers * parameters * llm.weight_width
-    return (layers + llm.head_bytes) * n / llm.heads
+
+    def of_layer(layer: LLM) -> Real:
+        """Bytes of one layer [B]."""
+        mlp = layer.layer_parameters(layer.experts) - layer.attention_parameters
+        return (layer.query_size * layer.hidden + mlp) * layer.weight_width
+
+    return (llm.sum_over_layers(of_layer) + llm.head_bytes) * n / llm.heads
 
 
 def decoder_contents(llm: LLM, batch: Real, tokens: Real) -> dict[str, Real]:

@@ -5,25 +5,23 @@ Symbols: n heads on HBM, N heads, L layers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Numbers, Real, Span
+from nearkv.costmodel.algebra.compose import serial
+from nearkv.costmodel.algebra.span import Numbers, Real
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     MOST_UNITS,
     Asymmetric,
     asymmetric_memory,
-    attention,
     attention_bytes,
     check_heads,
-    fc_and_head,
     fc_bytes,
-    qkv,
     qkv_bytes,
+    sublayers,
 )
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
@@ -79,10 +77,6 @@ def head_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
     b, s = work.batch, work.context
     n = units_first("heads", llm.heads, two, llm, work)
 
-    def seconds(layers: Span) -> Real:
-        """Of a span; infinite where the model has fewer heads [s]."""
-        return np.where(n <= llm.heads, layers.seconds, np.inf)
-
     def stored(heads: Real) -> Three:
         return units_last(
             attention_bytes(llm, b, s, heads), qkv_bytes(llm, heads), fc_bytes(llm, heads)
@@ -92,13 +86,21 @@ def head_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
         two,
         llm.heads,
         seconds=units_last(
-            seconds(llm.layers * attention(two, llm, b, s, n)),
-            seconds(llm.layers * qkv(two, llm, b, n)),
-            seconds(fc_and_head(two, llm, b, n)),
+            *[
+                np.where(n <= llm.heads, seconds, np.inf)
+                for seconds in step_seconds(two, llm, work, n)
+            ]
         ),
         hbm=stored(n),
         lpddr=stored(np.maximum(llm.heads - n, 0)),
     )
+
+
+def step_seconds(two: Asymmetric, llm: LLM, work: Workload, n: Real) -> list[Real]:
+    """Attention, qkv, and fc with the output head, of a decode step with n heads on HBM [s]."""
+    spans = sublayers(two, llm, work, n, n, n)
+    fc = serial(fc=spans["fc"], head=spans["head"])
+    return [spans["attention"].seconds, spans["qkv"].seconds, fc.seconds]
 
 
 def layer_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
@@ -113,11 +115,12 @@ def layer_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
     rest = np.maximum(llm.layers - n, 0)
     none = np.zeros(np.shape(llm.heads))
 
-    def seconds(layers: Callable[[Real], Span]) -> Real:
-        """Of all layers; infinite where the model has fewer [s]."""
-        on_hbm, on_lpddr = layers(llm.heads), layers(none)
-        in_turn = (n * on_hbm.seconds + rest * on_lpddr.seconds) / llm.layers
-        return np.where(n <= llm.layers, in_turn, np.inf)
+    on_hbm = step_seconds(two, llm, work, llm.heads)
+    on_lpddr = step_seconds(two, llm, work, none)
+    in_turn = [
+        (n * hbm + rest * lpddr) / llm.layers
+        for hbm, lpddr in zip(on_hbm, on_lpddr, strict=True)
+    ]
 
     def stored(layers: Real) -> Three:
         return units_last(
@@ -130,9 +133,7 @@ def layer_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
         two,
         llm.layers,
         seconds=units_last(
-            seconds(lambda heads: llm.layers * attention(two, llm, b, s, heads)),
-            seconds(lambda heads: llm.layers * qkv(two, llm, b, heads)),
-            seconds(lambda heads: fc_and_head(two, llm, b, heads)),
+            *[np.where(n <= llm.layers, seconds, np.inf) for seconds in in_turn]
         ),
         hbm=stored(n),
         lpddr=stored(rest),

@@ -24,22 +24,22 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import memory_energy
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     Asymmetric,
     asymmetric_memory,
-    attention,
     attention_bytes,
     check_heads,
     check_units,
     decoder_contents,
     fc,
-    fc_and_head,
     fc_bytes,
     footprint,
     output_head,
     prompt_attention,
     qkv,
     qkv_bytes,
+    sublayers,
 )
 from nearkv.costmodel.model.capacity import fits
 from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.layers import over_layers
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -81,15 +81,11 @@ def mapped(
     """
     check_heads(llm)
     check_units(llm.heads, n_attention=n_attention, n_qkv=n_qkv, n_fc=n_fc)
-    two, b = asymmetric_memory(hw), work.batch
+    two = asymmetric_memory(hw)
     decode = (n_attention, n_qkv, n_fc)
     if prompt is None:
         prompt = fastest_heads(two, llm, work, decode, paged)
-    step = serial(
-        qkv=llm.layers * qkv(two, llm, b, n_qkv, paged),
-        attention=llm.layers * attention(two, llm, b, work.context, n_attention, paged),
-        **fc_and_head(two, llm, b, n_fc, paged).parts,
-    )
+    step = serial(**sublayers(two, llm, work, *decode, paged))
     prefill = prompts(two, llm, work, prompt, decode, paged)
     n = llm.heads
     return every_layer(
@@ -107,10 +103,14 @@ def prompts(
     two: Asymmetric, llm: LLM, work: Workload, heads: Heads, decode: Heads, paged: Real
 ) -> Span:
     """All prompts with one mapping, and the move to the mapping of decode."""
-    layer = prompt_layer(two, llm, work, heads, paged)
+
+    def of_layer(layer: LLM) -> Span:
+        n_attention, n_qkv, n_fc = (n * layer.heads / llm.heads for n in heads)
+        return prompt_layer(two, layer, work, (n_attention, n_qkv, n_fc), paged)
+
     head = output_head(two, llm, work.batch, heads[2], paged)
     change = change_mapping(two, llm, work, heads, decode)
-    return serial(layers=llm.layers * layer, head=head, change=change)
+    return serial(layers=over_layers(llm, of_layer), head=head, change=change)
 
 
 def fastest_heads(
@@ -192,11 +192,10 @@ def by_kind(sublayers: Mapping[str, Real]) -> dict[str, Real]:
     }
 
 
-def one_side(llm: LLM, kernel: Kernel, layers: Real) -> Span:
-    """The mean layer where some layers compute a kernel on HBM, the others on LPDDR."""
-    on_hbm = layers / llm.layers
-    all_heads, none = llm.heads, 0 * llm.heads
-    return serial(hbm=on_hbm * kernel(all_heads), lpddr=(1 - on_hbm) * kernel(none))
+def one_side(layer: LLM, kernel: Kernel, share: Real) -> Span:
+    """The mean layer where a share of the layers compute a kernel on HBM, the others on LPDDR."""
+    all_heads, none = layer.heads, 0 * layer.heads
+    return serial(hbm=share * kernel(all_heads), lpddr=(1 - share) * kernel(none))
 
 
 # --- the mapping of prompts -------------------------------------------------------------------

@@ -55,27 +55,32 @@ def fragmentation(
     as_printed: Real = 0.0
     wasted: Real = 0.0
     for size, count in on_hbm + on_lpddr:
-        pieces = llm.layers * count
-        as_printed = as_printed + pieces * np.mod(size, page)
-        wasted = wasted + pieces * np.mod(-size, page)
+        as_printed = as_printed + count * np.mod(size, page)
+        wasted = wasted + count * np.mod(-size, page)
     return Fragmentation(as_printed, wasted)
 
 
 def tensors(
     llm: LLM, work: Workload, n_attention: Real, n_qkv: Real, n_fc: Real
 ) -> list[tuple[Real, Real]]:
-    """Tensors of one layer on a side, given its heads: size [B], how many [1]."""
-    cache_of_head = kv_head_bytes(llm, work.batch, work.context)
-    cache = cache_of_head * np.ceil(n_attention / llm.group)
-    qkv_weights = llm.hidden * qkv_columns(llm, n_qkv) * llm.weight_width
-    sizes: list[tuple[Real, Real]] = [(cache, 1.0), (qkv_weights, 1.0)]
-    mlp_parameters = llm.layer_parameters(llm.experts) - llm.attention_parameters
-    experts = mlp_parameters / llm.expert_parameters
-    counts = {"output": 1.0, "up": experts, "down": experts}
+    """Tensors of all layers and the output head on a side: size [B], how many [1].
+
+    Args:
+        llm, work: what runs.
+        n_attention, n_qkv, n_fc: heads on the side [1].
+    """
     share = n_fc / llm.heads
-    for name, shape in fc_shapes(llm, work.batch).items():
-        columns = share * shape.w
-        size = shape.k * columns * llm.weight_width
-        sizes.append((size, counts[name]))
-    sizes.append((share * llm.head_bytes, 1 / llm.layers))
+    sizes: list[tuple[Real, Real]] = [(share * llm.head_bytes, 1.0)]
+    for layer in llm.layer_types.values() or (llm,):
+        scale = layer.heads / llm.heads
+        cache_of_head = kv_head_bytes(layer, work.batch, work.context)
+        cache = cache_of_head * np.ceil(n_attention * scale / layer.group)
+        qkv = layer.hidden * qkv_columns(layer, n_qkv * scale) * layer.weight_width
+        sizes += [(cache, layer.layers), (qkv, layer.layers)]
+        mlp_parameters = layer.layer_parameters(layer.experts) - layer.attention_parameters
+        experts = mlp_parameters / layer.expert_parameters
+        counts = {"output": 1.0, "up": experts, "down": experts}
+        for name, shape in fc_shapes(layer, work.batch).items():
+            size = shape.k * share * shape.w * layer.weight_width
+            sizes.append((size, layer.layers * counts[name]))
     return sizes

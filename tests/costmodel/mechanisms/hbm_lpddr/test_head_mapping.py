@@ -35,6 +35,8 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     prompt_attention,
     qkv,
     qkv_bytes,
+    qkv_columns,
+    sublayers,
 )
 from nearkv.costmodel.mechanisms.hbm_lpddr.mapped_step import (
     change_mapping,
@@ -45,6 +47,7 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.mapped_step import (
     prompt_heads,
 )
 from nearkv.costmodel.mechanisms.hbm_lpddr.paging import tensors
+from nearkv.costmodel.model.layers import Mixed, Windowed
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
@@ -193,19 +196,35 @@ def test_bytes_of_heads_on_one_side() -> None:
 
 
 def test_tensors_of_a_side() -> None:
-    """A group of K and V of 9 tokens, Q, K and V of 8 columns, two thirds of three matrices: the
-    next two are of each of 4 experts, the last is in one of 3 layers."""
+    """The head once, and in each of 3 layers: a group of K and V of 9 tokens, Q, K and V of 8
+    columns, two thirds of three matrices, of which the last two are of each of 4 experts."""
     sizes: list[tuple[float, float]] = [
-        (432, 1),
-        (8 * 24 * 0.5, 1),
-        (18 * 8 / 3, 1),
-        (8 * 38 / 3, 4),
-        (19 * 8 / 3, 4),
+        (11 * 8 / 3, 1),
+        (432, 3),
+        (8 * 24 * 0.5, 3),
+        (18 * 8 / 3, 3),
+        (8 * 38 / 3, 12),
+        (19 * 8 / 3, 12),
     ]
-    sizes.append((11 * 8 / 3, 1 / 3))
     rows = zip(tensors(MIXTURE, WORK, 3.0, 4.0, 4.0), sizes, strict=True)
     for tensor, expected in rows:
         assert tensor == pytest.approx(expected)
+
+
+def test_layers_of_two_types_keep_the_same_heads_on_hbm() -> None:
+    """Two of three layers see 5 of 7 tokens; the third has 12 heads, of which 8 are 4 of 6."""
+    windowed = Windowed(**{**vars(MIXTURE), "layers": 2.0, "window": 5.0})
+    wide = replace(MIXTURE, layers=1.0, heads=2 * MIXTURE.heads)
+    mixed = Mixed(**vars(MIXTURE), types_by_name={"window": windowed, "full": wide})
+    one_layer = CACHE / 3
+    assert attention_bytes(mixed, 2.0, 7.0, 6.0) == 2 * one_layer * 5 / 7 + one_layer
+    assert attention_bytes(mixed, 2.0, 7.0, 3.0) == attention_bytes(mixed, 2.0, 7.0, 6.0) / 2
+    columns = 2 * qkv_columns(MIXTURE, 4.0) + qkv_columns(wide, 8.0)
+    assert qkv_bytes(mixed, 4.0) == MIXTURE.hidden * columns * MIXTURE.weight_width
+    hw = load_platform("gh-asymmetric").machine()
+    spans = sublayers(asymmetric_memory(hw), mixed, WORK, 4.0, 4.0, 4.0)
+    read = spans["attention"].traffic()["hbm.memory", "read"]
+    assert read == pytest.approx((2 * 5 / 9 + 1) * one_layer * 9 / 7)
 
 
 def test_a_barrier_reaches_both_memories_and_power_is_drawn_while_a_side_works() -> None:
