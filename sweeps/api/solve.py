@@ -3,91 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import Parameter, signature
 from numbers import Integral, Real
-from typing import Any, TypeVar, Unpack, cast, get_type_hints
+from types import MappingProxyType
+from typing import Any, TypeVar, Unpack, get_args, get_type_hints
 
 import pandas as pd
 
 from nearkv.hardware.errors import InputError, unknown
-from nearkv.sweeps.api.arguments import Axes, Models, Names, Values, path_of, study_of
+from nearkv.sweeps.api.arguments import (
+    Axes,
+    Models,
+    Names,
+    Platforms,
+    Values,
+    path_of,
+    study_of,
+)
+from nearkv.sweeps.api.reuse import tier_sizes
 from nearkv.sweeps.api.tables import table_of_columns, table_of_rows
 from nearkv.sweeps.study.sizes import size, values
-from nearkv.sweeps.study.study import Study, one_point
+from nearkv.sweeps.study.study import NONE, Study, one_point
 
 Item = TypeVar("Item")
-_TEXTS = str | Iterable[str]
+Texts = str | Iterable[str]
+Asked = Study | Models
+Numbered = Mapping[str, Values]
+"""Hardware number or role -> its values."""
 _TYPES: Mapping[Any, tuple[Any, str]] = {
     str: (str, "text"),
     int: (Integral, "a whole number"),
     int | None: ((Integral, type(None)), "a whole number"),
     float: (Real, "a number"),
     Mapping[str, float]: (Mapping, "a dictionary of numbers"),
-    _TEXTS: (Iterable, "text or a list of texts"),
+    Texts: (Iterable, "text or a list of texts"),
 }
-"""Type of an option -> what is accepted, in Python and in words."""
+"""Type of an argument -> what is accepted, in Python and in words."""
+_EXAMPLES = {
+    "name": "alpha",
+    "vary": "csd.count",
+    "slo": "throughput_tok_s=0.5",
+    "along": "context=4k:1M",
+    "requests": "2k,3k",
+    "trace": "conversation",
+}
+"""What may be given for an argument that a question needs."""
 UNNAMED = "hilos"
 """Stands in a study whose question names its systems itself."""
 
 
-class Options(Axes, total=False):
-    """Axes, and what single questions take besides.
-
-    Attributes:
-        systems: names, where the question is about chosen systems.
-        method: of `mapping`: exact, greedy, milp or brute.
-        name: of `knob`: which one.
-        robust: of `alpha`, `spill`, `knob` and `beta`, with a band: share of the draws to be best
-            for.
-        vary: of `hardware`: the number to choose (`csd.count=1:64`).
-        slo: of `batch` and `hardware`: what must hold, as `step_ms=50,prefill_s=2`.
-        along, of: of `crossover`: the axis (`context=4k:1M`), the column to compare by.
-        search, gpu_batch, num_batches, fix: of `placement`.
-        requests, prompts, homes, time_limit, slack: of `subbatch`.
-        requests, iterations, finish, shortest, longest: of `mapping-trace`.
-        tiers, system, rate_scale, block, policy, admission, nodes, years, check: of `tiers`; see
-            `tier_sizes`.
-    """
-
-    systems: Names
-    name: str
-    robust: float
-    vary: str
-    slo: _TEXTS
-    along: str
-    of: str
-    search: str
-    gpu_batch: int | None
-    num_batches: int | None
-    fix: Mapping[str, float]
-    requests: Values
-    prompts: Values
-    iterations: Values
-    finish: float
-    shortest: Values
-    longest: Values
-    homes: str
-    time_limit: float
-    slack: float
-    tiers: _TEXTS
-    system: str
-    rate_scale: float
-    block: int
-    policy: str
-    admission: str
-    nodes: int
-    years: float
-    check: str
-
-
-def solve(question: str, model: Study | Models, **options: Unpack[Options]) -> pd.DataFrame:
+def solve(question: str, model: Asked, **options: Any) -> pd.DataFrame:
     """Find the best value of a knob, with a proven bound and the paper's rule beside it.
 
     Args:
         question: alpha, spill, knob, beta, mapping, mapping-trace, batch, hardware, crossover,
-            placement, subbatch or tiers.
+            placement, subbatch or tiers: a function of `nearkv.sweeps.api.solve` each.
         model: names, config.json files or `load_model` objects; or a `Study`, which holds systems
             and axes too.
-        options: axes as `compare` takes them, and what the question takes besides; see `Options`.
+        options: axes as `compare` takes them, and what the question takes besides: `systems`;
+            `robust` of alpha, spill, knob and beta; `name` of knob; `method` of mapping; `vary`
+            and `slo` of hardware; `slo` of batch; `along` and `of` of crossover.
 
     Returns:
         A row a design point, with the columns of `nearkv solve QUESTION`;
@@ -106,179 +81,295 @@ def solve(question: str, model: Study | Models, **options: Unpack[Options]) -> p
     question = path_of(question, "question")
     if question not in QUESTIONS:
         raise unknown("question", question, QUESTIONS, "solve")
-    answer, own = QUESTIONS[question]
+    answer = QUESTIONS[question]
+    _check(question, answer, options)
+    return answer(model, **options)
+
+
+def _check(
+    question: str, answer: Callable[..., pd.DataFrame], options: Mapping[str, object]
+) -> None:
+    """Refuse arguments that a question does not take, lacks, or has of another type.
+
+    Raises:
+        InputError: naming the argument.
+    """
+    hints = get_type_hints(answer)
+    taken: list[str] = []
+    needed: list[str] = []
+    for name, parameter in list(signature(answer).parameters.items())[1:]:
+        if parameter.kind is Parameter.VAR_KEYWORD:
+            (axes,) = get_args(hints[name])
+            taken += axes.__annotations__
+            continue
+        taken.append(name)
+        if name in options:
+            _check_type(name, options[name], hints[name])
+        elif parameter.default is Parameter.empty:
+            needed.append(name)
     for name in options:
-        if name not in own:
-            raise InputError(
-                f"solve {question!r} does not take {name}; it takes {', '.join(own)}"
-            )
-    for name, value in options.items():
-        if name not in Axes.__annotations__:
-            _check_type(name, value)
-    return answer(model, options)
+        if name not in taken:
+            listed = ", ".join(taken)
+            raise InputError(f"solve {question!r} does not take {name}; it takes {listed}")
+    for name in needed:
+        example = f"{name}={_EXAMPLES[name]!r}"
+        raise InputError(f"solve: {name} is missing; give it, as in {example}")
 
 
-def _check_type(name: str, value: object) -> None:
-    """Refuse a value that is not of the type that an option has.
+def _check_type(name: str, value: object, hint: object) -> None:
+    """Refuse a value that is not of the type that an argument has.
 
     Raises:
         InputError: naming the type.
     """
-    hint = get_type_hints(Options)[name]
     kind, words = _TYPES.get(hint, (object, ""))
     if not isinstance(value, kind) or isinstance(value, bool):
         raise InputError(f"{name}={value!r}: give {words or 'another value'}")
     items = value if isinstance(value, list | tuple) else ()
-    if hint == _TEXTS and not all(isinstance(item, str) for item in items):
+    if hint == Texts and not all(isinstance(item, str) for item in items):
         raise InputError(f"{name}={value!r}: give {words}")
 
 
-def _study(model: Study | Models, options: Options, systems: Names) -> Study:
+def _study(model: Asked, systems: Names, axes: Axes) -> Study:
+    """The study that is asked, or that of a model and axes."""
     if isinstance(model, Study):
-        return model
-    axes = {name: value for name, value in options.items() if name in Axes.__annotations__}
-    return study_of(options.get("systems", systems), model, cast("Axes", axes))
+        return study_of(model, None, axes)
+    return study_of(systems, model, axes)
 
 
-def _alpha(model: Study | Models, options: Options) -> pd.DataFrame:
+def alpha(
+    model: Asked, systems: Names = "hilos", robust: float = 0.0, **axes: Unpack[Axes]
+) -> pd.DataFrame:
+    """Solve the share of the context kept as X (HILOS sec. 4.2)."""
     from nearkv.sweeps.explore.knob import best_knob, why_alpha
 
-    study = _study(model, options, "hilos")
-    answer = best_knob(study, "alpha", options.get("robust", 0.0))
+    answer = best_knob(_study(model, systems, axes), "alpha", robust)
     return table_of_columns(answer, why_alpha(answer))
 
 
-def _spill(model: Study | Models, options: Options) -> pd.DataFrame:
+def spill(
+    model: Asked, systems: Names = "hilos", robust: float = 0.0, **axes: Unpack[Axes]
+) -> pd.DataFrame:
+    """Solve the spill interval (HILOS sec. 4.3)."""
     from nearkv.sweeps.explore.knob import best_knob, why_spill
 
-    study = _study(model, options, "hilos")
-    answer = best_knob(study, "interval", options.get("robust", 0.0))
+    answer = best_knob(_study(model, systems, axes), "interval", robust)
     return table_of_columns(answer, why_spill(answer))
 
 
-def _knob(model: Study | Models, options: Options) -> pd.DataFrame:
+def knob(
+    model: Asked,
+    name: str,
+    systems: Names = "hilos",
+    robust: float = 0.0,
+    **axes: Unpack[Axes],
+) -> pd.DataFrame:
+    """Solve any knob of a system."""
     from nearkv.sweeps.explore.knob import best_knob, why_knob
 
-    name = path_of(_needed(options, "name", "alpha"), "name")
-    answer = best_knob(_study(model, options, "hilos"), name, options.get("robust", 0.0))
+    answer = best_knob(_study(model, systems, axes), name, robust)
     return table_of_columns(answer, why_knob(answer, name))
 
 
-def _beta(model: Study | Models, options: Options) -> pd.DataFrame:
+def beta(model: Asked, robust: float = 0.0, **axes: Unpack[Axes]) -> pd.DataFrame:
+    """Split K and V between host DRAM and SmartSSD (HillInfer sec. 4.3)."""
     from nearkv.sweeps.explore.beta import best_beta, why_beta
 
-    study = _study(model, options, "hillinfer")
-    answer = best_beta(study, options.get("robust", 0.0))
+    answer = best_beta(_study(model, "hillinfer", axes), robust)
     return table_of_columns(answer, why_beta(answer))
 
 
-def _batch(model: Study | Models, options: Options) -> pd.DataFrame:
+def batch(
+    model: Asked, systems: Names = "hilos", slo: Texts = (), **axes: Unpack[Axes]
+) -> pd.DataFrame:
+    """Find the largest batch served at once, and that of best throughput under limits."""
     from nearkv.sweeps.explore.batch import best_batches, why_batch
 
-    slo = _several(options.get("slo", ()))
-    rows = best_batches(_study(model, options, "hilos"), slo)
+    rows = best_batches(_study(model, systems, axes), _several(slo))
     return table_of_rows(rows, why_batch(rows))
 
 
-def _hardware(model: Study | Models, options: Options) -> pd.DataFrame:
+def hardware(
+    model: Asked, vary: str, slo: Texts, systems: Names = "hilos", **axes: Unpack[Axes]
+) -> pd.DataFrame:
+    """Find the least of a hardware number that meets limits."""
     from nearkv.sweeps.explore.hardware import least_hardware, why_hardware
 
-    slo = _several(_needed(options, "slo", "throughput_tok_s=0.5"))
-    vary = _needed(options, "vary", "csd.count")
-    rows = least_hardware(_study(model, options, "hilos"), vary, slo)
+    rows = least_hardware(_study(model, systems, axes), vary, _several(slo))
     return table_of_rows(rows, why_hardware(rows))
 
 
-def _several(texts: str | Iterable[str]) -> list[str]:
+def _several(texts: Texts) -> list[str]:
     return [texts] if isinstance(texts, str) else list(texts)
 
 
-def _crossover(model: Study | Models, options: Options) -> pd.DataFrame:
+def crossover(
+    model: Asked,
+    along: str,
+    systems: Names = "flexgen-dram,hilos",
+    of: str = "decode_tok_s",
+    **axes: Unpack[Axes],
+) -> pd.DataFrame:
+    """Find where one of two systems overtakes the other."""
     from nearkv.sweeps.explore.crossover import crossovers, why_crossover
 
-    study = _study(model, options, "flexgen-dram,hilos")
-    along = _needed(options, "along", "context=4k:1M")
-    rows = crossovers(study, along, options.get("of", "decode_tok_s"))
+    rows = crossovers(_study(model, systems, axes), along, of)
     return table_of_rows(rows, why_crossover(rows))
 
 
-def _mapping(model: Study | Models, options: Options) -> pd.DataFrame:
+def mapping(
+    model: Asked,
+    method: str = "exact",
+    batch: Values = 32,
+    context: Values = "1k",
+    platform: Platforms = "gh-asymmetric",
+    sets: Numbered = NONE,
+    parts: Numbered = NONE,
+) -> pd.DataFrame:
+    """Map the heads of each sub-layer on HBM or LPDDR, for one decode step (H2M2 sec. 4.3).
+
+    Args:
+        model: as of `solve`.
+        method: exact, greedy, milp or brute.
+        batch, context, platform, sets, parts: as `compare` takes them; not beside a study.
+    """
     from nearkv.sweeps.explore.mapping import best_mapping, why_mapping
 
-    point = {"batch": "32", "context": "1k", "platform": "gh-asymmetric", **options}
-    point["output_tokens"] = "1"
-    method = str(point.pop("method", "exact"))
-    study = _study(model, cast("Options", point), "asymmetric")
-    answer = best_mapping(study, method)
+    if not isinstance(model, Study):
+        point: Axes = {
+            "batch": batch,
+            "context": context,
+            "output_tokens": 1,
+            "platform": platform,
+            "sets": sets,
+            "parts": parts,
+        }
+        model = study_of("asymmetric", model, point)
+    answer = best_mapping(model, method)
     return table_of_columns(answer, why_mapping(answer))
 
 
-def _mapping_trace(model: Study | Models, options: Options) -> pd.DataFrame:
-    from nearkv.sweeps.explore.mapping_trace import (
-        SYSTEMS,
-        random_trace,
-        replay,
-        why_replay,
+def mapping_trace(
+    model: Models,
+    requests: Values = 32,
+    iterations: Values = 128,
+    finish: float = 0.02,
+    shortest: Values = 1,
+    longest: Values = "2k",
+    seed: int = 0,
+    platform: Platforms = "gh-asymmetric",
+    sets: Numbered = NONE,
+) -> pd.DataFrame:
+    """Map heads anew in every step while requests finish at random (H2M2 sec. 5.3).
+
+    Args:
+        model, platform, sets: as of `mapping`, one value each.
+        requests, iterations: sequences served together, and steps.
+        finish: chance that a request finishes in a step.
+        shortest, longest: tokens of requests.
+        seed: of the random lengths.
+    """
+    from nearkv.sweeps.explore import mapping_trace as traces
+
+    def count(given: Values, name: str) -> int:
+        (number,) = values(given, size, f"--{name}")
+        return int(number)
+
+    trace = traces.random_trace(
+        requests=count(requests, "requests"),
+        iterations=count(iterations, "iterations"),
+        finish=finish,
+        shortest=count(shortest, "shortest"),
+        longest=count(longest, "longest"),
+        seed=seed,
     )
-
-    counts = {"requests": "32", "iterations": "128", "shortest": "1", "longest": "2k"}
-    read = {}
-    for name, default in counts.items():
-        (number,) = values(options.get(name, default), size, f"--{name}")
-        read[name] = int(number)
-    finish, seed = options.get("finish", 0.02), options.get("seed", 0)
-    trace = random_trace(finish=finish, seed=seed, **read)
-    machine = {name: options[name] for name in ("platform", "sets") if name in options}
-    point = {"batch": 1, "context": 1, "output_tokens": 1, "platform": "gh-asymmetric"}
-    study = _study(model, cast("Options", {**point, **machine}), "asymmetric")
-    answer = replay(*one_point(study), trace, SYSTEMS)
-    return table_of_columns(answer, why_replay(answer))
+    point: Axes = {
+        "batch": 1,
+        "context": 1,
+        "output_tokens": 1,
+        "platform": platform,
+        "sets": sets,
+    }
+    machine, llm = one_point(study_of("asymmetric", model, point))
+    answer = traces.replay(machine, llm, trace, traces.SYSTEMS)
+    return table_of_columns(answer, traces.why_replay(answer))
 
 
-def _placement(model: Study | Models, options: Options) -> pd.DataFrame:
+def placement(
+    model: Models,
+    context: Values = 512,
+    output_tokens: Values = 32,
+    platform: Platforms = "t4-flexgen",
+    sets: Numbered = NONE,
+    parts: Numbered = NONE,
+    search: str = "full",
+    gpu_batch: int | None = None,
+    num_batches: int | None = None,
+    fix: Mapping[str, float] = MappingProxyType({}),
+) -> pd.DataFrame:
+    """Place weights, KV cache and activations (FlexGen, ICML 2023, sec. 4.3).
+
+    Args:
+        model, context, output_tokens, platform, sets, parts: as `compare` takes them.
+        search: full, or paper for FlexGen's own walk.
+        gpu_batch, num_batches: of a block; the best where None.
+        fix: shares that are fixed, as {"wg": 0.2}.
+    """
     from nearkv.sweeps.explore.placement import placements, why_placement
 
-    study = _study(model, options, UNNAMED)
-    choice = {name: options.get(name) for name in ("gpu_batch", "num_batches")}
+    machine: Axes = {"platform": platform, "sets": sets, "parts": parts}
+    study = study_of(UNNAMED, model, machine)
     rows = placements(
         study.models,
-        options.get("context", 512),
-        options.get("output_tokens", 32),
-        study.platforms or ("t4-flexgen",),
+        context,
+        output_tokens,
+        study.platforms,
         study.sets,
         study.parts,
-        search=options.get("search", "full"),
-        fixed=dict(options.get("fix", {})),
-        **choice,
+        search=search,
+        fixed=dict(fix),
+        gpu_batch=gpu_batch,
+        num_batches=num_batches,
     )
     return table_of_rows(rows, why_placement(rows))
 
 
-def _subbatch(model: Study | Models, options: Options) -> pd.DataFrame:
-    from nearkv.sweeps.explore.subbatch import SubbatchPoint, subbatch, why_subbatch
+def subbatch(
+    model: Models,
+    requests: Values,
+    prompts: Values = "",
+    platform: Platforms = "dgx-a100-pim",
+    homes: str = "balanced",
+    time_limit: float = 10.0,
+    slack: float = 0.02,
+    seed: int = 0,
+    sets: Numbered = NONE,
+    parts: Numbered = NONE,
+) -> pd.DataFrame:
+    """Split one iteration of L3 into sub-batches and chunks (L3 sec. 5.3).
 
-    axes = {name: value for name, value in options.items() if name != "seed"}
-    study = _study(model, cast("Options", axes), UNNAMED)
-    point = SubbatchPoint(
+    Args:
+        model, platform, sets, parts: as of `mapping`, one value each.
+        requests, prompts, homes, time_limit, slack, seed: as of `SubbatchPoint`.
+    """
+    from nearkv.sweeps.explore import subbatch as splits
+
+    machine: Axes = {"platform": platform, "sets": sets, "parts": parts}
+    study = study_of(UNNAMED, model, machine)
+    point = splits.SubbatchPoint(
         model=_one(study.models, "model"),
-        platform=_one(study.platforms or ("dgx-a100-pim",), "platform"),
-        requests=_needed(options, "requests", "[2048, 3072]"),
-        prompts=options.get("prompts", ""),
-        homes=options.get("homes", "balanced"),
-        seed=options.get("seed", 0),
-        time_limit=options.get("time_limit", 10.0),
-        slack=options.get("slack", 0.02),
+        platform=_one(study.platforms, "platform"),
+        requests=requests,
+        prompts=prompts,
+        homes=homes,
+        seed=seed,
+        time_limit=time_limit,
+        slack=slack,
         sets=study.sets,
         parts=study.parts,
     )
-    rows = subbatch(point)
-    return table_of_rows(rows, why_subbatch(rows))
-
-
-def _needed(options: Options, name: str, example: str) -> Any:
-    if name not in options:
-        raise InputError(f"solve: {name} is missing; give it, as in {name}={example!r}")
-    return options[name]  # type: ignore[literal-required]
+    rows = splits.subbatch(point)
+    return table_of_rows(rows, splits.why_subbatch(rows))
 
 
 def _one(given: Sequence[Item], name: str) -> Item:
@@ -292,63 +383,18 @@ def _one(given: Sequence[Item], name: str) -> Item:
     return given[0]
 
 
-_AXES = ("systems", *Axes.__annotations__)
-_MACHINE = ("platform", "sets", "parts")
-Question = tuple[Callable[[Study | Models, Options], pd.DataFrame], tuple[str, ...]]
-
-
-def _tiers(model: Study | Models, options: Options) -> pd.DataFrame:
-    from nearkv.sweeps.api.reuse import tier_sizes
-
-    if isinstance(model, Study):
-        raise InputError(
-            "solve 'tiers': takes a model, and the trace of requests beside it"
-        )
-    return tier_sizes(model, **cast("Any", options))
-
-
-_SIZED = (
-    "trace slo tiers policy admission nodes years check system rate_scale block platform sets "
-    "parts"
-)
-QUESTIONS: Mapping[str, Question] = {
-    "alpha": (_alpha, (*_AXES, "robust")),
-    "spill": (_spill, (*_AXES, "robust")),
-    "knob": (_knob, (*_AXES, "name", "robust")),
-    "beta": (_beta, (*Axes.__annotations__, "robust")),
-    "mapping": (_mapping, (*_MACHINE, "batch", "context", "method")),
-    "mapping-trace": (
-        _mapping_trace,
-        (
-            "platform",
-            "sets",
-            "requests",
-            "iterations",
-            "finish",
-            "shortest",
-            "longest",
-            "seed",
-        ),
-    ),
-    "batch": (_batch, (*_AXES, "slo")),
-    "hardware": (_hardware, (*_AXES, "vary", "slo")),
-    "tiers": (_tiers, tuple(_SIZED.split())),
-    "crossover": (_crossover, (*_AXES, "along", "of")),
-    "placement": (
-        _placement,
-        (
-            *_MACHINE,
-            "context",
-            "output_tokens",
-            "search",
-            "gpu_batch",
-            "num_batches",
-            "fix",
-        ),
-    ),
-    "subbatch": (
-        _subbatch,
-        (*_MACHINE, "requests", "prompts", "homes", "time_limit", "slack", "seed"),
-    ),
+QUESTIONS: Mapping[str, Callable[..., pd.DataFrame]] = {
+    "alpha": alpha,
+    "spill": spill,
+    "knob": knob,
+    "beta": beta,
+    "mapping": mapping,
+    "mapping-trace": mapping_trace,
+    "batch": batch,
+    "hardware": hardware,
+    "crossover": crossover,
+    "placement": placement,
+    "subbatch": subbatch,
+    "tiers": tier_sizes,
 }
-"""Question -> what answers it, and the arguments it takes."""
+"""Question -> what answers it; its signature says what it takes."""

@@ -109,7 +109,7 @@ def test_a_comparison_is_the_bytes_of_the_command_line() -> None:
 @pytest.mark.parametrize("question", ["alpha", "spill", "batch"])
 @pytest.mark.slow
 def test_an_answer_is_the_bytes_of_the_command_line(question: str) -> None:
-    table = nearkv.solve(question, **POINT)  # type: ignore[arg-type]
+    table = nearkv.solve(question, **POINT)
     assert as_csv(table) == printed("solve", question, *OPTIONS, "--format", "csv")
 
 
@@ -208,7 +208,7 @@ def test_an_infeasible_point_is_an_answer_with_empty_tables() -> None:
         ),
         (lambda: nearkv.solve("alfa", "opt-66b"), "unknown question 'alfa'; did you mean 'alpha'"),
         (lambda: nearkv.solve("alpha", "opt-66b", vary="csd.count"), "does not take vary"),
-        (lambda: nearkv.solve("hardware", "opt-66b"), "slo is missing"),
+        (lambda: nearkv.solve("hardware", "opt-66b"), "vary is missing"),
         (nearkv.sweep, "give a study, or systems and a model"),
         (lambda: nearkv.estimate("hilos", "opt-66b", context=[1, 2]), "one design point"),
         (lambda: nearkv.estimate("hilos", object()), "model=<object"),  # type: ignore[arg-type]

@@ -144,8 +144,8 @@ def test_what_cannot_be_sized_is_refused(words: str, says: str) -> None:
 
 
 def test_a_study_holds_no_trace() -> None:
-    with pytest.raises(InputError, match="takes a model, and the trace"):
-        nearkv.solve("tiers", STUDY, slo="ttft_s=2")
+    with pytest.raises(InputError, match="give a name"):
+        nearkv.solve("tiers", STUDY, slo="ttft_s=2", trace="conversation")
 
 
 def test_victims_are_sized_by_a_replay_of_each_size(tmp_path: Path) -> None:
