@@ -81,6 +81,14 @@ class Knob:
         return self.kind in ("share", "number")
 
 
+def choice(
+    what: str, names: tuple[str, ...], default: float | str = 0, share: str = ""
+) -> Knob:
+    """A knob that has one of several names, by default the first; the others as of `Knob`."""
+    most = len(names) - 1
+    return Knob(what, 0, most, default, kind="choice", choices=names, share=share)
+
+
 ANY = "any"
 """Stands for every axis: work, and each number of the machine."""
 TIMES = ("prefill_s", "step_ms", "total_s")

@@ -31,7 +31,7 @@ from nearkv.costmodel.model.capacity import Contents, Fits, fits
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import LAYER_CLASS, over_layers
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.registry import Knob, Reversal, system
+from nearkv.costmodel.model.registry import Knob, Reversal, choice, system
 from nearkv.costmodel.model.resources import drives, gpu, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -42,12 +42,6 @@ Attend = tuple[Span, Span, Span]
 """Attention of one layer that the GPU has, that the cores have, and whose weights are streamed."""
 
 
-def choice(what: str, *choices: str, default: float | str = 0) -> Knob:
-    """A knob that has one of several names."""
-    most = len(choices) - 1
-    return Knob(what, high=most, default=default, kind="choice", choices=choices)
-
-
 CHUNK = Knob(
     "prompt tokens that pass the layers together (llama.cpp's --ubatch-size, 512 by default)",
     low=1,
@@ -55,17 +49,18 @@ CHUNK = Knob(
     default=512,
     kind="count",
 )
-NUMA = choice("sockets read each other's experts, or have copies", "remote", "copies")
-READS = choice("drives are read past the page cache, or through it", "direct", "page-cache")
-CACHE = choice("memory of the KV cache; attention is where it lies", "gpu", "host")
+NUMA = choice("sockets read each other's experts, or have copies", ("remote", "copies"))
+READS = choice(
+    "drives are read past the page cache, or through it", ("direct", "page-cache")
+)
+CACHE = choice("memory of the KV cache; attention is where it lies", ("gpu", "host"))
 EXPERTS = choice(
     "what lies in DRAM: computed by the cores in a step, or streamed to the GPU",
-    "cpu",
-    "stream",
+    ("cpu", "stream"),
     default="auto",
 )
 PROMPTS = choice(
-    "the same of prompts; faster: what takes less", "cpu", "stream", "faster", default=2
+    "the same of prompts; faster: what takes less", ("cpu", "stream", "faster"), default=2
 )
 
 

@@ -54,7 +54,7 @@ from nearkv.costmodel.model.capacity import (
 )
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.registry import Knob, system
+from nearkv.costmodel.model.registry import Knob, choice, system
 from nearkv.costmodel.model.resources import host, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -67,12 +67,9 @@ BATCHES = Knob(
     kind="count",
     within="batch",
 )
-SPLIT = Knob(
+SPLIT = choice(
     "KV cache whole in host DRAM or else on the drives (sec. 2.2), or filling host DRAM first",
-    high=1,
-    default=0,
-    kind="choice",
-    choices=("whole", "filled"),
+    ("whole", "filled"),
 )
 
 

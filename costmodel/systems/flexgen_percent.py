@@ -36,7 +36,7 @@ from nearkv.costmodel.mechanisms.weights.streaming import (
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.latent import Latent
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.registry import Knob, Reversal, system
+from nearkv.costmodel.model.registry import Knob, Reversal, choice, system
 from nearkv.costmodel.model.resources import link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -53,33 +53,19 @@ DRIVE_WEIGHTS = Knob(
     rules={"fill": drive_share},
     breaks=drive_breaks,
 )
-CACHE = Knob(
-    "memory that holds the KV cache",
-    high=2,
-    default=1,
-    kind="choice",
-    choices=("gpu", "host", "ssd"),
-)
-ATTEND = Knob(
+CACHE = choice("memory that holds the KV cache", ("gpu", "host", "ssd"), default=1)
+ATTEND = choice(
     "who attends to a cache that is not on the GPU (FlexGen's --cpu-cache-compute, or the GPU)",
-    high=1,
-    default=0,
-    kind="choice",
-    choices=("cpu", "gpu"),
+    ("cpu", "gpu"),
 )
-PIN = Knob(
+PIN = choice(
     "whether weights in host memory are pinned (FlexGen's --pin-weight)",
-    high=1,
+    ("no", "yes"),
     default=1,
-    kind="choice",
-    choices=("no", "yes"),
 )
-TENSORS = Knob(
+TENSORS = choice(
     "whether shares of weights are of whole tensors, as the code places them, or divide tensors",
-    high=1,
-    default=0,
-    kind="choice",
-    choices=("whole", "divided"),
+    ("whole", "divided"),
 )
 COPIES = 2.0
 """Times that `mha_gen` moves K and V again: written with heads first, read by its products."""

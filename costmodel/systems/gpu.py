@@ -38,7 +38,7 @@ from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import LAYER_CLASS
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.queue import Load, Serving, over_layer_types
-from nearkv.costmodel.model.registry import ANY, Knob, Reversal, system
+from nearkv.costmodel.model.registry import ANY, Knob, Reversal, choice, system
 from nearkv.costmodel.model.resources import gpu, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -115,10 +115,10 @@ EP = Knob(
     kind="count",
     rules={"all": wide_experts},
 )
-ATTENTION = Knob(
+ATTENTION = choice(
     "tp: GPUs share the heads of a sequence; dp: each attends to sequences of its own",
-    kind="choice",
-    choices=("tp", "dp"),
+    ("tp", "dp"),
+    default="auto",
 )
 OFFLOAD = Knob(
     "GB of weights a GPU leaves in host memory and reads from there (vLLM, cpu_offload_gb)",
@@ -126,11 +126,9 @@ OFFLOAD = Knob(
     default=0,
     kind="number",
 )
-MTP = Knob(
+MTP = choice(
     "multi-token prediction: its layer drafts a token, which the next pass checks (DeepSeek-V3)",
-    default=0,
-    kind="choice",
-    choices=("off", "on"),
+    ("off", "on"),
 )
 ACCEPTED = Knob(
     "share of drafted tokens that are accepted, 0.85 to 0.9 (DeepSeek-V3, sec. 5.4.3)",

@@ -39,7 +39,7 @@ from nearkv.costmodel.model.capacity import Fits, fits
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import Recurrent, over_layers, pipelined_layers
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.registry import NO_KNOBS, Knob, system
+from nearkv.costmodel.model.registry import NO_KNOBS, Knob, choice, system
 from nearkv.costmodel.model.resources import csd, drives, gpu, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -64,29 +64,20 @@ SIGMA = Knob(
     high=0.99,
     default=0.5,
 )
-HOP = Knob(
+HOP = choice(
     "how tokens leave the SmartSSD: straight to the GPU (eq. 4), or through the host (sec. 5.4)",
-    high=1,
+    ("direct", "through-host"),
     default=1,
-    kind="choice",
-    choices=("direct", "through-host"),
 )
 CHUNKS = Knob(
     "score blocks per layer, m (HIE, sec. 4.2)", low=1, high=256, default=16, kind="count"
 )
-SCORE_PRECISION = Knob(
-    "width of a key where it is scored (CEC, sec. 4.4)",
-    high=2,
-    default=1,
-    kind="choice",
-    choices=PRECISIONS,
+SCORE_PRECISION = choice(
+    "width of a key where it is scored (CEC, sec. 4.4)", PRECISIONS, default=1
 )
-SCORE_SOURCE = Knob(
+SCORE_SOURCE = choice(
     "where scoring reads keys: FP16 in flash, or a narrow copy in flash or the accelerator's DRAM",
-    high=2,
-    default=0,
-    kind="choice",
-    choices=SOURCES,
+    SOURCES,
 )
 MEMORY = Knob(
     "DRAM the KV cache may take, M_0 (eq. 3)", kind="count", sets="host.kv_memory"

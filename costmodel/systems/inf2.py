@@ -41,7 +41,7 @@ from nearkv.costmodel.mechanisms.weights.streaming import WeightStream, weights_
 from nearkv.costmodel.model.capacity import Fits, fits
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.registry import NO_KNOBS, Knob, Reversal, system
+from nearkv.costmodel.model.registry import NO_KNOBS, Knob, Reversal, choice, system
 from nearkv.costmodel.model.resources import csd, host
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -174,19 +174,14 @@ INTERVAL = Knob(
     default=SPILL_INTERVAL,
     kind="count",
 )
-WRITEBACK = Knob(
+WRITEBACK = choice(
     "commit every KV entry in the step, or spill it in the background",
-    high=1,
+    ("naive", "delayed"),
     default=1,
-    kind="choice",
-    choices=("naive", "delayed"),
 )
-BUFFERING = Knob(
+BUFFERING = choice(
     "read a layer's KV before its kernel starts (the paper's pread), or while it runs",
-    high=1,
-    default=0,
-    kind="choice",
-    choices=("single", "double"),
+    ("single", "double"),
 )
 
 

@@ -20,7 +20,7 @@ from nearkv.costmodel.mechanisms.serving.dimm import (
     rank_unit_area,
     unit_power,
 )
-from nearkv.costmodel.mechanisms.serving.fluid import POLICY, steady, switch
+from nearkv.costmodel.mechanisms.serving.fluid import POLICY, steady
 from nearkv.costmodel.mechanisms.serving.parallel import (
     HEADS_AND_STATES,
     LACKS,
@@ -45,7 +45,7 @@ from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.queue import Load, Serving, Skew, over_layer_types
-from nearkv.costmodel.model.registry import TIMES, Knob, Reversal, system
+from nearkv.costmodel.model.registry import TIMES, Knob, Reversal, choice, system
 from nearkv.costmodel.model.resources import gpu, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -55,17 +55,20 @@ RANKSETS = Knob(
     kind="count",
     sets="dimm.ranksets",
 )
-INTERLEAVE = switch(
+INTERLEAVE = choice(
     "two sub-batches in turn, which read the weights twice, or one batch (sec. 5.2, fig. 11)",
+    ("off", "on"),
     default="auto",
 )
-OVERLAP_COMM = switch("KV of prompts moves beside computing, or before it (sec. 5.1)")
-HOMES = Knob(
+OVERLAP_COMM = choice(
+    "KV of prompts moves beside computing, or before it (sec. 5.1)",
+    ("off", "on"),
+    default=1,
+)
+HOMES = choice(
     "ranksets of a request's KV: a random one, all alike, or in each layer the least loaded one",
-    high=2,
+    ("random", "balanced", "layerwise"),
     default=2,
-    kind="choice",
-    choices=("random", "balanced", "layerwise"),
 )
 """Sec. 5.1, fig. 6b: in one layer a request lies on one rankset; `balanced` is an ideal."""
 

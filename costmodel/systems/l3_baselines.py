@@ -23,7 +23,7 @@ from nearkv.costmodel.mechanisms.serving.cpu_share import (
     takes_excess,
 )
 from nearkv.costmodel.mechanisms.serving.dimm import dimm_capacity, dimms
-from nearkv.costmodel.mechanisms.serving.fluid import POLICY, steady, switch
+from nearkv.costmodel.mechanisms.serving.fluid import POLICY, steady
 from nearkv.costmodel.mechanisms.serving.parallel import (
     HEADS_AND_STATES,
     LACKS,
@@ -57,7 +57,7 @@ from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.queue import Load, Serving, over_layer_types
-from nearkv.costmodel.model.registry import Knob, Reversal, system
+from nearkv.costmodel.model.registry import Knob, Reversal, choice, system
 from nearkv.costmodel.model.resources import gpu
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -197,8 +197,10 @@ def gpu_copies(hw: Machine, llm: LLM) -> Real:
     return kept / np.maximum(cached, 1e-30)
 
 
-SUB_BATCHES = switch(
-    "two sub-batches in turn (L3 sec. 6.1, NeuPIMs), or one batch (AttAcc)"
+SUB_BATCHES = choice(
+    "two sub-batches in turn (L3 sec. 6.1, NeuPIMs), or one batch (AttAcc)",
+    ("off", "on"),
+    default=1,
 )
 
 FEWER_AT_ONCE = Reversal(

@@ -33,28 +33,22 @@ from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.latent import Latent
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.registry import Knob, system
+from nearkv.costmodel.model.registry import Knob, choice, system
 from nearkv.costmodel.model.resources import link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
-CACHE = Knob(
+CACHE = choice(
     "memory that holds the KV cache; the CPU attends to heads in host memory, the GPU to latents",
-    high=1,
-    default=0,
-    kind="choice",
-    choices=("host", "gpu"),
+    ("host", "gpu"),
 )
 STORED = Knob(
     "share of the weights on the drives; auto: the fastest that host memory allows"
 )
-PIN = Knob(
+PIN = choice(
     "whether weights in host memory are pinned (run_model.py's --pin-memory); release: as its "
     "scripts run it, unless the KV cache is there, too",
-    high=2,
-    default=0,
-    kind="choice",
-    choices=("release", "no", "yes"),
+    ("release", "no", "yes"),
 )
 PREFETCH = Knob(
     "weights that come beside a layer's computation, in squares of the hidden size "

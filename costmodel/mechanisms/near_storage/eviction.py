@@ -24,7 +24,7 @@ from nearkv.costmodel.mechanisms.gpu_layer import (
 from nearkv.costmodel.model.capacity import Contents
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.registry import Knob, Reversal
+from nearkv.costmodel.model.registry import Knob, Reversal, choice
 from nearkv.costmodel.model.resources import Csd, Drives, Gpu, Link, drives, gpu, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError
@@ -44,12 +44,9 @@ MORE_IN_DRAM = Reversal(
     ("host.memory", "host.kv_memory", "host.count"),
     "DRAM is filled before drives, which many side by side may read faster",
 )
-PLACEMENT = Knob(
+PLACEMENT = choice(
     "how the KV cache fills GPU, host and drive: 20/60/20 (sec. 3.2), or each as far as it goes",
-    high=1,
-    default=0,
-    kind="choice",
-    choices=("static", "capacity"),
+    ("static", "capacity"),
 )
 ATTENDS = ("full", "window", "chunk", "state")
 """Attention that these systems model: of any layer's cache they keep the same share."""

@@ -40,7 +40,7 @@ from nearkv.costmodel.mechanisms.weights.streaming import Path, WeightStream
 from nearkv.costmodel.model.capacity import Fits, fits
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.registry import NO_KNOBS, Knob
+from nearkv.costmodel.model.registry import NO_KNOBS, Knob, choice
 from nearkv.costmodel.model.resources import Csd, Gpu, Link, csd, host, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -162,12 +162,10 @@ INTERVAL = Knob(
     kind="count",
     rules={"paper": interval_of_page},
 )
-WRITEBACK = Knob(
+WRITEBACK = choice(
     "commit every KV entry in the step, or spill pages in the background",
-    high=1,
+    ("naive", "delayed"),
     default=1,
-    kind="choice",
-    choices=("naive", "delayed"),
 )
 
 

@@ -22,16 +22,13 @@ from nearkv.costmodel.mechanisms.serving.residents import bisect, requests_held,
 from nearkv.costmodel.model.capacity import Fits
 from nearkv.costmodel.model.estimate import Estimate, Latency
 from nearkv.costmodel.model.queue import Serving
-from nearkv.costmodel.model.registry import Knob
+from nearkv.costmodel.model.registry import choice
 from nearkv.costmodel.model.workload import Workload
 
 NONE: Mapping[str, Real] = {}
-POLICY = Knob(
+POLICY = choice(
     "let a request's memory grow page by page, or admit it with its final length reserved",
-    high=1,
-    default=0,
-    kind="choice",
-    choices=("paged", "reserve"),
+    ("paged", "reserve"),
 )
 """L3 leaves admission open; every system of its family can do either."""
 _HIDDEN = 1e-9
@@ -43,11 +40,6 @@ _PLACES, _WEIGHTS = (1 + _NODES) / 2, _GAUSS / 2
 """Points and weights of the integral over the drain, as shares of its length."""
 _FAST = 2.0
 """Exponent of the law from which on shares fall so fast that their logarithm is stepped through."""
-
-
-def switch(what: str, on: str = "on", off: str = "off", default: float | str = 1) -> Knob:
-    """A choice between two names, `on` being the default."""
-    return Knob(what, high=1, default=default, kind="choice", choices=(off, on))
 
 
 # --- the run --------------------------------------------------------------------------------

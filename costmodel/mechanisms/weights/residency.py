@@ -15,16 +15,15 @@ from numpy.typing import NDArray
 from nearkv.costmodel.algebra.span import Real, total
 from nearkv.costmodel.mechanisms.gpu_layer import gpu_working_set, passing_latents
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.registry import ANY, TIMES, Knob, Reversal
+from nearkv.costmodel.model.registry import ANY, TIMES, Knob, Reversal, choice
 from nearkv.costmodel.model.resources import Gpu, gpu, host, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
-WEIGHTS = Knob(
+WEIGHTS = choice(
     "where weights live; auto: where the whole run takes least",
-    high=4,
-    kind="choice",
-    choices=("filled", "gpu", "paper", "host", "storage"),
+    ("filled", "gpu", "paper", "host", "storage"),
+    default="auto",
     share="ssd_weights",
 )
 FILLED = 0.0
