@@ -56,7 +56,8 @@ def user_folder() -> Path:
 
 def is_known(what: str, name: str) -> bool:
     """Whether a name is in a catalogue, or among the user's own files of it."""
-    return name in _files(what) or name in _toml_files(_own_folders(what))
+    folders = [*_own_folders(what), *_folders.get(what, [])]
+    return _first_file(folders, name) is not None
 
 
 def names(what: str) -> list[str]:
@@ -93,15 +94,23 @@ def check_exists(what: str, name: str, where: str) -> None:
 
 def _file_of(what: str, name: str) -> Path:
     """The file of a name: the user's own where there is one."""
-    if name == Path(name).name:  # a path is not a name
-        for folder in [*_own_folders(what), *_folders.get(what, [])]:
-            file = folder / f"{name}.toml"
-            if os.path.isfile(file):  # false, not an error, for a name too long
-                catalogued = _files(what).get(name, file)
-                if catalogued != file:
-                    warn(f"{file} stands in for the {what} {name!r} of the catalogue")
-                return file
-    raise unknown(what, name, _files(what) | _toml_files(_own_folders(what)))
+    own = _first_file(_own_folders(what), name)
+    catalogued = _first_file(_folders.get(what, []), name)
+    if own and catalogued:
+        warn(f"{own} stands in for the {what} {name!r} of the catalogue")
+    file = own or catalogued
+    if not file:
+        raise unknown(what, name, _files(what) | _toml_files(_own_folders(what)))
+    return file
+
+
+def _first_file(folders: Iterable[Path], name: str) -> Path | None:
+    """The file of a name in the first folder that has one; a path is not a name."""
+    if name != Path(name).name:
+        return None
+    files = (folder / f"{name}.toml" for folder in folders)
+    # false, not an error, for a name too long
+    return next((file for file in files if os.path.isfile(file)), None)
 
 
 def model_like(name: str) -> str:

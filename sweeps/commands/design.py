@@ -141,6 +141,7 @@ def design(
     Example: nearkv design --model gpt-oss-120b --context 64k --users 16 --slo tpot_ms=66 \
 --budget 100kUSD
     """
+    from nearkv.hardware.errors import InputError
     from nearkv.sweeps.api.design import check_design
     from nearkv.sweeps.api.design import design as answer
     from nearkv.sweeps.study.sizes import pairs
@@ -161,13 +162,22 @@ def design(
         "rent": rent,
     }
     asked |= {"band": band} if band else {}
+    axes: dict[str, Any] = {
+        "batch": batch,
+        "context": context,
+        "output_tokens": output_tokens,
+        "knobs": pairs(knobs, "--knob"),
+    }
+    axes |= {"plugin": plugins} if plugins else {}
+    given = options.given(line)
+    if users and "batch" in given:
+        raise InputError("--users is the batch to serve at once; leave out --batch")
     if systems.endswith(".toml"):
-        asked |= {"systems": load_study(systems, plugins), "model": model or None}
+        asked |= {"systems": load_study(systems, plugins)}
+        axes = {name: value for name, value in axes.items() if name in given}
     else:
-        axes = {"batch": batch, "context": context, "output_tokens": output_tokens}
-        asked |= {"systems": systems, "model": model or None, **axes}
-        asked |= {"knobs": pairs(knobs, "--knob")}
-        asked |= {"plugin": plugins} if plugins else {}
+        asked |= {"systems": systems}
+    asked |= {"model": model or None, **axes}
     if check:
         echo(check_design(check, **asked) + "\n")
         return

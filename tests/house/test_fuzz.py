@@ -54,4 +54,7 @@ def test_the_judge_sees_what_it_is_for() -> None:
     assert faults(None, crash="Traceback\nKeyError: 'x'") == ["KeyError: 'x'"]
     assert faults(0, '[{"step_ms": NaN}]') == ["exit 0, but no JSON: NaN"]
     assert faults(0, '[{"total_s": -1.0}]') == ["exit 0 with total_s = -1.0"]
+    assert faults(0, '[{"cost_usd": "(1+2j)"}]') == ["exit 0 with cost_usd = (1+2j)"]
+    table = Outcome(["x", "--format", "csv"], 0, "share\nnan\n", "", {}, "", 0.0)
+    assert table.faults == ["exit 0 with share = nan"]
     assert faults(2, err="one\ntwo") == ["exit 2 with 2 sentences"]

@@ -22,8 +22,9 @@ from fuzz.lines import (
 )
 from fuzz.words import write_files
 
-ONLY_HOW = {"--format", "--jobs", "--time-limit", "--platform"}
-"""Options that may change how an answer comes about, or name what is the default, and not it."""
+ONLY_HOW = {"--format", "--jobs", "--time-limit", "--platform", "--budget", "--server"}
+"""Options that may leave an answer as it is: they say how it comes about, name what is the default,
+or bound a search whose best machine lies within."""
 
 
 @dataclass

@@ -46,8 +46,14 @@ LINES = (
     " --of step_ms --batch 4 --output-tokens 8 --format json",
     "solve mapping --model opt-66b --platform gh-asymmetric --method greedy --set hbm.memory=80GB"
     " --format json",
+    "design gpu --server dgx-spark-desktop,mac-studio-desktop --model llama3.1-8b --users 4"
+    " --context 8k --budget 40kUSD --format json",
+    "reuse --model llama3.1-70b --prefix 16k --hit 0.7 --rate 0.5 --tier ssd=8x3.84TB"
+    " --format json",
     "validate hillinfer --id HI-001 --format json",
     "report --system hilos --model opt-30b --context 8k -o report.html",
+    "figure hilos-fig10 --part gpu=h100-80gb -o figure.svg",
+    "columns --format json",
     "systems --format json",
     "systems show hilos --format json",
     "models --format json",

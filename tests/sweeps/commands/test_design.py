@@ -157,3 +157,11 @@ def test_a_price_list_is_checked(text: str, sentence: str, tmp_path: Path) -> No
     prices.write_text(text)
     asked = ("design", "gpu", "--model", "gpt-oss-20b", *SMALL, "--prices", str(prices))
     assert sentence in refusal(*asked)
+
+
+def test_an_axis_beside_a_study_or_a_batch_beside_users_is_refused(tmp_path: Path) -> None:
+    study = tmp_path / "study.toml"
+    study.write_text('systems = ["gpu"]\nmodel = ["gpt-oss-20b"]\nbatch = [4]\ncontext = ["8k"]\n')
+    for option in (("--context", "32k"), ("--batch", "8"), ("--knob", "tp=1")):
+        assert "give them there" in refusal("design", str(study), *SMALL, *option)
+    assert "leave out --batch" in refusal("design", *ASKED, "--batch", "3")
