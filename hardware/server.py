@@ -22,7 +22,7 @@ from nearkv.hardware.schema import PART_TYPES
 from nearkv.hardware.units import parse, unit_of
 
 _SLOT_KEYS = {"takes", "counts", "most", "sizes", "lanes", "links", "source", "at"}
-Numbers = float | NDArray[np.float64]
+Count = float | NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Fitted:
     """
 
     part: Part
-    count: float
+    count: Count
 
 
 @dataclass(frozen=True)
@@ -134,32 +134,26 @@ class Server:
             raise InputError(
                 f"{name}: {memory / 2**30:g} GiB cannot be fitted: {held} GiB{stated}"
             )
-        fitted = {**self.delivered, **build}
-        counts: dict[str, Numbers] = {role: each.count for role, each in fitted.items()}
-        watts: dict[str, Numbers] = {
-            role: each.part.si.get("power", 0.0) for role, each in fitted.items()
-        }
-        for rule, (needed, there) in self.draws(counts, watts).items():
+        for rule, (needed, there) in self.draws(build).items():
             if needed > there:
                 raise InputError(f"{name}: needs {needed:g} {rule}, and has {there:g}")
 
-    def draws(
-        self, counts: Mapping[str, Numbers], watts: Mapping[str, Numbers]
-    ) -> dict[str, tuple[Numbers, float]]:
+    def draws(self, build: Mapping[str, Fitted]) -> dict[str, tuple[Count, float]]:
         """What a build draws of what its slots share, and how much of that there is.
 
         Args:
-            counts: role -> how many parts are fitted [1].
-            watts: role -> power of each while it works [W].
+            build: as `check` takes it; of a part, several counts may be asked about at once.
 
         Returns:
             Name of what is shared, with its unit -> (drawn, there).
         """
         own = self.part.si
-        lanes: Numbers = sum(counts[role] * self.slots[role].lanes for role in counts)
-        power: Numbers = sum(counts[role] * watts[role] for role in counts)
-        power = power + own.get("power", own.get("idle_power", 0.0))
-        return {"PCIe lanes": (lanes, own["lanes"]), "W": (power, own["supply"])}
+        lanes: Count = 0.0
+        watts: Count = own.get("power", own.get("idle_power", 0.0))
+        for role, fitted in {**self.delivered, **build}.items():
+            lanes = lanes + fitted.count * self.slots[role].lanes
+            watts = watts + fitted.count * fitted.part.si.get("power", 0.0)
+        return {"PCIe lanes": (lanes, own["lanes"]), "W": (watts, own["supply"])}
 
     def machine(self, build: Mapping[str, Fitted], memory: float = 0.0) -> Platform:
         """The machine that a build makes, with each part at its price.
@@ -175,14 +169,16 @@ class Server:
         for role, fitted in {**self.delivered, **build}.items():
             roles[role] = self.placed(role, fitted)
             for link, part in self.slots[role].links.items():
-                roles[link] = _in_place(load_part(part), roles.get(link), fitted.count)
+                roles[link] = _in_place(
+                    load_part(part), roles.get(link), float(fitted.count)
+                )
         if memory:
             roles["host"] = with_memory(roles["host"], memory)
         return replace(self.platform, roles=roles)
 
     def placed(self, role: str, fitted: Fitted) -> Part:
         """A part in its slot, with what its place adds; free where the server's price has it."""
-        placed = _in_place(fitted.part, self.platform.roles.get(role), fitted.count)
+        placed = _in_place(fitted.part, self.platform.roles.get(role), float(fitted.count))
         if role in self.includes:
             return _with(placed, "price", 0.0, f"in the price of {self.part.name}")
         return placed

@@ -146,7 +146,7 @@ def minimise(
 
     Args:
         space: a box a case; cases are numbered from 0 in this order.
-        bound: what no point of a box is below, asked for one box at most once.
+        bound: what no point of a box is below, asked of a box of several points at most once.
         value: the objectives of points.
         quick: a bound that costs little, asked for as soon as there is a box; by default none.
         group: of each case; by default all are one.
@@ -236,9 +236,12 @@ class _Search:
         return np.full((len(boxes), self.objectives), -np.inf)
 
     def _by_corners(self, boxes: Boxes) -> Numbers:
-        """What no point of each box is below."""
-        self.evaluations += len(boxes)
-        return self.bound(boxes) if len(boxes) else self._as_it_is(boxes)
+        """What no point of each box is below; a box of one point is evaluated as that."""
+        bounds, wide = self._as_it_is(boxes), boxes.sizes > 1
+        self.evaluations += int(np.sum(wide))
+        if np.any(wide):
+            bounds[wide] = self.bound(boxes[wide])
+        return bounds
 
     def _by_points(self, boxes: Boxes) -> Numbers:
         """Try both corners of each box; a box of one point is then known exactly."""

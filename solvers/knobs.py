@@ -37,7 +37,7 @@ _ZOOMS = 7
 TOTAL: Timed = attrgetter("total")
 """The span that a placement of weights makes least, unless another is asked for."""
 STEP: Timed = attrgetter("step")
-"""The span that a split over GPUs makes least, unless another is asked for."""
+"""The span that a split over GPUs makes least."""
 _ALIKE = 1e-9
 """A placement that is faster by less than this share is as fast [1]."""
 
@@ -75,7 +75,6 @@ class _Question:
     requested: Mapping[str, Requested]
     explained: bool
     placed_for: Timed = TOTAL
-    split_for: Timed = STEP
 
     def having(self, knobs: Mapping[str, Requested]) -> _Question:
         """This question with other values of the knobs named."""
@@ -127,7 +126,6 @@ def resolve_knobs(
     requested: Mapping[str, Requested],
     explained: bool = False,
     placed_for: Timed = TOTAL,
-    split_for: Timed = STEP,
 ) -> Resolved:
     """Evaluate a system as requested; solve the knobs that are `auto` for the fastest step.
 
@@ -145,13 +143,12 @@ def resolve_knobs(
         requested: value, rule name or `auto`, for every knob that sets no hardware number.
         explained: whether to say what binds at a solved share, too.
         placed_for: the span whose seconds a choice that leaves a share open makes least.
-        split_for: the span whose seconds knobs that are combined make least.
 
     Raises:
         InputError: two shares are both `auto`, or amounts are not affine in a share.
         LackingError: the machine lacks roles or numbers that the system reads.
     """
-    question = _Question(system, hw, llm, work, requested, explained, placed_for, split_for)
+    question = _Question(system, hw, llm, work, requested, explained, placed_for)
     try:
         return _resolve(question)
     except MissingNumberError:
@@ -208,7 +205,7 @@ def _search(question: _Question, searched: list[str]) -> Resolved:
     prompts_alone = question.system.combinations and np.all(
         np.less_equal(question.work.output, 1)
     )
-    timed = TOTAL if prompts_alone else question.split_for
+    timed = TOTAL if prompts_alone else STEP
     best = _best_of(trials, searched, mesh.reshape(*mesh.shape, *points), timed)
     if not any(knob.kind == "number" for knob in knobs):
         return _trial(question, best, searched)
@@ -232,7 +229,7 @@ def _search(question: _Question, searched: list[str]) -> Resolved:
 
 def _combined(question: _Question, searched: list[str]) -> NDArray[np.float64]:
     """Combinations of the searched knobs' values: (knobs, combinations)."""
-    joint = _tried_together(question, searched)
+    joint = tried_together(question.system, question.hw, question.llm, question.requested)
     others = [name for name in searched if name not in joint]
     knobs = [question.system.knobs[name] for name in others]
     ranges = [
@@ -248,21 +245,30 @@ def _combined(question: _Question, searched: list[str]) -> NDArray[np.float64]:
     return np.stack([values[name].ravel() for name in searched])
 
 
-def _tried_together(
-    question: _Question, searched: list[str]
+def tried_together(
+    system: System, hw: Machine, llm: LLM, requested: Mapping[str, Requested]
 ) -> dict[str, NDArray[np.float64]]:
-    """Values of the searched knobs that the system tries together, by name."""
-    system = question.system
+    """Values of the knobs that a system tries together and that are `auto`, by name.
+
+    Args:
+        system: a registered system.
+        hw, llm: of several counts of a machine, the largest decides.
+        requested: of every knob; combinations that contradict a stated number are left out.
+
+    Returns:
+        As many values of each as there are combinations; nothing where the system names none.
+    """
     if not system.combinations:
         return {}
-    values = system.combinations(question.hw, question.llm)
-    names = [name for name in searched if name in values]
+    values = system.combinations(hw, llm)
+    names = [name for name in values if requested[name] == "auto"]
     if not names:
         return {}
     allowed = np.ones(len(values[names[0]]), bool)
-    for name, value in question.stated.items():
-        if name in values and np.size(value) == 1:
-            allowed &= np.equal(values[name], value)
+    for name, each in values.items():
+        stated = requested[name]
+        if not isinstance(stated, str) and np.size(stated) == 1:
+            allowed &= np.equal(each, stated)
     chosen = np.unique([values[name][allowed] for name in names], axis=1)
     # what is stated may fit none of them: the system then says why
     return dict(

@@ -90,8 +90,8 @@ def design(
 
     answer = best_machines(_question(systems, model, asked), seconds, report)
     table = table_of_rows(answer.rows(), answer.sentences())
-    table.attrs["machine"] = [answer.machine_file(place) for place in answer.order]
-    table.attrs["command"] = [answer.command(place) for place in answer.order]
+    table.attrs["machine"] = [design.machine_file() for design in answer.designs]
+    table.attrs["command"] = [design.command() for design in answer.designs]
     table.attrs["certificate"] = answer.certificate()
     table.attrs["evaluations"] = answer.optimum.progress.evaluations
     return table

@@ -93,9 +93,7 @@ def test_rules_that_slots_share_hold_together() -> None:
     """8 x 16 lanes and 8 x 4 are the 160 of two sockets; 8 x 600 W and the host fit 8 kW."""
     server = load_server("pcie-8gpu-server")
     full = build(gpu=("rtx-pro-6000", 8.0), ssd=("pm1753", 8.0))
-    counts = {"gpu": 8.0, "ssd": 8.0, "host": 1.0}
-    watts = {"gpu": 600.0, "ssd": 25.0, "host": 430.0}
-    drawn = server.draws(counts, watts)
+    drawn = server.draws(full)
     assert drawn["PCIe lanes"] == (160, 160)
     assert drawn["W"] == (8 * 600 + 8 * 25 + 430 + 250, 8000)
     server.check(full)

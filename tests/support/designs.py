@@ -72,7 +72,7 @@ def column_of(space: Space, column: str, most: int = 300) -> Numbers:
     case, point = points_of(space.boxes)
     step = max(len(case) // most, 1)
     goal = Goal((column,), (False,), ())
-    values = Space(space.pieces, space.study, goal).value(case[::step], point[::step])[:, 0]
+    values = Space(space.cases, space.study, goal).value(case[::step], point[::step])[:, 0]
     return values[np.isfinite(values) & (values > 0)]
 
 

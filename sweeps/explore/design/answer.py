@@ -5,21 +5,22 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.platform import Platform
+from nearkv.hardware.schema import PARTLESS
 from nearkv.solvers.boxes import Optimum, Progress, minimise
 from nearkv.sweeps.evaluate.columns import BOTTLENECK, columns
 from nearkv.sweeps.explore.design.certificate import certificate_of
 from nearkv.sweeps.explore.design.flips import flips_of, winning_share
-from nearkv.sweeps.explore.design.machine_file import machine_file
 from nearkv.sweeps.explore.design.measures import Space
 from nearkv.sweeps.explore.design.question import Question
-from nearkv.sweeps.explore.design.space import Cases
-from nearkv.sweeps.explore.rows import Row
+from nearkv.sweeps.explore.design.space import Case
+from nearkv.sweeps.explore.rows import Rows
 from nearkv.sweeps.study.study import LENGTHS, Block, Study, blocks, name_of
 from nearkv.sweeps.tables.table import records
 
@@ -27,7 +28,80 @@ TURNING = 3
 """Numbers that are named of those that would turn the ranking."""
 AT_ONCE = 1 << 14
 """Boxes bounded together: a round asks each system once for all of its boxes."""
+SLOTS = ("gpu", "host", "ssd", "csd", "raid", "dimm")
+"""Roles whose parts are columns of the answer."""
 Report = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class Design:
+    """A machine, the system on it, and its knobs.
+
+    Attributes:
+        case: what it is built of.
+        machine: as a platform, under the name of its server.
+        study: the question to `estimate` of it.
+    """
+
+    case: Case
+    machine: Platform
+    study: Study
+
+    @property
+    def place(self) -> str:
+        """What runs where, in words."""
+        return f"{self.case.system.name} on {self.case.server.part.name}"
+
+    @cached_property
+    def block(self) -> Block:
+        """The workload on the machine."""
+        (block,) = blocks(self.study)
+        return block
+
+    def row(self) -> dict[str, Any]:
+        """Its parts, then the columns of `estimate`."""
+        row: dict[str, Any] = {"server": self.case.server.part.name}
+        for role in SLOTS:
+            fitted = self.machine.roles[role] if role in self.case.parts else None
+            row[f"{role}s"] = f"{fitted.si['count']:g} x {fitted.name}" if fitted else ""
+        host = self.machine.roles.get("host")
+        row["dram_gib"] = host.si["memory"] / 2**30 if host else 0.0
+        rented = self.machine.roles["ownership"].si["rented"]
+        row["acquired"] = "rented" if rented else "bought"
+        (answered,) = records(
+            columns(self.block, self.block.grid.whole, extra=(BOTTLENECK,))
+        )
+        return {**row, **answered}
+
+    def command(self) -> str:
+        """The command that prints its columns, once the file of the machine is appended."""
+        study = self.study
+        words = ["nearkv", "estimate", *study.systems, "--model"]
+        words += [name_of(model) for model in study.models]
+        for name, option in LENGTHS.items():
+            words += [option, *(f"{length:.0f}" for length in getattr(study, name))]
+        for name, values in study.knobs.items():
+            words += ["--knob", f"{name}={getattr(values[0], 'text', values[0])}"]
+        for plugin in study.plugins:
+            words += ["--plugin", plugin]
+        return f"{shlex.join(words)} --platform"
+
+    def machine_file(self) -> str:
+        """The machine as the TOML of a platform: what differs from that of its server."""
+        base = self.case.server.platform
+        lines = [f'title = "{self.machine.name}"', f'base = "{base.name}"']
+        for role, part in self.machine.roles.items():
+            before = base.roles.get(role)
+            if before and before.numbers == part.numbers and role != "ownership":
+                continue
+            lines += ["", f"[{role}]"]
+            if role not in PARTLESS:
+                lines.append(f'part = "{part.name}"')
+            numbers = part.numbers.items()
+            lines += [
+                f'{key} = "{number.value!r} {number.unit}"' for key, number in numbers
+            ]
+        return "\n".join(lines) + "\n"
 
 
 @dataclass(frozen=True)
@@ -45,55 +119,40 @@ class Answer:
     optimum: Optimum
     unpriced: Sequence[str]
 
-    @property
+    @cached_property
     def order(self) -> list[int]:
-        """Places of the best machines, the best of all first."""
+        """Places of the best machines in the optimum, the best of all first."""
         return [int(place) for place in np.lexsort(self.optimum.value.T[::-1])]
 
-    def piece(self, place: int) -> tuple[Cases, int]:
-        """The piece of the space that a best machine is of, and its case there."""
-        case = self.optimum.case[place]
-        piece = int(self.space.piece_of(np.array([case]))[0])
-        return self.space.pieces[piece], int(case - self.space.starts[piece])
+    @cached_property
+    def designs(self) -> list[Design]:
+        """The best machines, the best of all first."""
+        designs, asked = [], self.question.study
+        for place in self.order:
+            number, point = int(self.optimum.case[place]), self.optimum.point[place]
+            case = self.space.cases[number]
+            machine = case.machine(point)
+            study = asked.but(
+                systems=(case.system.name,),
+                platforms=(machine,),
+                knobs={**asked.knobs, **self.space.knobs(number, point)},
+            )
+            designs.append(Design(case, machine, study))
+        return designs
 
-    def machine(self, place: int) -> Platform:
-        """A best machine as a platform, under the name of its server."""
-        return machine_of(*self.piece(place), self.optimum.point[place])
-
-    def study(self, place: int) -> Study:
-        """The question to `estimate` of a best machine."""
-        piece, _ = self.piece(place)
-        asked = self.question.study
-        split = self.space.knobs(int(self.optimum.case[place]), self.optimum.point[place])
-        names, machines = (piece.system.name,), (self.machine(place),)
-        return asked.but(systems=names, platforms=machines, knobs={**asked.knobs, **split})
-
-    def block(self, place: int) -> Block:
-        """The workload on a best machine."""
-        (block,) = blocks(self.study(place))
-        return block
-
-    def command(self, place: int) -> str:
-        """The command that prints the columns of a best machine, once its file is appended."""
-        study = self.study(place)
-        words = ["nearkv", "estimate", *study.systems, "--model"]
-        words += [name_of(model) for model in study.models]
-        for name, option in LENGTHS.items():
-            words += [option, *(f"{length:.0f}" for length in getattr(study, name))]
-        for name, values in study.knobs.items():
-            words += ["--knob", f"{name}={getattr(values[0], 'text', values[0])}"]
-        for plugin in study.plugins:
-            words += ["--plugin", plugin]
-        return f"{shlex.join(words)} --platform"
-
-    def rows(self) -> list[Row]:
-        """A row a best machine: its parts, then the columns of `estimate`, then its bound."""
-        return [self._row(place) for place in self.order]
-
-    def machine_file(self, place: int) -> str:
-        """A best machine as the TOML of a platform."""
-        piece, _ = self.piece(place)
-        return machine_file(self.machine(place), piece.server)
+    def rows(self) -> Rows:
+        """A row a best machine, with its bound where one column is made best."""
+        rows = [design.row() for design in self.designs]
+        if len(self.space.goal.objectives) > 1:
+            return rows
+        sign = -1.0 if self.space.goal.highest[0] else 1.0
+        for place, row in zip(self.order, rows, strict=True):
+            value = float(self.optimum.value[place, 0])
+            group = self.optimum.group[place]
+            bound = min(value, float(self.optimum.progress.bound[group]))
+            row["bound"] = sign * bound
+            row["gap"] = abs(value / bound - 1) if bound else 0.0
+        return rows
 
     def certificate(self) -> dict[str, Any]:
         """The best machines and the cuts that rule out all others."""
@@ -101,7 +160,7 @@ class Answer:
 
     def sentences(self) -> list[str]:
         """How sure the answer is, and what was left out."""
-        progress, cases = self.optimum.progress, len(self.space.boxes)
+        progress, cases = self.optimum.progress, len(self.space.cases)
         machines = np.sum(self.space.boxes.sizes)
         asked = f"{cases:,} cases of {machines:.3g} machines, {progress.evaluations:,} evaluated"
         said = [f"Proven over {asked}."]
@@ -115,72 +174,20 @@ class Answer:
 
     def flips(self) -> list[str]:
         """Who comes second, and what would make it the first."""
-        first, second = self.order[:2]
-        (one, _), (other, _) = self.piece(first), self.piece(second)
-        value, next_best = self.optimum.value[[first, second], 0]
-        name = self.space.goal.objectives[0]
+        first, second = self.designs[:2]
+        value, next_best = np.abs(self.optimum.value[self.order[:2], 0])
+        name, other = self.space.goal.objectives[0], second.case.system.name
         said = (
-            f"{one.system.name} on {one.server.part.name} is first, {other.system.name} on "
-            f"{other.server.part.name} next: {name} {abs(next_best):.4g} after {abs(value):.4g}."
+            f"{first.place} is first, {second.place} next: "
+            f"{name} {next_best:.4g} after {value:.4g}."
         )
-        blocks_of = self.block(first), self.block(second)
         if self.question.draws:
-            share = winning_share(self.space, *blocks_of)
+            share = winning_share(self.space, first.block, second.block)
             said += f" It wins in {share:.0%} of the draws of all uncertain numbers."
-        turning = flips_of(self.space, *blocks_of)[:TURNING]
+        turning = flips_of(self.space, first.block, second.block)
         if not turning:
-            return [
-                said,
-                f"No number within its range makes {other.system.name} the first.",
-            ]
-        listed = "; ".join(f"{flip.number} at {flip.text}" for flip in turning)
-        return [said, f"{other.system.name} wins with {listed}."]
-
-    def _row(self, place: int) -> Row:
-        piece, case = self.piece(place)
-        point = self.optimum.point[place]
-        block = self.block(place)
-        (answered,) = records(columns(block, block.grid.whole, extra=(BOTTLENECK,)))
-        progress = self.optimum.progress
-        group = self.optimum.group[place]
-        value = float(self.optimum.value[place, 0])
-        bound = min(value, float(progress.bound[group]))
-        sign = -1.0 if self.space.goal.highest[0] else 1.0
-        row = {**parts_of(piece, case, point), **answered}
-        if len(self.space.goal.objectives) > 1:
-            return row
-        return {
-            **row,
-            "bound": sign * bound,
-            "gap": abs(value / bound - 1) if bound else 0.0,
-        }
-
-
-def machine_of(piece: Cases, case: int, point: Sequence[int]) -> Platform:
-    """The machine at a point of a case, under the name of its server."""
-    build, memory = piece.build(case, point)
-    machine = piece.server.machine(build, memory)
-    rented = piece.values(case, point).get("ownership", 0.0)
-    return replace(
-        machine.override("ownership.rented", rented), name=piece.server.part.name
-    )
-
-
-def parts_of(piece: Cases, case: int, point: Sequence[int]) -> Row:
-    """The server of a point and what is in it, as columns."""
-    build, memory = piece.build(case, point)
-    row: dict[str, Any] = {"server": piece.server.part.name}
-    for role in ("gpu", "host", "ssd", "csd", "raid", "dimm"):
-        fitted = build.get(role)
-        row[f"{role}s"] = f"{fitted.count:g} x {fitted.part.name}" if fitted else ""
-    host = piece.machine.roles.get("host")
-    held = memory or (host.si["memory"] if host else 0.0)
-    row["dram_gib"] = held / 2**30
-    if piece.values(case, point).get("ownership"):
-        row["acquired"] = "rented"
-    else:
-        row["acquired"] = "bought"
-    return row
+            return [said, f"No number within its range makes {other} the first."]
+        return [said, f"{other} wins with {'; '.join(turning[:TURNING])}."]
 
 
 def best_machines(
@@ -218,7 +225,7 @@ def nearest_miss(question: Question, space: Space, stopped: bool) -> str:
     if stopped:
         return "no machine was found in --seconds that meets every limit; allow more time"
     goal = replace(space.goal, is_nearest=True, objectives=space.goal.objectives[:1])
-    near = Space(space.pieces, space.study, goal)
+    near = replace(space, goal=goal)
     optimum = minimise(
         near.boxes, near.bound, near.value, quick=near.quick, at_once=AT_ONCE
     )

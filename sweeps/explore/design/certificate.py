@@ -166,8 +166,8 @@ def _holds(space: Searched, cuts: Boxes, case: Integers, value: Numbers) -> Mask
         bounds = space.quick(cuts[rows])
         holds[rows] = _is_beaten(bounds, group[cuts.case[rows]], group[case], value)
         rest = rows[~holds[rows]]
-        single = cuts[rest].sizes == 1
-        asked = np.maximum(space.quick(cuts[rest]), space.bound(cuts[rest]))
+        single, asked = cuts[rest].sizes == 1, space.quick(cuts[rest])
+        asked[~single] = np.maximum(asked[~single], space.bound(cuts[rest[~single]]))
         asked[single] = space.value(cuts.case[rest[single]], cuts.low[rest[single]])
         holds[rest] = _is_beaten(asked, group[cuts.case[rest]], group[case], value)
     return holds

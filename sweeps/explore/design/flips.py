@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.model.metrics import Answer
-from nearkv.solvers.boxes import Integers, Numbers
-from nearkv.solvers.knobs import resolve_knobs
+from nearkv.hardware.part import Part
+from nearkv.hardware.schema import keys_of
+from nearkv.solvers.boxes import Numbers
+from nearkv.sweeps.evaluate.probe import Probe
 from nearkv.sweeps.explore.design.measures import Space
 from nearkv.sweeps.study.bands import Band, draws_of
-from nearkv.sweeps.study.study import NONE, Block
+from nearkv.sweeps.study.study import Block
 from nearkv.sweeps.uncertainty.sampled import drawn_numbers
 
-ROUNDS, PARTS = 5, 16
-"""Times that a range is divided, into how many parts: to 1e-6 of it."""
+ROUNDS, PARTS = 3, 64
+"""Times that a range is divided, into how many parts: to 4e-6 of it."""
 PRICE_REACH = 4.0
 """A price without a range is looked at down to this share of it, and up to as many times."""
 SAMPLES = 1024
@@ -24,28 +25,37 @@ SAMPLES = 1024
 
 
 @dataclass(frozen=True)
-class Flip:
-    """A number at which another machine is the best.
+class Uncertain:
+    """A number of a part that may have another value.
 
     Attributes:
-        number: `role.key`, with the part that states it.
-        stated, flips: its value, and the one at which the ranking turns [SI].
-        text: both, as people read them.
+        role, part, key: where it is stated.
+        low, high: between which it lies [SI].
     """
 
-    number: str
-    stated: float
-    flips: float
-    text: str
+    role: str
+    part: Part
+    key: str
+    low: float
+    high: float
 
     @property
-    def factor(self) -> float:
-        """By which factor it must change, over 1."""
-        ratio = self.flips / self.stated
-        return max(ratio, 1 / ratio)
+    def name(self) -> str:
+        """The number, and the part that states it."""
+        return f"{self.role}.{self.key} of {self.part.name}"
+
+    @property
+    def stated(self) -> float:
+        """Its value as stated [SI]."""
+        return self.part.si[self.key]
+
+    def text(self, value: float) -> str:
+        """The number at another value, in words."""
+        key = keys_of(self.part.type, [self.key])[self.key]
+        return f"{self.name} at {key.text(value)} ({key.text(self.stated)} now)"
 
 
-def flips_of(space: Space, first: Block, second: Block) -> list[Flip]:
+def flips_of(space: Space, first: Block, second: Block) -> list[str]:
     """Numbers that alone, within their ranges, let the second of two machines win.
 
     Both machines stay as they are. A part that both have is changed in both.
@@ -55,27 +65,24 @@ def flips_of(space: Space, first: Block, second: Block) -> list[Flip]:
         first, second: the best machine, and the best of another system.
 
     Returns:
-        The numbers that need the smallest change first.
+        The numbers at the value that turns the ranking, those that need the smallest change first.
     """
-    ranges = {**_ranges(second), **_ranges(first)}
-    numbers = sorted(ranges)
-    ends = np.array([ranges[number] for number in numbers]).T  # low, stated, high
-    which = np.tile(np.arange(len(numbers)), 2)
-    far, stated = np.append(ends[0], ends[2]), ends[1][which]
-    turned = (_wins(space, first, second, numbers, which, far) < 0) & (far > 0)
-    rows, still, over = which[turned], stated[turned], far[turned]
-    places, asked = np.arange(len(rows)), np.tile(rows, PARTS)
-    for _ in range(ROUNDS if len(rows) else 0):
+    by_name = {each.name: each for block in (second, first) for each in _uncertain(block)}
+    numbers = list(by_name.values())
+    asked = [*numbers, *numbers]
+    far = np.array([each.low for each in numbers] + [each.high for each in numbers])
+    turned = np.flatnonzero((_lead(space, first, second, asked, far) < 0) & (far > 0))
+    asked, over = [asked[row] for row in turned], far[turned]
+    still, rows = np.array([each.stated for each in asked]), np.arange(len(turned))
+    for _ in range(ROUNDS if asked else 0):
         edges = np.linspace(still, over, PARTS + 1)
-        beyond = edges[1:].reshape(-1)
-        wins = _wins(space, first, second, numbers, asked, beyond) < 0
-        turning = np.argmax(wins.reshape(PARTS, -1), axis=0)
-        still, over = edges[turning, places], edges[turning + 1, places]
-    flips = [
-        _flip(numbers[row], (first, second), float(ends[1][row]), float(value))
-        for row, value in zip(rows, over, strict=True)
-    ]
-    return sorted(flips, key=lambda flip: flip.factor)
+        lead = _lead(space, first, second, asked * PARTS, edges[1:].reshape(-1))
+        turning = np.argmax(lead.reshape(PARTS, -1) < 0, axis=0)
+        still, over = edges[turning, rows], edges[turning + 1, rows]
+    change = np.abs(
+        np.log([value / each.stated for each, value in zip(asked, over, strict=True)])
+    )
+    return [asked[row].text(float(over[row])) for row in np.argsort(change)]
 
 
 def winning_share(
@@ -91,40 +98,35 @@ def winning_share(
     return float(np.mean(worth[0] <= worth[1]))
 
 
-def _ranges(block: Block) -> dict[str, tuple[float, float, float]]:
-    """Number, with its part -> low end, stated value and high end [SI]."""
-    ranges = {}
+def _uncertain(block: Block) -> Iterator[Uncertain]:
+    """The numbers of a machine that have a range, and its prices."""
     for role, part in block.platform.roles.items():
         for key, number in part.numbers.items():
-            span = number.range_si
-            if key == "price" and not span and number.si:
-                span = number.si / PRICE_REACH, number.si * PRICE_REACH
-            if span and key != "count" and number.si:
-                ranges[f"{role}.{key} of {part.name}"] = (span[0], number.si, span[1])
-    return ranges
+            ends = number.range_si
+            if key == "price":
+                ends = ends or (number.si / PRICE_REACH, number.si * PRICE_REACH)
+            if ends and key != "count" and number.si:
+                yield Uncertain(role, part, key, *ends)
 
 
-def _wins(
+def _lead(
     space: Space,
     first: Block,
     second: Block,
-    numbers: Sequence[str],
-    which: Integers,
+    numbers: Sequence[Uncertain],
     values: Numbers,
 ) -> Numbers:
-    """By how much the first machine is better where a number has another value; below 0: worse."""
+    """By how much the first machine is better where each number is another; below 0 worse."""
     worth = []
     for block in (first, second):
         changed: dict[str, Numbers] = {}
-        for row, place in enumerate(which):
-            address, _, part = numbers[place].partition(" of ")
-            role, _, key = address.partition(".")
-            stated = block.platform.roles.get(role)
-            if stated is None or stated.name != part or key not in stated.numbers:
-                continue
-            column = changed.setdefault(address, np.full(len(which), stated.si[key]))
-            column[row] = values[row]
-        worth.append(_worth(space, block, changed, len(which)))
+        for row, number in enumerate(numbers):
+            own = block.platform.roles.get(number.role)
+            if own and own.name == number.part.name and number.key in own.si:
+                address, stated = f"{number.role}.{number.key}", own.si[number.key]
+                column = changed.setdefault(address, np.full(len(numbers), stated))
+                column[row] = values[row]
+        worth.append(_worth(space, block, changed, len(numbers)))
     with np.errstate(invalid="ignore"):
         return np.nan_to_num(worth[1] - worth[0], nan=0.0)
 
@@ -133,23 +135,6 @@ def _worth(
     space: Space, block: Block, numbers: Mapping[str, Numbers], count: int
 ) -> Numbers:
     """The objective of a machine with other numbers, to be made small; inf: a limit is missed."""
-    mesh = {
-        name: values.reshape(-1)
-        for name, values in block.grid.mesh(block.grid.whole).items()
-    }
-    hw, llm, work, requested = block.at(mesh, numbers or NONE)
-    estimate = resolve_knobs(block.system, hw, llm, work, requested).estimate
-    return space.worth(Answer(estimate, hw, block.system.owns), count)[:, 0]
-
-
-def _flip(number: str, blocks: Sequence[Block], stated: float, value: float) -> Flip:
-    """A number that turns the ranking, with its values as people read them."""
-    address, _, part = number.partition(" of ")
-    role, _, _ = address.partition(".")
-    platform = next(
-        block.platform
-        for block in blocks
-        if role in block.platform.roles and block.platform.roles[role].name == part
-    )
-    key = platform.key(address)
-    return Flip(number, stated, value, f"{key.text(value)} ({key.text(stated)} now)")
+    answer = Probe(block).answer(np.zeros(count, np.intp), numbers=numbers)
+    values, _ = space.worth(answer, count)
+    return values[:, 0]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from itertools import product
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,29 +23,52 @@ from nearkv.costmodel.model.metrics import (
     throughput,
 )
 from nearkv.hardware.machine import MissingNumberError
+from nearkv.hardware.part import Part
 from nearkv.hardware.schema import PARTLESS
 from nearkv.solvers.boxes import Boxes, Integers, Mask, Numbers
-from nearkv.solvers.knobs import STEP, Resolved, resolve_knobs
+from nearkv.solvers.knobs import resolve_knobs, tried_together
 from nearkv.sweeps.evaluate.slo import Target, higher_is_better
-from nearkv.sweeps.explore.design.space import PLACED_FOR, Cases, places_weights
+from nearkv.sweeps.explore.design.space import Case, places_weights
 from nearkv.sweeps.study.study import Block, Study, blocks
 
-MEASURES = {
-    "prefill_s": ("prefill_s",),
-    "ttft_s": ("prefill_s", "total_s"),
-    "step_ms": ("step_ms",),
-    "tpot_ms": ("step_ms",),
-    "decode_tok_s": ("step_ms",),
-    "total_s": ("total_s",),
-    "throughput_tok_s": ("total_s",),
-    "batch_run": ("status",),
-    "usd_mtok": ("total_s",),
-    "energy_j_tok": ("total_s",),
-    "tok_s_per_kusd": ("total_s",),
+
+class Bounded(NamedTuple):
+    """How the best corner of a box bounds a column.
+
+    Attributes:
+        measures: whose monotony that takes.
+        span: for which weights are placed where prefill and steps trade by their placement.
+        whole: the column that it is where all sequences are served at once. Of a batch in rounds it
+            is that of one round, which is shorter where less fits: no bound.
+    """
+
+    measures: tuple[str, ...]
+    span: str = "total"
+    whole: str = ""
+
+
+BOUNDED = {
+    "prefill_s": Bounded(("prefill_s",), "prefill"),
+    "ttft_s": Bounded(("prefill_s", "total_s"), "prefill", "prefill_s"),
+    "step_ms": Bounded(("step_ms",), "step"),
+    "tpot_ms": Bounded(("step_ms",), "step", "step_ms"),
+    "decode_tok_s": Bounded(("step_ms",), "step"),
+    "total_s": Bounded(("total_s",)),
+    "throughput_tok_s": Bounded(("total_s",)),
+    "batch_run": Bounded(("status",)),
+    "usd_mtok": Bounded(("total_s",)),
+    "energy_j_tok": Bounded(("total_s",)),
+    "tok_s_per_kusd": Bounded(("total_s",)),
 }
-"""Column that the best corner of a box bounds -> measures whose monotony that takes."""
+"""Column -> how the best corner of a box bounds it."""
 OF_PARTS = {"cost_usd": cost, "power_cap_w": power_cap, "rack_units": rack_units}
 """Column that follows from the parts alone -> its sum over them, which rises with every count."""
+POINTS = 1 << 14
+"""Machines that are evaluated together."""
+FITS: Mask = np.array(True)
+"""Where a design fits, as far as its parts say."""
+SPLIT_POINTS = 1 << 9
+"""Machines of a system that are evaluated together, each with all splits of its GPUs."""
 
 
 def idle_power(answer: Answer) -> Real:
@@ -71,29 +96,8 @@ def of_parts(name: str, low: Answer) -> Real | None:
     return least_hour(low) if name == "usd_hour" else None
 
 
-SPANS = {
-    "prefill_s": "prefill",
-    "ttft_s": "prefill",
-    "step_ms": "step",
-    "tpot_ms": "step",
-    "decode_tok_s": "step",
-}
-"""Column -> the span for which weights are placed to bound it; for all others the total."""
-SPLITS = ("step", "total", "prefill")
-"""Spans for which GPUs are split; of machines, the best of these splits counts."""
-WHOLE = {"ttft_s": "prefill_s", "tpot_ms": "step_ms"}
-"""Column -> the one that it is where all sequences are served at once.
-
-Of a batch in rounds they are those of one round, which is shorter where less fits: no bound.
-"""
-
-
 def of_corners(
-    name: str,
-    low: Answer,
-    best: Mapping[str, Answer],
-    is_whole: bool,
-    is_placed: bool,
+    name: str, low: Answer, best: Mapping[str, Answer], is_whole: bool
 ) -> Real | None:
     """What no machine of a box is better than in a column; None where that is not known.
 
@@ -102,11 +106,13 @@ def of_corners(
     Args:
         name: of the column.
         low: the cheapest corner, of which only parts are known.
-        best: the best corner with weights placed for each span.
+        best: the best corner by the span for which its weights are placed, `total` among them.
         is_whole: whether all sequences are served at once.
-        is_placed: whether weights are placed for each span apart.
     """
-    if name in WHOLE and not is_whole:
+    if name not in BOUNDED:
+        return of_parts(name, low)
+    _, span, whole = BOUNDED[name]
+    if whole and not is_whole:
         return None
     if name == "usd_mtok":
         tokens = 3600 * low.hw.ownership.utilisation * throughput(best["total"])
@@ -115,10 +121,8 @@ def of_corners(
         return idle_power(low) / throughput(best["total"])
     if name == "tok_s_per_kusd":
         return throughput(best["total"]) / (cost(low) / 1e3)
-    if name in MEASURES:
-        measured = WHOLE.get(name, name) if is_placed else name
-        return COLUMNS[measured].compute(best[SPANS.get(name, "total")])
-    return of_parts(name, low)
+    measured = (whole or name) if span in best else name
+    return exactly(measured, best.get(span, best["total"]))
 
 
 def exactly(name: str, answer: Answer) -> Real:
@@ -128,83 +132,66 @@ def exactly(name: str, answer: Answer) -> Real:
 
 @dataclass(frozen=True)
 class Group:
-    """Cases of one system whose machines have the same numbers, evaluated as one array.
+    """Cases of one system whose machines state the same numbers, evaluated as one array.
 
     Attributes:
-        pieces: of the space, by their place there.
         block: the system and the workload, on the first machine.
-        varying: numbers in which the machines differ, as `role.key`.
+        stated: number, `role.key`, in which machines differ -> its value in each case [SI].
+        spanned: of both axes, number -> its values along it in each case: (cases, places) [SI].
     """
 
-    pieces: Mapping[int, Cases]
     block: Block
-    varying: tuple[str, ...]
+    stated: Mapping[str, Numbers]
+    spanned: Sequence[Mapping[str, Numbers]]
 
-    def machine(
-        self, piece: Integers, case: Integers, point: Integers
-    ) -> dict[str, Numbers]:
+    def numbers(self, case: Integers, point: Integers) -> dict[str, Numbers]:
         """The numbers of some points that differ from those of the first machine [SI]."""
-        columns = {address: np.empty(len(case)) for address in self.varying}
-        for place in np.unique(piece):
-            rows = piece == place
-            own = self.pieces[int(place)]
-            numbers = own.numbers(case[rows], point[rows])
-            for address in self.varying:
-                columns[address][rows] = numbers.get(address, stated(own, address))
-        return columns
+        numbers = {address: values[case] for address, values in self.stated.items()}
+        for axis, columns in enumerate(self.spanned):
+            places = point[:, axis]
+            numbers |= {
+                address: values[case, places] for address, values in columns.items()
+            }
+        return numbers
 
     def priced(self, numbers: Mapping[str, Numbers]) -> Answer:
         """What is known of machines without asking the system: their parts."""
         hw = self.block.platform.machine().with_values(numbers)
         return Answer(None, hw, self.block.system.owns)  # type: ignore[arg-type]
 
-    @property
-    def spans(self) -> tuple[str, ...]:
-        """Spans for which knobs are solved, the first as a user's `auto` is."""
-        return SPLITS if self.block.system.combinations else ("total",)
-
     def answer(self, numbers: Mapping[str, Numbers], span: str = "total") -> Answer | None:
         """What the system answers on machines, its knobs solved; None where they lack a number.
 
+        Where it splits a model over GPUs, with every split: (splits, machines).
+
         Args:
             numbers: of the machines that differ from those of the first [SI].
-            span: whose seconds the placement of weights, or a split over GPUs, makes least.
+            span: whose seconds the placement of weights makes least.
         """
-        solved = self.solved(numbers, span)
-        if solved is None:
-            return None
-        hw = self.block.platform.machine().with_values(numbers)
-        return Answer(solved.estimate, hw, self.block.system.owns)
-
-    def solved(self, numbers: Mapping[str, Numbers], span: str) -> Resolved | None:
-        """The knobs of machines and what they estimate, as `answer` takes them."""
-        mesh = self.block.grid.mesh(self.block.grid.whole)
-        flat = {name: values.reshape(-1) for name, values in mesh.items()}
-        hw, llm, work, requested = self.block.at(flat, numbers)
-        timed = PLACED_FOR[span]
-        split_for = timed if len(self.spans) > 1 else STEP
+        system = self.block.system
+        hw, llm, work, requested = self.block.at(self.workload, numbers)
         try:
-            return resolve_knobs(
-                self.block.system,
-                hw,
-                llm,
-                work,
-                requested,
-                placed_for=timed,
-                split_for=split_for,
+            for name, values in self.splits(numbers).items():
+                requested[name] = values[:, np.newaxis]
+            solved = resolve_knobs(
+                system, hw, llm, work, requested, placed_for=attrgetter(span)
             )
         except MissingNumberError:
             return None
+        return Answer(solved.estimate, hw, system.owns)
+
+    def splits(self, numbers: Mapping[str, Numbers]) -> dict[str, Numbers]:
+        """Values of the knobs that the system tries together; nothing where there are none."""
+        hw, llm, _, requested = self.block.at(self.workload, numbers)
+        return tried_together(self.block.system, hw, llm, requested)
+
+    @property
+    def workload(self) -> Mapping[str, Numbers]:
+        """The one workload of the question, by axis."""
+        return self.block.grid.mesh(self.block.grid.whole)
 
 
-def stated(piece: Cases, address: str) -> float:
-    """A number of the first machine of a piece; NaN where it has none [SI]."""
-    role, _, key = address.partition(".")
-    si = piece.machine.roles[role].si
-    return si.get(key, si.get("idle_power", np.nan) if key == "power" else np.nan)
-
-
-Bounded = Callable[[str], Real | None]
+Column = Callable[[str], Real | None]
 """Name of a column -> its values; None where nothing is known of it."""
 
 
@@ -241,8 +228,8 @@ class Goal:
         is_whole = self.serves_all(batch)
         relied = ["status"]
         for name in self.columns:
-            if is_whole or name not in WHOLE:
-                relied += MEASURES.get(name, ())
+            if name in BOUNDED and (is_whole or not BOUNDED[name].whole):
+                relied += BOUNDED[name].measures
         return list(dict.fromkeys(relied))
 
 
@@ -251,12 +238,12 @@ class Space:
     """All machines that may be built, and what is asked of them.
 
     Attributes:
-        pieces: cases, those with the same numbers together.
-        study: one system's question, whose workload all machines serve.
+        cases: all of them.
+        study: whose workload all machines serve.
         goal: what is asked.
     """
 
-    pieces: tuple[Cases, ...]
+    cases: tuple[Case, ...]
     study: Study
     goal: Goal
 
@@ -266,46 +253,31 @@ class Space:
         return self.goal.serves_all(self.study.batch[0])
 
     @cached_property
-    def starts(self) -> Integers:
-        """First case of each piece."""
-        counts = np.array([0, *map(len, self.pieces)])
-        return np.cumsum(counts)[:-1]
-
-    @cached_property
     def boxes(self) -> Boxes:
         """A box a case, of the places along its axes."""
-        depth = max((len(piece.axes) for piece in self.pieces), default=0) or 1
-        high = [_last_places(piece, depth) for piece in self.pieces]
-        ends = np.concatenate([np.zeros((0, depth), np.int64), *high])
-        return Boxes(np.arange(len(ends)), np.zeros_like(ends), ends)
+        high = np.array([case.last for case in self.cases], np.int64)
+        return Boxes(np.arange(len(high)), np.zeros_like(high), high)
 
     @cached_property
-    def groups(self) -> list[Group]:
-        """The pieces by system and by the numbers of their machines that it reads."""
+    def _grouped(self) -> tuple[list[Group], Integers, Integers]:
+        """All groups; of each case the place of its group, and its own place in it."""
         groups: list[Group] = []
-        for name in dict.fromkeys(piece.system.name for piece in self.pieces):
-            own = {
-                place: piece
-                for place, piece in enumerate(self.pieces)
-                if piece.system.name == name
-            }
-            groups += _groups(own, self.study.but(systems=(name,)))
-        return groups
-
-    def piece_of(self, case: Integers) -> Integers:
-        """The piece that each case is of."""
-        return np.searchsorted(self.starts, case, side="right") - 1
+        group, place = np.zeros((2, len(self.cases)), np.int64)
+        for own in _alike(self.cases, self.study, self.goal.columns):
+            group[own], place[own] = len(groups), np.arange(len(own))
+            groups.append(_group([self.cases[case] for case in own], self.study))
+        return groups, group, place
 
     def systems(self) -> tuple[list[str], Integers]:
         """Names of the systems, and which of them each case is of."""
-        names = list(dict.fromkeys(piece.system.name for piece in self.pieces))
-        own = [names.index(piece.system.name) for piece in self.pieces]
-        return names, np.array(own, np.int64)[self.piece_of(self.boxes.case)]
+        own = [case.system.name for case in self.cases]
+        names = list(dict.fromkeys(own))
+        return names, np.array([names.index(name) for name in own], np.int64)
 
     @cached_property
     def names(self) -> list[str]:
         """A name a case: its system, its server, its parts and what is enumerated."""
-        return [name for piece in self.pieces for name in piece.names]
+        return [case.name for case in self.cases]
 
     def groups_of_cases(self) -> Integers:
         """The system of each case; a front is of all systems together."""
@@ -325,151 +297,118 @@ class Space:
 
     def relied_on(self) -> list[str]:
         """Which measure of which system the bounds take as monotone in which axis."""
-        relied: dict[str, None] = {}
-        for piece in self.pieces:
-            for axis in piece.axes:
-                for measure in self.goal.measures(self.study.batch[0]):
-                    said = (
-                        f"{piece.system.name}: {measure} by {' and '.join(axis.addresses)}"
-                    )
-                    relied[said] = None
-        return list(relied)
+        axes = {
+            (case.system.name, " and ".join(axis.numbers))
+            for case in self.cases
+            for axis in case.axes
+            if axis.numbers
+        }
+        measures = self.goal.measures(self.study.batch[0])
+        relied = product(sorted(axes), measures)
+        return [f"{name}: {measure} by {axis}" for (name, axis), measure in relied]
 
     def quick(self, boxes: Boxes) -> Numbers:
         """What the parts of the cheapest corner say of each box: (boxes, objectives)."""
         bounds = self._no_bounds(len(boxes))
-        for group, rows, piece, case in self._by_group(boxes.case):
-            low = group.machine(piece, case, boxes.low[rows])
-            priced = group.priced(low)
-            bounds[rows] = self._bounds(partial(of_parts, low=priced), len(rows))
-            bounds[rows[~self._assembles(piece, case, boxes.low[rows])]] = np.inf
+        for group, rows, own in self._by_group(boxes.case):
+            low = group.priced(group.numbers(own, boxes.low[rows]))
+            bounds[rows] = self._bounds(partial(of_parts, low=low), (len(rows),))
         return bounds
 
     def bound(self, boxes: Boxes) -> Numbers:
         """What no machine of each box is better than: (boxes, objectives); inf where none is."""
         bounds = self._no_bounds(len(boxes))
-        for group, rows, piece, case in self._by_group(boxes.case):
-            priced = group.priced(group.machine(piece, case, boxes.low[rows]))
-            high = group.machine(piece, case, boxes.high[rows])
-            if len(group.spans) > 1:  # a box is one machine
-                bounds[rows], _ = self.best_split(group, high, len(rows))
-                continue
-            best = group.answer(high)
-            if best is None:
-                continue
-            is_placed = self.is_whole and places_weights(group.block.system)
-            corners = {"total": best, "prefill": best, "step": best}
-            if is_placed:
-                spans = {SPANS.get(name, "total") for name in self.goal.columns}
-                corners |= {span: group.answer(high, span) or best for span in spans}
-            column = partial(
-                of_corners,
-                low=priced,
-                best=corners,
-                is_whole=self.is_whole,
-                is_placed=is_placed,
-            )
-            bounds[rows] = self._bounds(column, len(rows))
-            bounds[rows[~np.broadcast_to(best.estimate.fits.ok, len(rows))]] = np.inf
+        for group, rows, own in self._by_group(boxes.case):
+            low = group.priced(group.numbers(own, boxes.low[rows]))
+            high = group.numbers(own, boxes.high[rows])
+            spans = {"total"}
+            if self.is_whole and places_weights(group.block.system):
+                spans |= {
+                    BOUNDED[name].span for name in self.goal.columns if name in BOUNDED
+                }
+            best = {span: answer for span in spans if (answer := group.answer(high, span))}
+            if best:
+                column = partial(of_corners, low=low, best=best, is_whole=self.is_whole)
+                fits = best["total"].estimate.fits.ok
+                bounds[rows] = self._bounds(column, (len(rows),), fits)
         return bounds
 
     def value(self, case: Integers, point: Integers) -> Numbers:
         """The objectives at points, to be made small; inf where a limit is missed."""
-        values = np.full((len(case), len(self.goal.objectives)), np.inf)
-        for group, rows, piece, own in self._by_group(case):
-            numbers = group.machine(piece, own, point[rows])
-            worth, _ = self.best_split(group, numbers, len(rows))
-            assembles = self._assembles(piece, own, point[rows])
-            values[rows[assembles]] = worth[assembles]
+        values = self._no_bounds(len(case))
+        for group, rows, own in self._by_group(case):
+            if answer := group.answer(group.numbers(own, point[rows])):
+                values[rows], _ = self.worth(answer, len(rows))
         return values
 
-    def best_split(
-        self, group: Group, numbers: Mapping[str, Numbers], count: int
-    ) -> tuple[Numbers, Integers]:
-        """The objectives of machines at their best split, and the place of its span."""
-        worths = []
-        for span in group.spans:
-            answer = group.answer(numbers, span)
-            worths.append(self.worth(answer, count) if answer else self._no_bounds(count))
-        every = np.stack(worths)
-        # the first objective decides, and of what is alike in it the next
-        split = np.lexsort(every.T[::-1])[:, 0]
-        return every[split, np.arange(count)], split
+    def worth(self, answer: Answer, count: int) -> tuple[Numbers, Integers]:
+        """The objectives of machines at the best of their splits, and the place of that split.
+
+        The first objective decides, of splits that are alike in it the next, and in the end the
+        seconds of the batch.
+        """
+        seconds = answer.estimate.total.seconds
+        shape = np.broadcast_shapes(np.shape(seconds), (1, count))
+        column = partial(exactly, answer=answer)
+        worth = self._bounds(column, shape, answer.estimate.fits.ok, exact=True)
+        objectives = np.moveaxis(worth, -1, 0)
+        order = np.lexsort((np.broadcast_to(seconds, shape), *objectives[::-1]), axis=0)
+        return worth[order[0], np.arange(count)], order[0]
 
     def knobs(self, case: int, point: Integers) -> dict[str, str]:
         """The best split of a machine, as a user states its knobs; nothing where it has none."""
-        ((group, _, piece, own),) = self._by_group(np.array([case]))
-        system = group.block.system
-        if not system.combinations:
-            return {}
-        numbers = group.machine(piece, own, point[np.newaxis])
-        _, split = self.best_split(group, numbers, 1)
-        solved = group.solved(numbers, group.spans[int(split[0])])
-        assert solved
+        ((group, _, own),) = self._by_group(np.array([case]))
+        numbers = group.numbers(own, point[np.newaxis])
+        answer = group.answer(numbers)
+        assert answer
+        _, split = self.worth(answer, 1)
         stated = {}
-        for name in group.block.requested:
-            value = float(np.ravel(solved.knobs[name])[0])
-            names = system.knobs[name].choices
-            stated[name] = names[int(value)] if names else f"{value:g}"
+        for name, values in group.splits(numbers).items():
+            choices, value = group.block.system.knobs[name].choices, values[split[0]]
+            stated[name] = choices[int(value)] if choices else f"{value:g}"
         return stated
-
-    def worth(self, answer: Answer, count: int) -> Numbers:
-        """The objectives of machines, to be made small; inf where one is no answer."""
-        worth = self._bounds(partial(exactly, answer=answer), count, exact=True)
-        worth[~np.broadcast_to(answer.estimate.fits.ok, count)] = np.inf
-        return worth
 
     def _no_bounds(self, count: int) -> Numbers:
         return np.full((count, len(self.goal.objectives)), np.inf)
 
-    def _by_group(
-        self, case: Integers
-    ) -> Iterator[tuple[Group, Integers, Integers, Integers]]:
-        """Each group, which of some cases it has, their pieces, and their places in these."""
-        piece = self.piece_of(case)
-        for group in self.groups:
-            rows = np.flatnonzero(np.isin(piece, list(group.pieces)))
-            if len(rows):
-                yield group, rows, piece[rows], case[rows] - self.starts[piece[rows]]
+    def _by_group(self, case: Integers) -> Iterator[tuple[Group, Integers, Integers]]:
+        """Each group, which of some cases it has, and their places in it; not too many at once."""
+        groups, member, place = self._grouped
+        for number in np.unique(member[case]):
+            rows = np.flatnonzero(member[case] == number)
+            at_once = SPLIT_POINTS if groups[number].block.system.combinations else POINTS
+            for start in range(0, len(rows), at_once):
+                part = rows[start : start + at_once]
+                yield groups[number], part, place[case[part]]
 
-    def _assembles(self, piece: Integers, case: Integers, point: Integers) -> Mask:
-        """Where lanes and supply carry what is fitted."""
-        assembles = np.zeros(len(case), bool)
-        for place in np.unique(piece):
-            rows = piece == place
-            assembles[rows] = self.pieces[place].assembles(case[rows], point[rows])
-        return assembles
-
-    def _bounds(self, column: Bounded, count: int, exact: bool = False) -> Numbers:
+    def _bounds(
+        self, column: Column, shape: tuple[int, ...], fits: Mask = FITS, exact: bool = False
+    ) -> Numbers:
         """Objectives to be made small, as far as they are known; inf where a limit is missed.
 
         Args:
             column: name -> values; None where nothing is known.
-            count: of boxes or points.
+            shape: of boxes or points; that of the answer has the objectives as one axis more.
+            fits: where a design fits.
             exact: whether a limit that is not known is missed.
         """
-        if self.goal.is_nearest:
-            return self._excess(column, count, exact)
-        bounds = np.full((count, len(self.goal.objectives)), -np.inf)
-        for place, name in enumerate(self.goal.objectives):
+        goal = self.goal
+        bounds = np.full((*shape, len(goal.objectives)), -np.inf)
+        for place, name in enumerate([] if goal.is_nearest else goal.objectives):
             values = column(name)
             if values is not None:
-                signed = np.negative(values) if self.goal.highest[place] else values
-                bounds[:, place] = np.where(np.isnan(signed), np.inf, signed)
+                signed = np.negative(values) if goal.highest[place] else values
+                bounds[..., place] = np.where(np.isnan(signed), np.inf, signed)
         for limit, values in self._limited(column, exact):
-            met = np.greater_equal if limit.at_least else np.less_equal
-            bounds[~np.broadcast_to(met(values, limit.value), count)] = np.inf
+            excess = np.broadcast_to(-limit.margin(np.asarray(values)), shape)
+            if goal.is_nearest:
+                bounds[..., 0] = np.maximum(bounds[..., 0], excess)
+            else:
+                bounds[excess > 0] = np.inf
+        bounds[~np.broadcast_to(fits, shape)] = np.inf
         return bounds
 
-    def _excess(self, column: Bounded, count: int, exact: bool) -> Numbers:
-        """By which factor the limit is missed that is missed most, its logarithm."""
-        excess = np.full(count, -np.inf)
-        for limit, values in self._limited(column, exact):
-            excess = np.maximum(excess, -limit.margin(np.asarray(values)))
-        column_of: Numbers = excess[:, np.newaxis]
-        return column_of
-
-    def _limited(self, column: Bounded, exact: bool) -> Iterator[tuple[Target, Real]]:
+    def _limited(self, column: Column, exact: bool) -> Iterator[tuple[Target, Real]]:
         """The limits that a column says something of, and its values."""
         for limit in self.goal.limits:
             values = column(limit.quantity)
@@ -478,53 +417,54 @@ class Space:
                 yield limit, values
 
 
-def _last_places(piece: Cases, depth: int) -> Integers:
-    """The last place along each axis, for every case of a piece: (cases, depth)."""
-    last = np.zeros(depth, np.int64)
-    last[: len(piece.axes)] = [len(axis.values) - 1 for axis in piece.axes]
-    return np.tile(last, (len(piece), 1))
+def _alike(
+    cases: Sequence[Case], study: Study, columns: Sequence[str]
+) -> Iterable[list[int]]:
+    """Places of cases of one system whose machines have the same of the numbers that it reads."""
+    read: dict[str, set[str]] = {}
+    tried: set[tuple[str, str]] = set()
+    stated: dict[tuple[str, str, int], frozenset[str]] = {}
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for place, case in enumerate(cases):
+        name = case.system.name
+        if not read.get(name) and (name, case.server.part.name) not in tried:
+            tried.add((name, case.server.part.name))
+            read[name] = _read(_block(case, study))
+        kind: list[object] = [name]
+        for role, part in _roles(case).items():
+            own = (name, role, id(part))
+            if own not in stated:
+                lasts = {f"{role}.endurance"} if "usd_mtok" in columns else set()
+                addresses = {f"{role}.{key}" for key in part.si}
+                stated[own] = frozenset(addresses & (read[name] | lasts))
+            kind += [role, stated[own]]
+        alike.setdefault(tuple(kind), []).append(place)
+    return alike.values()
 
 
-def _needed_roles(piece: Cases) -> list[str]:
-    """Roles that the system may read: its own, the server, links, and numbers without a part."""
-    owned = (*piece.system.owns, SERVER)
-    return [
-        role
-        for role, part in piece.machine.roles.items()
+def _roles(case: Case) -> dict[str, Part]:
+    """Parts that a system may read: its own, the server, links, and numbers without a part."""
+    owned = (*case.system.owns, SERVER)
+    return {
+        role: part
+        for role, part in case.roles.items()
         if role in owned or part.type in ("link", *PARTLESS)
-    ]
+    }
 
 
-def _groups(pieces: Mapping[int, Cases], study: Study) -> Iterator[Group]:
-    """Pieces of one system by which of the numbers that it reads their machines have."""
-    read: set[str] = set()
-    alike: dict[frozenset[str], dict[int, Cases]] = {}
-    for place, piece in pieces.items():
-        if not read:
-            read = _read(_block(piece, study))
-        roles = _needed_roles(piece)
-        there = {f"{role}.{key}" for role in roles for key in piece.machine.roles[role].si}
-        lasts = {address for address in there if address.endswith(".endurance")}
-        alike.setdefault(frozenset({*roles, *lasts, *there & read}), {})[place] = piece
-    for own in alike.values():
-        first = next(iter(own.values()))
-        yield Group(own, _block(first, study), tuple(_varying(own)))
-
-
-def _block(piece: Cases, study: Study) -> Block:
-    """The workload on the first machine of a piece, with the roles that the system may read."""
-    roles = {role: piece.machine.roles[role] for role in _needed_roles(piece)}
+def _block(case: Case, study: Study) -> Block:
+    """The workload on the first machine of a case, with the roles that the system may read."""
+    system, sold = case.system, case.server.as_sold
     # under the name of the system's own bed, what is lacking is not listed, which takes long
-    machine = replace(piece.machine, name=piece.system.platform, roles=roles)
-    (block,) = blocks(study.but(platforms=(machine,)))
+    machine = replace(sold, name=system.platform, roles=_roles(case))
+    (block,) = blocks(study.but(systems=(system.name,), platforms=(machine,)))
     return block
 
 
 def _read(block: Block) -> set[str]:
     """Numbers that the system reads, or looks for, as `role.key`; none where some are lacking."""
     read: set[str] = set()
-    mesh = block.grid.mesh(block.grid.whole)
-    inputs = block.at(mesh, read=read)
+    inputs = block.at(block.grid.mesh(block.grid.whole), read=read)
     try:
         resolve_knobs(block.system, *inputs)
     except MissingNumberError:
@@ -532,16 +472,52 @@ def _read(block: Block) -> set[str]:
     return read
 
 
-def _varying(pieces: Mapping[int, Cases]) -> list[str]:
-    """Numbers in which the machines of some pieces differ."""
-    first, *others = pieces.values()
-    varying = dict.fromkeys(
-        address for piece in pieces.values() for address in piece.chosen
-    )
-    for role in _needed_roles(first):
-        si = first.machine.roles[role].si
-        for piece in others:
-            own = piece.machine.roles[role].si
-            differing = (key for key in {*si, *own} if si.get(key) != own.get(key))
-            varying |= dict.fromkeys(f"{role}.{key}" for key in sorted(differing))
-    return list(varying)
+def _group(cases: Sequence[Case], study: Study) -> Group:
+    """Cases whose machines state the same numbers, as arrays of these."""
+    roles = [_roles(case) for case in cases]
+    stated: dict[str, Numbers] = {}
+    for role in roles[0]:
+        stated |= _differing(role, [own[role] for own in roles])
+    for address in dict.fromkeys(key for case in cases for key in case.numbers):
+        stated[address] = np.array([_number(case, address) for case in cases])
+    spanned = [_along(axis, cases) for axis in (0, 1)]
+    return Group(_block(cases[0], study), stated, spanned)
+
+
+def _differing(role: str, parts: Sequence[Part]) -> dict[str, Numbers]:
+    """Numbers in which parts of one role differ, `role.key`, with the value of each part [SI]."""
+    distinct = {id(part): part for part in parts}
+    places = {part: place for place, part in enumerate(distinct)}
+    rows = np.array([places[id(part)] for part in parts])
+    columns = {}
+    for key in dict.fromkeys(key for part in distinct.values() for key in part.si):
+        values = np.array([_stated(part, key) for part in distinct.values()])
+        if np.any(values != values[0]):
+            columns[f"{role}.{key}"] = values[rows]
+    return columns
+
+
+def _along(axis: int, cases: Sequence[Case]) -> dict[str, Numbers]:
+    """Numbers that follow an axis -> their values along it, the last again where it is short."""
+    columns = {}
+    for address in dict.fromkeys(key for case in cases for key in case.axes[axis].numbers):
+        rows = [
+            case.axes[axis].numbers.get(address) or (_number(case, address),)
+            for case in cases
+        ]
+        longest = max(map(len, rows))
+        filled = [(*row, *[row[-1]] * (longest - len(row))) for row in rows]
+        columns[address] = np.array(filled)
+    return columns
+
+
+def _number(case: Case, address: str) -> float:
+    """A number of the first machine of a case [SI]."""
+    role, _, key = address.partition(".")
+    own = case.numbers.get(address)
+    return _stated(case.roles[role], key) if own is None else own
+
+
+def _stated(part: Part, key: str) -> float:
+    """A number of a part; its idle power where it states none at work, NaN where it has none."""
+    return part.si.get(key, part.si.get("idle_power", np.nan) if key == "power" else np.nan)

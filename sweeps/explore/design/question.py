@@ -14,11 +14,11 @@ from nearkv.hardware.files import read_rows
 from nearkv.hardware.folders import names
 from nearkv.hardware.part import Part
 from nearkv.hardware.quantity import Quantity
-from nearkv.hardware.server import Server, load_server, ownership
+from nearkv.hardware.server import Fitted, Server, load_server, ownership
 from nearkv.hardware.units import measure, parse
 from nearkv.sweeps.evaluate.slo import Target
 from nearkv.sweeps.explore.design.measures import Goal, Space
-from nearkv.sweeps.explore.design.space import Cases, cases_of, offers
+from nearkv.sweeps.explore.design.space import Case, cases_of
 from nearkv.sweeps.study.study import Study
 
 BUDGETS = {
@@ -169,34 +169,27 @@ class Question:
             InputError: none is left.
         """
         batch = self.study.batch[0]
+        is_whole = self.goal.serves_all(batch)
         measures = self.goal.measures(batch)
-        pieces: list[Cases] = []
+        cases: list[Case] = []
         unpriced: dict[str, None] = {}
         for server in self.built:
-            offered = {}
-            for role in server.slots:
-                parts = [self.priced(part) for part in server.parts(role)]
-                lacking = [part for part in parts if self._lacks_price(server, role, part)]
-                unpriced |= dict.fromkeys(part.name for part in lacking)
-                there = [part for part in parts if part not in lacking]
-                offered[role] = offers(server, role, there)
-            for name in self.study.systems:
-                system = find_system(name)
-                pieces += cases_of(
-                    system,
-                    server,
-                    offered,
-                    measures,
-                    self.goal.serves_all(batch),
-                    self.rents,
-                )
-        space = Space(tuple(pieces), self.study, self.goal)
-        if not len(space.boxes):
+            offered: dict[str, list[Part]] = {role: [] for role in server.slots}
+            for role, slot in server.slots.items():
+                for part in map(self.priced, server.parts(role)):
+                    if self._lacks_price(server, role, part):
+                        unpriced[part.name] = None
+                    else:
+                        placed = server.placed(role, Fitted(part, slot.counts[0]))
+                        offered[role].append(placed)
+            for system in map(find_system, self.study.systems):
+                cases += cases_of(system, server, offered, measures, is_whole, self.rents)
+        if not cases:
             raise InputError(
                 "no machine can be built: no server has the slots, and parts with a price, that "
                 f"{' or '.join(self.study.systems[:4])} needs; name other systems or servers"
             )
-        return space, list(unpriced)
+        return Space(tuple(cases), self.study, self.goal), list(unpriced)
 
     def _lacks_price(self, server: Server, role: str, part: Part) -> bool:
         is_included = role in server.includes
