@@ -251,7 +251,7 @@ def gpu_servers(
     split = Split(tp, used, pp, ep, attention, node_size(hw))
     weights = split.weight_bytes(llm) + used * mtp * llm.mtp_parameters * llm.weight_width
     offloaded = np.minimum(1e9 * offload * split.gpus, weights)
-    servers = Servers(at_work(hw, split), llm, split, mtp, offloaded / weights)
+    servers = Servers(at_work(hw, split), llm, split, mtp, offloaded / weights, chunk)
     usable = usable_memory(servers.hw)
     beside = np.maximum(usable - (weights - offloaded), 0.0)
     # the layer that drafts keeps a cache, too
@@ -326,6 +326,7 @@ class Servers:
         split: how they share it.
         mtp: tokens drafted for each sequence in a step [1].
         offloaded: share of the weights in host memory [1].
+        chunk: tokens of a prompt in one pass, 0 for all [1].
     """
 
     hw: Machine
@@ -333,6 +334,7 @@ class Servers:
     split: Split
     mtp: Real
     offloaded: Real
+    chunk: Real
 
     def iteration(self, load: Load) -> Span:
         """One pass over 1 + mtp tokens of every sequence, the prompts beside them, and drafts.
@@ -374,9 +376,11 @@ class Servers:
         )
 
     def prefill(self, prompts: Real, load: Load) -> Span:
-        """Prompts alone, one after the other on every replica."""
+        """Prompts alone, one after the other on every replica, chunk by chunk."""
         waiting = self.split.waiting(prompts / self.split.dp)
-        passes = waiting * prompts / self.split.dp
+        most = np.where(np.greater(self.chunk, 0), self.chunk, np.inf)
+        chunks = np.maximum(load.prompt / np.maximum(prompts, _NONE) / most, 1.0)
+        passes = waiting * chunks * prompts / self.split.dp
 
         def layer(layer_type: LLM, seen: Load) -> Span:
             busy = seen.share(waiting)

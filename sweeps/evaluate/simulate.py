@@ -1,14 +1,16 @@
 """Serve requests event by event, by the rules of vLLM's scheduler, to check the closed forms.
 
-A waiting request is admitted, first come first served, once memory holds its prompt [1]; without a
-budget of tokens, a request of mean size. Prompts ride in decode iterations chunk by chunk, or are
-computed first. A full memory puts the newest request back, whose tokens so far become its prompt.
+A request goes to the replica with the least of 4 x waiting + running [2], where it is admitted,
+first come first served, once memory holds its prompt [1]; without a budget of tokens, a request of
+mean size. Prompts ride in decode iterations chunk by chunk, or are computed first. A full memory
+puts the newest request back, whose tokens so far become its prompt.
 
 Between two events (a request arrives or ends, a prompt is done, memory is full) the batch is
 constant and its context grows evenly, so a run of iterations costs its number times the iteration
 in its middle.
 
 [1] vLLM, `v1/core/sched/scheduler.py`; Kwon et al., SOSP 2023, sec. 4.5.
+[2] vLLM, `v1/engine/core_client.py`, `get_core_engine_for_request`.
 
 Symbols: n decoding sequences, k iterations so far.
 """
@@ -19,7 +21,6 @@ import heapq
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,8 +45,8 @@ WATERMARK = 0.99
 WARM_UP = 0.2
 """Requests that come before those that count, and after them, over their number [1]."""
 QUANTILES = (50, 90, 99)
-LOOK_AHEAD = 64
-"""Waiting requests that a replica looks at for one of its own."""
+OF_WAITING = 4
+"""Running requests that one waiting request counts as, where a replica is chosen."""
 
 
 @dataclass(eq=False)
@@ -61,7 +62,6 @@ class Request:
         ends: the iteration after which it has all its tokens.
         first: when it had its first token [s].
         ended: when it had its last token [s].
-        routed: the replica that is to take it, once one has.
     """
 
     arrived: float
@@ -72,7 +72,6 @@ class Request:
     ends: float = 0.0
     first: float = np.nan
     ended: float = np.nan
-    routed: Replica | None = None
 
 
 @dataclass
@@ -85,10 +84,9 @@ class Queue:
         mean: tokens that a resident request takes on average.
         chunked, reserve, minimum_chunk, budget: as in `Serving`.
         coming: a heap of requests that have yet to arrive: (arrival, number, request).
-        waiting: requests that have come, in order, and that no replica has taken.
         later: requests of a closed loop, each asked once another one is answered.
         replicas: all of them.
-        clock: a heap of (time, replica) that have something to do.
+        clock: a heap of (time, number) of the replicas that have something to do.
     """
 
     iterations: Iterations
@@ -99,25 +97,25 @@ class Queue:
     minimum_chunk: float
     budget: float
     coming: list[tuple[float, int, Request]] = field(default_factory=list)
-    waiting: deque[Request] = field(default_factory=deque)
     later: deque[Request] = field(default_factory=deque)
     replicas: list[Replica] = field(default_factory=list)
     clock: list[tuple[float, int]] = field(default_factory=list)
     asked: int = 0
 
     def ask(self, request: Request) -> None:
-        """Let a request wait, and replicas without one look for it."""
+        """Let a request come when it says."""
         heapq.heappush(self.coming, (request.arrived, self.asked, request))
         self.asked += 1
-        for number, replica in enumerate(self.replicas):
-            if replica.is_idle:
-                replica.is_idle = False
-                heapq.heappush(self.clock, (max(replica.now, request.arrived), number))
 
-    def arrive(self, now: float) -> None:
-        """Let all wait that have come by now."""
-        while self.coming and self.coming[0][0] <= now:
-            self.waiting.append(heapq.heappop(self.coming)[2])
+    def route(self) -> None:
+        """Let the next request wait at the replica that has least to do."""
+        _, _, request = heapq.heappop(self.coming)
+        busy = [OF_WAITING * len(one.waiting) + one.running for one in self.replicas]
+        number = busy.index(min(busy))
+        chosen = self.replicas[number]
+        if not busy[number]:
+            heapq.heappush(self.clock, (max(chosen.now, request.arrived), number))
+        chosen.waiting.append(request)
 
 
 @dataclass
@@ -126,9 +124,10 @@ class Replica:
 
     Attributes:
         queue: what it shares with the other replicas.
+        waiting: requests that have come to it and are not admitted.
         loading: requests whose prompts are being computed.
         loading_tokens: of their prompts [1].
-        running: a heap of (iteration after which a request ends, its key in `order`).
+        ends: a heap of (iteration after which a request ends, its key in `order`).
         order: decoding requests by key, the newest last.
         now: its clock [s].
         k: iterations so far.
@@ -136,16 +135,14 @@ class Replica:
         promised: tokens that they hold at their ends.
         count: requests it has started, from which keys are drawn.
         preempted: requests it has put back.
-        claims: waiting requests that are to be its own.
         decoding: seconds that its requests spent decoding, over all of them [s].
-        pace: seconds of its last iteration [s].
-        is_idle: whether it waits for a request.
     """
 
     queue: Queue
+    waiting: deque[Request] = field(default_factory=deque)
     loading: deque[Request] = field(default_factory=deque)
     loading_tokens: float = 0.0
-    running: list[tuple[float, int]] = field(default_factory=list)
+    ends: list[tuple[float, int]] = field(default_factory=list)
     order: dict[int, Request] = field(default_factory=dict)
     now: float = 0.0
     k: float = 0.0
@@ -153,14 +150,11 @@ class Replica:
     promised: float = 0.0
     count: int = 0
     preempted: int = 0
-    claims: int = 0
     decoding: float = 0.0
-    pace: float = 0.0
-    is_idle: bool = False
 
     @property
-    def busy(self) -> int:
-        """Requests that it has taken."""
+    def running(self) -> int:
+        """Requests that it has admitted."""
         return len(self.order) + len(self.loading)
 
     def takes(self, request: Request) -> bool:
@@ -169,7 +163,7 @@ class Replica:
         Prompts that wait for their turn hold no memory: one is taken once those before it no longer
         fill an iteration.
         """
-        if not self.busy:
+        if not self.running:
             return True
         queue = self.queue
         unread = sum([one.prompt - one.done for one in self.loading])
@@ -239,8 +233,7 @@ def simulate(
 ) -> SimulatedQueue:
     """Serve all requests of a trace.
 
-    They wait in one queue; of replicas that have free memory, the one with fewest requests takes
-    the next. Requests that arrive at a rate, or in a closed loop, are preceded and followed by
+    Requests that arrive at a rate, or in a closed loop, are preceded and followed by
     more, in the same order again, which do not count: the queue has no beginning and no end.
 
     Args:
@@ -261,9 +254,7 @@ def simulate(
     if arrivals is not None and arrivals.users is not None:
         users = int(_one(arrivals.users))
     queue.later.extend(requests[users:])
-    queue.replicas = [
-        Replica(queue, is_idle=True) for _ in range(int(_one(serving.replicas)))
-    ]
+    queue.replicas = [Replica(queue) for _ in range(int(_one(serving.replicas)))]
     for request in requests[:users]:
         queue.ask(request)
     _play(queue)
@@ -359,35 +350,32 @@ def _one(value: object) -> float:
 
 
 def _play(queue: Queue) -> None:
-    """Let the replica that is furthest behind act next, until nothing waits."""
-    while queue.clock:
+    """Let requests come and the replica that is furthest behind act, until nothing is left."""
+    while queue.coming or queue.clock:
+        if queue.coming and (not queue.clock or queue.coming[0][0] <= queue.clock[0][0]):
+            queue.route()
+            continue
         now, number = heapq.heappop(queue.clock)
         it = queue.replicas[number]
-        it.now = max(it.now, now)
+        it.now = now
         if not _admit(it):
-            if it.busy:
-                _iterate(it)
-            elif queue.coming:
-                it.now = max(it.now, queue.coming[0][0])
-            else:
-                it.is_idle = True
-                continue
-        heapq.heappush(queue.clock, (it.now, number))
+            _iterate(it)
+        if it.running or it.waiting:
+            heapq.heappush(queue.clock, (it.now, number))
 
 
 def _admit(it: Replica) -> bool:
-    """Take requests that have come while memory has room.
+    """Take requests that wait while memory has room.
 
     Chunked prompts wait in `loading`. Others are computed now, one at a time, while decoding
-    pauses: meanwhile the replicas that are behind take theirs.
+    pauses.
 
     Returns:
         Whether a prompt was computed.
     """
     queue = it.queue
-    queue.arrive(it.now)
-    while (head := _next_of(it)) is not None:
-        queue.waiting.remove(head)
+    while it.waiting and it.takes(it.waiting[0]):
+        head = it.waiting.popleft()
         it.held_tokens += head.prompt
         it.promised += head.prompt + head.left
         if not queue.chunked:
@@ -401,42 +389,6 @@ def _admit(it: Replica) -> bool:
     return False
 
 
-def _next_of(it: Replica) -> Request | None:
-    """The first waiting request that a replica takes, if there is one.
-
-    A request goes to the replica with the fewest, its claims among them, that takes one by the end
-    of its iteration; it waits there, also if another is free before.
-    """
-    for request in islice(it.queue.waiting, LOOK_AHEAD):
-        if not it.takes(request):
-            return None
-        if not it.busy:
-            _route(request, it)
-        elif request.routed is None or not _is_ready(request.routed, it, request):
-            ready = [one for one in it.queue.replicas if _is_ready(one, it, request)]
-            _route(
-                request, min(ready, key=lambda one: (one.busy + one.claims, one is not it))
-            )
-        if request.routed is it:
-            _route(request, None)
-            return request
-    return None
-
-
-def _is_ready(one: Replica, it: Replica, request: Request) -> bool:
-    """Whether a replica takes a request by the end of the iteration that another is in."""
-    return one is it or (one.now <= it.now + one.pace and one.takes(request))
-
-
-def _route(request: Request, to: Replica | None) -> None:
-    """Let a replica claim a waiting request, or none."""
-    if request.routed is not None:
-        request.routed.claims -= 1
-    if to is not None:
-        to.claims += 1
-    request.routed = to
-
-
 def _start(it: Replica, request: Request) -> None:
     """Decode the other tokens of a request; its prompt gave the first."""
     if np.isnan(request.first):
@@ -445,13 +397,13 @@ def _start(it: Replica, request: Request) -> None:
     it.held_tokens += 1
     it.count += 1
     it.order[it.count] = request
-    heapq.heappush(it.running, (request.ends, it.count))
+    heapq.heappush(it.ends, (request.ends, it.count))
     _finish(it)
 
 
 def _finish(it: Replica) -> None:
-    while it.running and (it.running[0][0] <= it.k or it.running[0][1] not in it.order):
-        _, key = heapq.heappop(it.running)
+    while it.ends and (it.ends[0][0] <= it.k or it.ends[0][1] not in it.order):
+        _, key = heapq.heappop(it.ends)
         request = it.order.pop(key, None)  # a preempted one left its place in the heap
         if request:
             request.ended = it.now
@@ -478,7 +430,7 @@ def _preempt(it: Replica) -> None:
     it.held_tokens -= held_tokens
     it.promised -= request.prompt + request.left
     it.preempted += 1
-    it.queue.waiting.appendleft(request)
+    it.waiting.appendleft(request)
 
 
 def _iterate(it: Replica) -> None:
@@ -489,7 +441,7 @@ def _iterate(it: Replica) -> None:
     _finish(it)
     if it.queue.reserve:
         return
-    while it.held_tokens > it.queue.capacity and it.busy > 1:
+    while it.held_tokens > it.queue.capacity and it.running > 1:
         _preempt(it)
 
 
@@ -524,7 +476,7 @@ def _chunk(it: Replica) -> float:
 
 def _until_event(it: Replica, chunk: float) -> float:
     """Iterations until a request ends or arrives, the first prompt is done, or memory is full."""
-    steps = it.running[0][0] - it.k if it.order else np.inf
+    steps = it.ends[0][0] - it.k if it.order else np.inf
     if chunk:
         steps = min(steps, max((it.loading[0].prompt - it.loading[0].done) // chunk, 1.0))
     if it.order and not it.queue.reserve and it.held_tokens <= it.queue.capacity:
@@ -558,9 +510,9 @@ def _next_prompts(it: Replica, tokens: float) -> Iterator[tuple[float, Request]]
 
 def _advance(it: Replica, steps: float, chunk: float) -> None:
     """Run some iterations, then start the requests whose prompts are done."""
-    it.pace = _seconds(it, steps, chunk)
-    it.now += steps * it.pace
-    it.decoding += steps * it.pace * len(it.order)
+    seconds = steps * _seconds(it, steps, chunk)
+    it.now += seconds
+    it.decoding += seconds * len(it.order)
     it.k += steps
     it.held_tokens += len(it.order) * steps
     for taken, request in _next_prompts(it, steps * chunk):

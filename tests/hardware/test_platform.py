@@ -27,7 +27,7 @@ EVICTING = ["full-cache", "h2o", "infinigen", "leoam"]
 SERVING = ["gpu", "cpu-offload"]
 BESIDE_CPU = ["expert-offload", "cpu-only"]
 FOR = {
-    "workstation-5090": OFFLOADING + EVICTING,
+    "workstation-5090": [*OFFLOADING, *EVICTING, "gpu"],
     "h100-8nvme": OFFLOADING + EVICTING,
     "gh200": OFFLOADING + EVICTING,
     "a6000-box": OFFLOADING + EVICTING,
@@ -44,8 +44,8 @@ FOR = {
     "desktop-14900k": BESIDE_CPU,
     "colibri-5070ti": BESIDE_CPU,
     "colibri-5090": BESIDE_CPU,
-    "strix-halo": BESIDE_CPU,
-    "mac-studio-m3-ultra": BESIDE_CPU,
+    "strix-halo": [*BESIDE_CPU, "gpu"],
+    "mac-studio-m3-ultra": [*BESIDE_CPU, "gpu"],
     "ryzen-7950x": ["cpu-only"],
     "m2-max": ["cpu-only"],
     "xeon-8468": ["cpu-only"],

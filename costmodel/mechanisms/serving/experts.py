@@ -24,6 +24,14 @@ Gathering reads and writes them, the first product reads them, the second writes
 the weighted sum reads these.
 """
 
+TILES = ((16.0, 64.0), (128.0, 128.0))
+"""Rows of the smallest and the largest tile of a grouped product, and rows in whose time each is
+multiplied.
+
+Kernels choose between them by the rows of an expert (triton_kernels, `opt_flags.py`); the matrix
+units of a warp group take 64 rows at a time (PTX ISA, `wgmma`).
+"""
+
 _FOUR_BITS = 0.5
 """An operand of four bits [B]."""
 _NONE = 1e-30
@@ -42,9 +50,10 @@ def grouped_products(
     """Products of one layer's experts, each expert divided over the GPUs that hold it.
 
     Weights that products take wider than they are stored are dequantised inside the kernel, which
-    reads them at `derate.packed_hbm`; many tokens reach `derate.experts_gemm` of the peak. Every
-    GPU gathers and scatters the tokens of its experts. Where GPUs hold other experts than others,
-    all wait for the fullest, from the multinomial of the router's choices.
+    reads them at `derate.packed_hbm`; full tiles reach `derate.experts_gemm` of the peak, and the
+    last tile of each expert is half empty on average. Every GPU gathers and scatters the tokens of
+    its experts. Where GPUs hold other experts than others, all wait for the fullest, from the
+    multinomial of the router's choices.
 
     Args:
         hw: role gpu.
@@ -63,16 +72,19 @@ def grouped_products(
     # of a GPU's experts each is used with that probability, and no more than all are
     most_used = np.minimum(imbalance(distinct, split.ep, 1 - share), 1 / share)
     most_chosen = imbalance(each * layer.active_experts, split.ep, 1.0)
-    weights = groups * passes * distinct * layer.expert_parameters * layer.weight_width
+    visits = groups * passes * distinct
+    weights = visits * layer.expert_parameters * layer.weight_width
     copies = most_chosen * tokens * layer.active_experts
-    flops = 2 * copies * layer.expert_parameters
+    multiplied = [cost * (copies / tile + most_used * visits / 2) for tile, cost in TILES]
+    rows = np.minimum(*multiplied)
+    flops = 2 * rows * layer.expert_parameters
     holders = split.expert_group / split.ep
     moved = MOVES * holders * copies * layer.hidden * layer.activation_width
     return layer.is_moe * serial(
         gather=gpu(hw).read(moved, "k copies of h, gathered and scattered"),
         products=overlap(
             weights=gpus.read(most_used * weights, "experts that any token uses"),
-            compute=gpus.products(operand)(flops, "2 FLOPs a weight and token"),
+            compute=gpus.products(operand)(flops, "2 FLOPs a weight and row of tiles"),
         ),
     )
 

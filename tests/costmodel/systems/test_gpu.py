@@ -314,8 +314,8 @@ def test_blackwell_multiplies_mxfp4_as_it_is_stored_and_hopper_unpacks_it() -> N
     hbm, tensor = ({p: r[verb] for p, r in rates.items()} for verb in ("read", "run"))
     assert hbm["hgx-b200"] == pytest.approx(8 * 7.7e12 * 0.85)
     assert hbm["hgx-h200"] == pytest.approx(8 * 4.8e12 * 0.6)
-    assert tensor["hgx-b200"] == pytest.approx(8 * 4500e12 * 0.38)
-    assert tensor["hgx-h200"] == pytest.approx(8 * 989.5e12 * 0.42)
+    assert tensor["hgx-b200"] == pytest.approx(8 * 4500e12 * 0.51)
+    assert tensor["hgx-h200"] == pytest.approx(8 * 989.5e12 * 0.54)
 
 
 def test_a_draft_costs_a_layer_and_a_head_and_saves_a_pass() -> None:

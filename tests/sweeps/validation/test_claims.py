@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from nearkv.sweeps.validation.claims import FIELDS, INDEPENDENT, load, papers
@@ -21,10 +22,12 @@ ROWS = {
     "hillinfer": 82,
     "l3": 95,
     "h2m2": 112,
-    "independent": 309,
+    "independent": 319,
     "reuse": 105,
 }
 BOUNDS = {"exact", "approx", "at_most", "at_least", "range", "bracket"}
+MOONCAKE = "kvcache-ai/Mooncake"
+"""Its small model is bound by host, scheduler and proxy, which no row states (docs/misses.md)."""
 UNSTATED = {"h2m2-080", "hilos-endur-c32"}
 """Analytic misses, explained: a sum over tensors that H2M2 sec. 4.2.1 counts and does not list, and
 requests whose classes HILOS sec. 6.6 prints without the writes of a class."""
@@ -107,10 +110,23 @@ def test_verdicts_are_as_recorded_and_have_their_reasons(paper: str) -> None:
 def test_measurements_by_others_are_met_in_the_median() -> None:
     *sources, last = by_source(rows(INDEPENDENT))
     medians = {line["source"]: line["median_error"] for line in sources if line["rows"]}
-    assert len(medians) == 16
+    assert len(medians) == 17
     assert {source: error for source, error in medians.items() if error > 0.40} == {}
     assert last["median_error"] <= 0.20
     assert sum(line["not_modelled"] for line in sources) <= 5
+
+
+@pytest.mark.slow
+def test_gpus_as_served_are_met_in_the_median_of_each_source() -> None:
+    """Of sources with five measured rows; simulators are no measurement."""
+    asked = {claim.id for claim in load(INDEPENDENT) if claim.system == "gpu"}
+    served = [row for row in rows(INDEPENDENT) if row["id"] in asked and row["kind"] == "measured"]
+    medians = {
+        line["source"]: line["median_error"] for line in by_source(served)[:-1] if line["rows"] >= 5
+    }
+    assert {source for source, error in medians.items() if error > 0.25} <= {MOONCAKE}
+    assert np.median(list(medians.values())) <= 0.13
+    assert np.quantile([abs(row["error"]) for row in served], 0.9) <= 0.35
 
 
 def test_misses_of_no_claim_are_not_explained() -> None:
