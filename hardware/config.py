@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -53,10 +53,24 @@ class Config:
         return sorted(keys - self._read - NEUTRAL)
 
     def value(self, *names: str) -> Any:
-        """The value of the first of these keys that has one, None where none has."""
-        self._read.update(names)
-        values = (self.table.get(name) for name in names)
+        """The value of the first of these keys that has one, None where none has.
+
+        Args:
+            names: keys; `a.b` is b of the table a.
+        """
+        values = [self._value(name) for name in names]
         return next((value for value in values if value is not None), None)
+
+    def _value(self, name: str) -> Any:
+        outer, _, inner = name.rpartition(".")
+        if outer:
+            return self.table_of(outer).value(inner)
+        self._read.add(name)
+        return self.table.get(name)
+
+    def stated(self, names: Sequence[str]) -> str:
+        """The first of these keys that has a value; empty where none has."""
+        return next((name for name in names if self.value(name) is not None), "")
 
     @property
     def layers(self) -> int:
@@ -171,6 +185,6 @@ class Config:
 
     def refuse(self, key: str, problem: str) -> InputError:
         """The error for a key whose value is not modelled."""
-        value = repr(self.table.get(key))
+        value = repr(self.value(key))
         shown = value if len(value) <= LONGEST_SHOWN else value[:LONGEST_SHOWN] + "..."
         return InputError(f"{self.where}: {key} = {shown} {problem}")

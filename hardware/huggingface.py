@@ -11,16 +11,13 @@ from typing import Any
 
 from nearkv.hardware.config import Config
 from nearkv.hardware.errors import InputError, warn
-from nearkv.hardware.families import FAMILIES, KEYS, Shape
+from nearkv.hardware.families import FAMILIES, KEYS, Shape, blocks, painted
 from nearkv.hardware.files import check_integers, read_text
-from nearkv.hardware.mixers import Attention, mixer
-from nearkv.hardware.mlps import Mlp, mlp
+from nearkv.hardware.layer_types import Attention, Mlp, mixer, mlp
 from nearkv.hardware.part import Part, check_shape
 from nearkv.hardware.quantity import Quantity
 from nearkv.hardware.quantization import widths_of
-from nearkv.hardware.rules import blocks, painted
 from nearkv.hardware.schema import PART_TYPES
-from nearkv.hardware.vision import vision_parameters
 
 QUANTISATION_FILE = "hf_quant_config.json"
 """Where ModelOpt writes the scheme of a checkpoint whose config.json has none."""
@@ -274,10 +271,42 @@ def _idle(shape: Shape, table: Mapping[str, Any], layers: float) -> dict[str, fl
     """Weights that generating text holds and does not read, and layers that draft tokens."""
     rows = shape.count("per_layer_input", default=0)
     embeddings = layers * rows * (shape.count("per_layer_vocab") if rows else 0)
-    idle = embeddings + vision_parameters(table, shape.config.where, shape.hidden)
+    idle = embeddings + _vision_parameters(table, shape.config.where, shape.hidden)
     drafts = shape.count("mtp_layers")
     numbers = {"idle_parameters": float(idle), "mtp_layers": float(drafts)}
     return {key: value for key, value in numbers.items() if value}
+
+
+def _vision_parameters(table: Mapping[str, Any], where: str, hidden: int) -> float:
+    """Parameters of the blocks, patches and projector that `vision_config` describes [1].
+
+    A block has four matrices of attention and two of its MLP; a patch is projected once; the
+    projector joins patches and takes them to the width of the text (biases and norms left out).
+
+    Args:
+        table: the config.
+        where: the file, put in front of warnings.
+        hidden: width of the text model [1].
+    """
+    if not isinstance(table.get("vision_config"), dict):
+        return 0.0
+    config = Config(table["vision_config"], f"{where}: vision_config")
+    try:
+        depth = config.count("depth", "num_hidden_layers", "vt_num_hidden_layers")
+        width = config.count("hidden_size", "embed_dim", "vt_hidden_size")
+        inner = config.count("intermediate_size", "vt_intermediate_size", default=4 * width)
+        patch = config.count("patch_size", default=14)
+        frames = config.count("temporal_patch_size", default=1)
+        colours = config.count("in_channels", "num_channels", default=3)
+        joined = config.count("spatial_merge_size", default=1) ** 2 * width
+    except InputError as problem:
+        warn(f"{problem}; the vision tower is not counted")
+        return 0.0
+    blocks = depth * width * (4 * width + 2 * inner)
+    hidden_of_projector = joined * joined if joined > width else 0
+    return float(
+        blocks + colours * frames * patch**2 * width + hidden_of_projector + joined * hidden
+    )
 
 
 def _typical(tables: Iterable[Sizes]) -> dict[str, float]:

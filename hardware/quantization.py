@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import asdict, dataclass
 
@@ -61,24 +62,23 @@ def grouped(bits: float, group: float, scale: float, zero: float = 0.0) -> float
     return bits + overhead
 
 
-_MXFP4_BITS = grouped(4, 32, scale=8)
-_MODELOPT = {"FP8": 8.0, "NVFP4": 4.0}
-"""Bits of one element by the algorithm that ModelOpt names; NVFP4 has scales beside it."""
+_ALGORITHM = re.compile(r"(?:W\d+A(\d+)_)?((?:NV|MX)?FP[48])(?:_FP8)?")
+"""An algorithm of ModelOpt: bits of activations where they are not those of weights, and format."""
 _NVFP4_GROUP = 16
-"""Elements of NVFP4 that share a scale of 8 bits."""
-_MXFP8_BITS = 8.0
-"""Bits of the activations that Blackwell's units multiply MXFP4 with."""
-_NVFP4_BITS = grouped(4, _NVFP4_GROUP, scale=8)
-_MODULE_BITS = {
-    "FP8": (8.0, 8.0),
-    "MXFP8": (grouped(8, 32, scale=8), 8.0),
-    "NVFP4": (_NVFP4_BITS, 4.0),
-    "W4A16_NVFP4": (_NVFP4_BITS, NATIVE_BITS),
-    "W4A8_NVFP4_FP8": (_NVFP4_BITS, 8.0),
-    "MXFP4": (_MXFP4_BITS, 4.0),
-    "W4A8_MXFP4_FP8": (_MXFP4_BITS, 8.0),
-}
-"""Bits of weights and of operands by ModelOpt's algorithm of a module, in groups as it has them."""
+"""Elements of NVFP4 that share a scale, where a scheme does not say."""
+
+
+def algorithm_bits(name: object) -> tuple[float, float] | None:
+    """Bits of a weight, its scale included, and of the operand of its products; None if unknown.
+
+    >>> algorithm_bits("W4A8_MXFP4_FP8")
+    (4.25, 8.0)
+    """
+    match = _ALGORITHM.fullmatch(str(name))
+    if match is None or match[2].lower() not in formats():
+        return None
+    bits = formats()[match[2].lower()]["bits"].value
+    return bits, float(match[1] or bits // 1)
 
 
 def widths_of(config: Config) -> Widths:
@@ -104,9 +104,10 @@ def widths_of(config: Config) -> Widths:
     kept = [name for key in _KEPT_UNDER for name in scheme.listed(key, str, "names")]
     attention_kept = any("attn" in name or "attention" in name for name in kept)
     dense = NATIVE_BITS if attention_kept else weight
-    if fp4_experts:  # experts alone, in MXFP4 (DeepSeek-V4)
-        weight = _MXFP4_BITS
-    native = _MXFP8_BITS if _method(scheme) == "mxfp4" else None
+    mxfp4 = formats()["mxfp4"]
+    if fp4_experts:  # experts alone (DeepSeek-V4)
+        weight = mxfp4["bits"].value
+    native = mxfp4["native"].value if _method(scheme) == "mxfp4" else None
     return Widths(weight, dense, NATIVE_BITS, kv, operand, native)
 
 
@@ -138,7 +139,7 @@ def _weight_and_operand(config: Config, scheme: Config) -> tuple[float, float]:
         return grouped(8, _block(scheme), scale=32), 8.0
     if method == "mxfp4":
         scheme.number("bits", low=4, high=4, default=4)
-        return grouped(4, 32, scale=8), NATIVE_BITS
+        return formats()["mxfp4"]["bits"].value, NATIVE_BITS
     if method == "modelopt":
         return _modelopt(config, scheme)
     if method == "compressed-tensors":
@@ -157,21 +158,22 @@ def _bitsandbytes(scheme: Config) -> tuple[float, float]:
 
 
 def _modelopt(config: Config, scheme: Config) -> tuple[float, float]:
-    algorithm = str(scheme.value("quant_algo"))
-    if algorithm not in _MODELOPT:
+    algorithm = scheme.value("quant_algo")
+    known = algorithm_bits(algorithm)
+    if known is None:
         problem = f"has quant_algo {algorithm!r}, which is not modelled"
         raise config.refuse("quantization_config", problem)
-    bits = _MODELOPT[algorithm]
+    bits, operand = known
     groups = scheme.table_of("config_groups")
     for name in groups.table:  # they repeat what the algorithm says
-        for operand in ("weights", "input_activations"):
-            of_group = groups.table_of(name).table_of(operand)
+        for part, width in (("weights", bits // 1), ("input_activations", operand)):
+            of_group = groups.table_of(name).table_of(part)
             of_group.value("type", "dynamic", "symmetric", "group_size")
-            of_group.number("num_bits", low=bits, high=bits, default=bits)
-    if algorithm != "NVFP4":
-        return bits, bits
-    group = _group_size(scheme, "group_size", default=_NVFP4_GROUP)
-    return grouped(bits, group, scale=8), bits
+            of_group.number("num_bits", low=width, high=width, default=width)
+    if algorithm == "NVFP4":
+        group = _group_size(scheme, "group_size", default=_NVFP4_GROUP)
+        bits = grouped(4, group, scale=8)
+    return bits, operand
 
 
 def _mixed(config: Config, scheme: Config, kv: float | None) -> Widths:
@@ -193,12 +195,14 @@ def _mixed(config: Config, scheme: Config, kv: float | None) -> Widths:
         algorithm = str(table.get("quant_algo")) if isinstance(table, dict) else str(table)
         found.setdefault(_role(name), Counter())[algorithm] += 1
     common = {role: of_role.most_common(1)[0][0] for role, of_role in found.items()}
-    for algorithm in common.values():
-        if algorithm not in _MODULE_BITS:
+    base = 8.0 if _method(scheme) == "fp8" else NATIVE_BITS
+    bits: dict[str, tuple[float, float]] = {}
+    for role, algorithm in common.items():
+        known = algorithm_bits(algorithm)
+        if known is None:
             problem = f"has quant_algo {algorithm!r} in quantized_layers, not modelled"
             raise config.refuse("quantization_config", problem)
-    base = 8.0 if _method(scheme) == "fp8" else NATIVE_BITS
-    bits = {role: _MODULE_BITS[algorithm] for role, algorithm in common.items()}
+        bits[role] = known
     mlp = bits.get("experts", bits.get("mlp", (base, base)))
     dense = bits.get("dense", bits.get("shared", (base, base)))[0]
     head = (NATIVE_BITS + bits["head"][0]) / 2 if "head" in bits else NATIVE_BITS
@@ -278,8 +282,8 @@ def _kv_bits(config: Config, scheme: Config) -> float | None:
     )
     if algorithm is None:
         return None
-    if str(algorithm) not in _MODELOPT:
+    known = algorithm_bits(algorithm)
+    if known is None:
         problem = f"has a KV cache in {algorithm!r}, which is not modelled"
         raise config.refuse("quantization_config", problem)
-    bits = _MODELOPT[str(algorithm)]
-    return grouped(bits, _NVFP4_GROUP, scale=8) if algorithm == "NVFP4" else bits
+    return known[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,12 +34,13 @@ def quoted() -> dict[str, tuple[float, Config]]:
         table = tomllib.loads(path_of("model", name).read_text())
         if "config" in table:
             configs[name] = (table["published"]["value"], table["config"])
-    for file in ("published_configs.toml", "newer_configs.toml", "autumn_configs.toml"):
-        own = tomllib.loads((Path(__file__).parent / file).read_text())
-        configs |= {name: (table["published"], table["config"]) for name, table in own.items()}
-    return configs
+    return configs | {name: (table["published"], table["config"]) for name, table in OWN.items()}
 
 
+FILES = ("published_configs.toml", "newer_configs.toml", "autumn_configs.toml")
+TEXTS = [(Path(__file__).parent / file).read_text() for file in FILES]
+OWN = {name: table for text in TEXTS for name, table in tomllib.loads(text).items()}
+CARDS = {name: table["card"] for name, table in OWN.items()}
 CONFIGS = quoted()
 # Cards that round: their own digits are the tolerance. GLM-4.5 and Qwen3-Next count a layer of
 # multi-token prediction, Llama 4 its vision part.
@@ -71,8 +73,11 @@ def answer(config: Config) -> tuple[float, ...]:
     return tuple(float(value) for value in (*sizes, attention, prefill, linear))
 
 
-def test_there_are_sixty() -> None:
+def test_sixty_configs_name_the_card_that_states_their_parameters() -> None:
     assert len(CONFIGS) >= 60
+    assert all(re.match(r"(huggingface\.co|arxiv\.org)/\w", card) for card in CARDS.values())
+    catalogued = {name for name in CONFIGS if name in names("model")}
+    assert CARDS.keys() | catalogued == CONFIGS.keys()
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -258,6 +263,24 @@ def test_experts_between_narrow_activations_keep_their_parameters() -> None:
     assert moe.expert_parameters * moe.experts == 512 * 2 * 1024 * 2688
     beside = 2 * 4096 * 1024 + 2 * 4096 * 5376 + 4096 * 512
     assert moe.shared_parameters == beside
+
+
+def test_one_kv_head_serves_all_queries_of_bigcode() -> None:
+    """StarCoderBase, of 15.5 billion parameters (arXiv 2305.06161, sec. 5)."""
+    config: Config = {"model_type": "gpt_bigcode", "n_embd": 6144, "n_layer": 40, "n_head": 48}
+    config |= {"n_inner": 24576, "n_positions": 8192, "vocab_size": 49152, "multi_query": True}
+    part = part_of_config(config, "starcoder", "config.json", "test")
+    llm = llm_from_part(part, NATIVE)
+    assert llm.parameters == pytest.approx(15.5e9, rel=0.005)
+    assert llm.kv_bytes(1, 1) == 2 * 128 * 2
+    many = part_of_config({**config, "multi_query": False}, "starcoder", "config.json", "test")
+    assert llm_from_part(many, NATIVE).kv_bytes(1, 1) == 48 * llm.kv_bytes(1, 1)
+
+
+def test_experts_of_attention_are_refused_by_the_key_that_chooses_them() -> None:
+    config: Config = {"model_type": "jetmoe", "num_hidden_layers": 24, "num_experts_per_tok": 2}
+    with pytest.raises(InputError, match="num_experts_per_tok = 2 chooses heads of attention"):
+        part_of_config(config, "jetmoe", "config.json", "test")
 
 
 def test_layers_without_an_indexer_take_the_tokens_of_an_earlier_one() -> None:
