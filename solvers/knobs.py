@@ -129,8 +129,7 @@ def resolve_knobs(
 ) -> Resolved:
     """Evaluate a system as requested; solve the knobs that are `auto` for the fastest step.
 
-    Of values that fit no memory, those that miss the fewest bytes are taken; of mappings, which
-    joint solvers choose, the one that their rule gives where HBM alone counts.
+    Of values that fit no memory, those that miss the fewest bytes are taken.
 
     Knobs that name a joint solver are solved together by it. Other integer knobs and
     choices are searched exhaustively; a share is then minimised exactly for each of their values.

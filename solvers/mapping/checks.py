@@ -27,7 +27,7 @@ def milp(tables: HeadTables) -> Mapping:
         tables: of one design point.
 
     Returns:
-        The optimum; where nothing fits both memories, that under HBM's capacity alone, not `ok`.
+        The optimum; where nothing fits both memories, that with the fewest bytes missing, not `ok`.
 
     Raises:
         InputError: more than one design point.
@@ -37,11 +37,10 @@ def milp(tables: HeadTables) -> Mapping:
         raise InputError(
             f"method milp: solves one point at a time, not {count:g}; use --method exact"
         )
-    mapping = _Program(tables).solve(both=True)
+    fastest = _Program(tables).solve(fits=True)
+    mapping = fastest or _Program(tables).solve(fits=False)
     if mapping is None:
-        mapping = _Program(tables).solve(both=False)
-    if mapping is None:
-        raise RuntimeError("HiGHS found no mapping although the empty one fits")
+        raise RuntimeError("HiGHS found no mapping although bytes may be missing")
     return mapping
 
 
@@ -74,29 +73,32 @@ class _Program:
                 terms.append(weight * chosen)
         return pulp.lpSum(terms)
 
-    def _limit(self, tables: Three, headroom: Numbers) -> None:
-        """Bytes of the choice fit one memory."""
-        capacity = float(np.ravel(headroom)[0])
-        size = max(capacity, 1.0)
-        self.lp += self._total(_flat(tables), size) <= capacity / size
-
-    def solve(self, both: bool) -> Mapping | None:
-        """The optimum under HBM's capacity, and LPDDR's with `both`; None if nothing fits."""
+    def solve(self, fits: bool) -> Mapping | None:
+        """The fastest that both memories hold, None if nothing; else that which lacks least."""
+        tables = self.tables
+        hbm, lpddr = (
+            float(np.ravel(headroom)[0])
+            for headroom in (tables.hbm_headroom, tables.lpddr_headroom)
+        )
         finite = [table[np.isfinite(table)] for table in self.seconds]
         scale = sum(float(table.max()) for table in finite)
-        self.lp += self._total(self.seconds, scale or 1.0)
+        size = max(hbm, lpddr, 1.0)
+        missing = 0.0 if fits else self.lp.add_variable("missing", lowBound=0.0)
+        self.lp += self._total(self.seconds, scale or 1.0) if fits else missing
         for row in self.x:
             self.lp += pulp.lpSum(row.values()) == 1
-        self._limit(self.tables.hbm, self.tables.hbm_headroom)
-        if both:
-            self._limit(self.tables.lpddr, self.tables.lpddr_headroom)
+        on_hbm = self._total(_flat(tables.hbm), size)
+        on_lpddr = self._total(_flat(tables.lpddr), size)
+        self.lp += on_hbm <= hbm / size + missing
+        self.lp += on_lpddr <= lpddr / size + missing
+        self.lp += on_hbm + on_lpddr <= (hbm + lpddr) / size + missing
         self.lp.solve(pulp.HiGHS(msg=False, threads=1, gapRel=0.0, gapAbs=0.0))
         status = pulp.LpStatus[self.lp.status]
         if status == "Infeasible":
             return None
         if status != "Optimal":
             raise RuntimeError(f"HiGHS gave up: {status}")
-        return self._answer(both)
+        return self._answer(fits)
 
     def _answer(self, ok: bool) -> Mapping:
         chosen = []
@@ -113,6 +115,8 @@ class _Program:
 def brute(tables: HeadTables) -> Mapping:
     """The fastest mapping that fits both memories, in O(N^3), for one design point.
 
+    Where nothing fits both, the one with the fewest bytes missing: of HBM, of LPDDR or of both.
+
     Raises:
         ValueError: more than one design point.
     """
@@ -120,12 +124,15 @@ def brute(tables: HeadTables) -> Mapping:
         raise ValueError("brute force takes one design point")
     seconds = _cube(tables.seconds)
     # a capacity may still have an axis for every number that was set
-    on_hbm = _cube(tables.hbm) <= np.reshape(tables.hbm_headroom, ())
-    on_lpddr = _cube(tables.lpddr) <= np.reshape(tables.lpddr_headroom, ())
-    on_both = on_hbm & on_lpddr
-    possible = on_both & np.isfinite(seconds)
-    ok = on_both if possible.any() else on_hbm
-    allowed = np.where(ok, seconds, np.inf)
+    missing_hbm = _cube(tables.hbm) - np.reshape(tables.hbm_headroom, ())
+    missing_lpddr = _cube(tables.lpddr) - np.reshape(tables.lpddr_headroom, ())
+    missing = np.maximum(missing_hbm, missing_lpddr)
+    missing = np.maximum(missing, missing_hbm + missing_lpddr)
+    exists = np.isfinite(seconds)
+    ok = exists & (missing <= 0)
+    allowed = (
+        np.where(ok, seconds, np.inf) if ok.any() else np.where(exists, missing, np.inf)
+    )
     attention, qkv, fc = np.unravel_index(allowed.argmin(), allowed.shape)
     return evaluate(tables, attention, qkv, fc)
 

@@ -1,8 +1,8 @@
 """Which heads go to HBM: the exact optimum (H2M2 sec. 3, 4.3).
 
-The step is a sum of three tables, one a sub-layer, under two capacities. A relaxation gives the
-optimum wherever its answer fits: without LPDDR's capacity where design points share tables, without
-both where they do not. What is left is solved by pairs of units of attention and qkv.
+The step is a sum of three tables, one a sub-layer, under two capacities. Where all three fit at
+their fastest, that is the optimum; what is left is solved by pairs of units of attention and qkv.
+Where nothing fits, HBM, LPDDR and both together lack as few bytes as can be.
 
 Symbols: n heads on HBM, N heads.
 """
@@ -10,8 +10,7 @@ Symbols: n heads on HBM, N heads.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +20,8 @@ from nearkv.solvers.mapping.tables import (
     Array,
     Choice,
     Mapping,
-    Rows,
     choice_of,
     entries,
-    fits,
     flatten,
     mapping_of,
     points_at,
@@ -36,26 +33,20 @@ _PAIRS_AT_ONCE = 1 << 17
 """Entries of one temporary; 1 MiB of float64, which a core's cache holds."""
 _EQUAL = 1 + 1e-12
 """Sums of a few table entries that differ by less are equal but for rounding."""
-_FEWEST_SHARING = 8
-"""Design points that must share tables before a sweep over their headrooms pays."""
 
 
 def exact(tables: HeadTables) -> Mapping:
     """The fastest mapping that fits both memories, in O(N^2) a design point at most.
 
-    Where nothing fits both, the fastest that HBM holds.
+    Where nothing fits both, the one with the fewest bytes missing.
     """
     flat = flatten(tables)
     count = math.prod(tables.points)
     if count == 1:
         return mapping_of(tables.points, flat, _best_of_pairs(flat))
-    choice = _relaxed(tables, flat)
+    choice = _fastest(flat, count)
     answer = mapping_of(tables.points, flat, choice)
-    if np.all(answer.ok):
-        return answer
-    on_hbm, on_lpddr = fits(flat, choice)
-    proven = on_hbm & (on_lpddr | _overfull(flat))
-    unproven = np.flatnonzero(~np.broadcast_to(proven, (count,)))
+    unproven = np.flatnonzero(~np.broadcast_to(answer.ok, tables.points))
     attention, qkv, _ = flat.seconds
     pairs = attention.shape[1] * qkv.shape[1]
     step = max(_PAIRS_AT_ONCE // pairs, 1)
@@ -65,34 +56,10 @@ def exact(tables: HeadTables) -> Mapping:
     return mapping_of(tables.points, flat, choice)
 
 
-def _overfull(flat: HeadTables) -> Array:
-    """Whether every mapping has more bytes than both memories together hold."""
-    least = np.zeros(1)
-    for on_hbm, on_lpddr in zip(flat.hbm, flat.lpddr, strict=True):
-        both = on_hbm + on_lpddr
-        least = least + both.min(1)
-    held = flat.hbm_headroom + flat.lpddr_headroom
-    overfull: Array = least > held * _EQUAL
-    return overfull
-
-
-def _relaxed(tables: HeadTables, flat: HeadTables) -> Choice:
-    """The fastest units if LPDDR, or both memories, were large: optimal where they fit."""
-    count = math.prod(tables.points)
-    groups = _sharing(tables)
-    if len(groups) > 1:
-        choice = Choice(*np.zeros((3, count), int))
-        for rows in groups:
-            choice.set_rows(rows, _best_by_headroom(points_at(flat, rows, count)))
-        return choice
-    choice = _best_by_headroom(flat) if len(groups) else _fastest(flat)
-    return choice.apply(partial(np.full, count))
-
-
-def _fastest(flat: HeadTables) -> Choice:
-    """Units of each sub-layer at its fastest, capacities aside."""
+def _fastest(flat: HeadTables, count: int) -> Choice:
+    """Units of each sub-layer at its fastest, capacities aside, of so many design points."""
     attention, qkv, fc = (seconds.argmin(1) for seconds in flat.seconds)
-    return Choice(attention, qkv, fc)
+    return Choice(attention, qkv, fc).apply(lambda n: np.resize(n, count))
 
 
 # --- pairs of units of attention and qkv, design point by design point -------------------------
@@ -105,28 +72,52 @@ def _fastest(flat: HeadTables) -> Choice:
 def _best_of_pairs(tables: HeadTables) -> Choice:
     """Units for tables of one axis of design points."""
     low = _least_fc(tables)
-    if low is None:
-        tables = _up_to_fastest(tables)
-    attention, qkv, fc = tables.seconds
+    within = _up_to_fastest(tables) if low is None else tables
+    attention, qkv, fc = within.seconds
     pairs = attention[:, :, None] + qkv[:, None, :]
-    top = _most_fc(tables)
+    top = _most_fc(within)
     if low is None:
         total = pairs + _prefix_minimum(fc, top)
     else:
         total = pairs + _range_minimum(fc, low, top)
-        # where nothing fits both, HBM's capacity alone counts
-        possible = np.any(np.isfinite(total), axis=(1, 2))
-        nothing = _before_pairs(np.logical_not(possible))
-        total = np.where(nothing, pairs + _prefix_minimum(fc, top), total)
-        low = np.where(nothing, 0, low)
-    best = total.reshape(len(total), -1).argmin(1)
-    n_attention, n_qkv = np.divmod(best, total.shape[2])
+    total = total.reshape(len(total), -1)
+    n_attention, n_qkv = np.divmod(total.argmin(1), pairs.shape[2])
     n = np.arange(fc.shape[1])
     inside = n <= _of_pair(top, n_attention, n_qkv)
     if low is not None:
         inside &= n >= _of_pair(low, n_attention, n_qkv)
     allowed = np.where(inside, fc, np.inf)
-    return Choice(n_attention, n_qkv, allowed.argmin(1))
+    choice = Choice(n_attention, n_qkv, allowed.argmin(1))
+    nothing = np.flatnonzero(np.isinf(total.min(1)))
+    if len(nothing):
+        choice.set_rows(nothing, _least_missing(points_at(tables, nothing, len(total))))
+    return choice
+
+
+def _least_missing(tables: HeadTables) -> Choice:
+    """Units with the fewest bytes missing: of HBM, of LPDDR or of both, whatever is the most.
+
+    A further unit of fc moves its bytes from LPDDR to HBM, so beside each pair the best number is
+    one of the two around that with which both lack the same.
+    """
+    attention, qkv, fc = tables.seconds
+    unit = _bytes_of_unit(tables)
+    exists = np.isfinite(fc)
+    first = exists.argmax(1)
+    last = exists.shape[1] - 1 - exists[:, ::-1].argmax(1)
+    on_hbm = -_beside_pairs(tables.hbm, tables.hbm_headroom)
+    on_lpddr = -_beside_pairs(tables.lpddr, tables.lpddr_headroom)
+    on_lpddr = on_lpddr + _before_pairs(tables.units) * unit
+    level = np.floor((on_lpddr - on_hbm) / (2 * unit))
+    fewer = np.clip(level, _before_pairs(first), _before_pairs(last))
+    more = np.minimum(fewer + 1, _before_pairs(last))
+    missing = [np.maximum(on_hbm + n * unit, on_lpddr - n * unit) for n in (fewer, more)]
+    n_fc = np.where(missing[1] < missing[0], more, fewer).astype(np.int64)
+    least = np.maximum(np.minimum(*missing), on_hbm + on_lpddr)
+    pairs = attention[:, :, None] + qkv[:, None, :]
+    least = np.where(np.isfinite(pairs), least, np.inf)
+    n_attention, n_qkv = np.divmod(least.reshape(len(least), -1).argmin(1), pairs.shape[2])
+    return Choice(n_attention, n_qkv, _of_pair(n_fc, n_attention, n_qkv)[:, 0])
 
 
 def _up_to_fastest(tables: HeadTables) -> HeadTables:
@@ -239,158 +230,6 @@ def _range_minimum(table: Array, low: Array, top: Array) -> Array:
     to_top = minima[point, level, last]
     least = np.minimum(from_low, to_top)
     return np.where(empty, np.inf, least)
-
-
-# --- headrooms of design points that share the tables of qkv and fc, without LPDDR's limit ------
-#
-# What attention leaves of HBM decides how qkv and fc share it. All bytes of these two are multiples
-# of one number, so the headrooms of all points, rounded down to multiples of it, are few: each is
-# solved once, and a look-up for every number of attention's units gives the optimum of a point.
-
-
-def _sharing(tables: HeadTables) -> Rows:
-    """Design points whose tables of qkv and fc are the same (groups, points of each).
-
-    No groups where they are of few points each.
-    """
-    shapes = [tables.units.shape]
-    for _, qkv, fc in (tables.seconds, tables.hbm):
-        shapes += [qkv.shape[:-1], fc.shape[:-1]]
-    shape = np.broadcast_shapes(*shapes)
-    groups = math.prod(shape)
-    count = math.prod(tables.points)
-    if groups * _FEWEST_SHARING > count:
-        return np.empty((0, count), np.intp)
-    labels = np.arange(groups).reshape(shape)
-    label = np.broadcast_to(labels, tables.points)
-    order = np.argsort(label, axis=None, kind="stable")
-    return order.reshape(groups, -1)
-
-
-@dataclass(frozen=True)
-class _Headrooms:
-    """Headrooms of HBM in order: -1, 0, 1, 2, ... times a number of bytes.
-
-    Attributes:
-        unit: the number [B].
-        first: index of the least headroom that attention leaves.
-        qkv: how many of these bytes each number of units of qkv takes [1].
-        n_fc: units of fc at its fastest in each headroom [1].
-        fc: their seconds, infinite in the headroom that is less than none [s].
-    """
-
-    unit: float
-    first: int
-    qkv: Rows
-    n_fc: Rows
-    fc: Array
-
-
-def _best_by_headroom(tables: HeadTables) -> Choice:
-    """Units for points with the same tables of qkv and fc, as if LPDDR held everything.
-
-    Where there are more headrooms than points, or many sums are equal, as if HBM did, too.
-    """
-    headrooms = _headrooms(tables)
-    if headrooms is None:
-        return _fastest(tables)
-    attention, qkv, _ = tables.seconds
-    attention = attention.T  # units first, as the tables of a grid lie in memory
-    qkv = qkv[0, : len(headrooms.qkv)]
-    # seconds of qkv and fc: a row for each headroom, a column for each number of units of qkv
-    of_row = np.arange(headrooms.first, len(headrooms.fc))
-    left = of_row[:, None] - headrooms.qkv
-    both = qkv + headrooms.fc.take(left, mode="clip")
-    # the least of a row, for the headroom that each number of units of attention leaves
-    below_first = np.full(headrooms.first, np.inf)
-    least = np.append(below_first, both.min(1))
-    beside_attention = (tables.hbm_headroom + headrooms.unit) - tables.hbm[0].T
-    beside_attention /= headrooms.unit
-    index = beside_attention.astype(np.intp)
-    total = least.take(index, mode="clip") + attention
-    limit = total.min(0) * _EQUAL
-    near = np.flatnonzero(total <= limit)
-    points = total.shape[1]
-    if len(near) > _FEWEST_SHARING * points:
-        return _fastest(tables)
-    # all mappings that equal the least but for rounding, a row for each of attention's units
-    n, point = np.divmod(near, points)
-    index = _entries_by_units(index, n, point)
-    seconds = _entries_by_units(attention, n, point)
-    row = index - headrooms.first
-    total = both.take(row, axis=0, mode="clip")
-    total += seconds[:, None]
-    near = np.flatnonzero(total <= limit[point, None])
-    candidate, n_qkv = np.divmod(near, len(qkv))
-    # they are compared by sums in the order of `Choice.total`, so that the answer is brute force's
-    pairs = seconds[candidate] + qkv[n_qkv]
-    left = index[candidate] - headrooms.qkv[n_qkv]
-    total = pairs + headrooms.fc.take(left, mode="clip")
-    best = _first_lowest(total, point[candidate], points)
-    n_attention = n[candidate[best]]
-    n_fc = headrooms.n_fc.take(left[best], mode="clip")
-    return Choice(n_attention, n_qkv[best], n_fc)
-
-
-def _headrooms(tables: HeadTables) -> _Headrooms | None:
-    """Headrooms at which tables change; None where they outnumber the design points."""
-    on_attention, on_qkv, on_fc = tables.hbm
-    on_qkv, on_fc = on_qkv[0], on_fc[0]
-    unit = _common_unit(np.concatenate([on_qkv, on_fc]))
-    if not unit:
-        return None
-    enough = on_qkv[-1] + on_fc[-1]
-
-    def index_of(headroom: float) -> int:
-        return int(min(max(headroom, -unit), enough) // unit) + 1
-
-    first = index_of(np.min(tables.hbm_headroom - on_attention[:, -1]))
-    last = index_of(np.max(tables.hbm_headroom - on_attention[:, 0]))
-    points = max(len(on_attention), len(tables.hbm_headroom))
-    if last > points * on_attention.shape[1]:
-        return None
-    _, qkv, fc = tables.seconds
-    kept = slice(0, 1 + qkv[0].argmin())  # beyond its fastest, qkv only takes more bytes
-    taken = on_qkv[kept] / unit
-    sizes = unit * np.arange(-1, last)
-    most = np.searchsorted(on_fc, sizes, side="right") - 1
-    n_fc = _first_least(fc[0])[most]
-    seconds = fc[0, n_fc]
-    seconds[0] = np.inf
-    return _Headrooms(unit, first, taken.astype(np.intp), n_fc, seconds)
-
-
-def _common_unit(sizes: Array) -> float:
-    """The largest number that all sizes are multiples of; 0 where they are not integers [B]."""
-    integers = sizes.astype(np.int64)
-    if np.any(integers != sizes):
-        return 0.0
-    return float(np.gcd.reduce(integers))
-
-
-def _entries_by_units(table: Array, n: Rows, point: Rows) -> Array:
-    """Entries of a table (units, points or 1)."""
-    values: Array = table[n, point if table.shape[1] > 1 else 0]
-    return values
-
-
-def _first_lowest(values: Array, point: Rows, points: int) -> Rows:
-    """Index of the first lowest value of each point, each of which has one."""
-    lowest = np.full(points, np.inf)
-    np.minimum.at(lowest, point, values)
-    backwards = np.flatnonzero(values == lowest[point])[::-1]
-    first = np.empty(points, np.intp)
-    # of several assignments to one point the last one stays
-    first[point[backwards]] = backwards
-    return first
-
-
-def _first_least(table: Array) -> Rows:
-    """The first unit with the least entry, of 0..n for every n."""
-    before = np.minimum.accumulate(table)
-    n = np.arange(len(table))
-    n[1:] *= table[1:] < before[:-1]
-    return np.maximum.accumulate(n)
 
 
 # --- ties ---------------------------------------------------------------------------------------
