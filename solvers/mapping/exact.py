@@ -116,7 +116,8 @@ def _least_missing(tables: HeadTables) -> Choice:
     least = np.maximum(np.minimum(*missing), on_hbm + on_lpddr)
     pairs = attention[:, :, None] + qkv[:, None, :]
     least = np.where(np.isfinite(pairs), least, np.inf)
-    n_attention, n_qkv = np.divmod(least.reshape(len(least), -1).argmin(1), pairs.shape[2])
+    least = least.reshape(len(least), -1)
+    n_attention, n_qkv = np.divmod(least.argmin(1), pairs.shape[2])
     return Choice(n_attention, n_qkv, _of_pair(n_fc, n_attention, n_qkv)[:, 0])
 
 
