@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import peers
+from bench import designs, peers
 from bench.processes import Cost, cost_of
 
 NEARKV = str(Path(sys.executable).with_name("nearkv"))
@@ -140,6 +140,15 @@ of three, or one run from 20 s on. `make bench` measures the parts: evaluation b
 the same equations, the writers beside PyArrow, the solvers, the start. CPU is user and system time
 of all processes, memory the most that was resident.
 """
+DESIGNS = """\
+## Machines of `nearkv design`
+
+How its search grows with the space (`bench/designs.py`): OPT-66B at 64k, three systems on a server
+of four cards for 60,000 USD, whose DRAM and drive bays come in ever more sizes. The gap is 0.
+
+| DRAM x drives | cases | machines | evaluated | CPU s |
+|---|---|---|---|---|
+"""
 PEERS = """\
 ## Other cost models
 
@@ -173,6 +182,7 @@ def page(compiled: str) -> str:
             table.append(line_of(row, compiled))
             print(table[-1], flush=True)
         blocks.append(f"## {title}\n\n{sentence}\n\n" + "\n".join(table) + "\n")
+    blocks.append(DESIGNS + "\n".join(designs.rows()) + "\n")
     blocks.append(PEERS + "\n".join(peers.rows()) + "\n")
     return "\n".join(blocks)
 

@@ -137,21 +137,19 @@ class Group:
     Attributes:
         block: the system and the workload, on the first machine.
         stated: number, `role.key`, in which machines differ -> its value in each case [SI].
-        spanned: of both axes, number -> its values along it in each case: (cases, places) [SI].
+        spanned: of both axes, number -> row of each case, and rows of values along it [SI].
     """
 
     block: Block
     stated: Mapping[str, Numbers]
-    spanned: Sequence[Mapping[str, Numbers]]
+    spanned: Sequence[Mapping[str, tuple[Integers, Numbers]]]
 
     def numbers(self, case: Integers, point: Integers) -> dict[str, Numbers]:
         """The numbers of some points that differ from those of the first machine [SI]."""
         numbers = {address: values[case] for address, values in self.stated.items()}
         for axis, columns in enumerate(self.spanned):
-            places = point[:, axis]
-            numbers |= {
-                address: values[case, places] for address, values in columns.items()
-            }
+            for address, (rows, values) in columns.items():
+                numbers[address] = values[rows[case], point[:, axis]]
         return numbers
 
     def priced(self, numbers: Mapping[str, Numbers]) -> Answer:
@@ -497,17 +495,22 @@ def _differing(role: str, parts: Sequence[Part]) -> dict[str, Numbers]:
     return columns
 
 
-def _along(axis: int, cases: Sequence[Case]) -> dict[str, Numbers]:
-    """Numbers that follow an axis -> their values along it, the last again where it is short."""
+def _along(axis: int, cases: Sequence[Case]) -> dict[str, tuple[Integers, Numbers]]:
+    """Numbers that follow an axis -> row of each case, and the distinct rows of values [SI].
+
+    Of rows that are shorter than others, the last value stands again.
+    """
     columns = {}
     for address in dict.fromkeys(key for case in cases for key in case.axes[axis].numbers):
-        rows = [
+        own = [
             case.axes[axis].numbers.get(address) or (_number(case, address),)
             for case in cases
         ]
+        rows = {values: row for row, values in enumerate(dict.fromkeys(own))}
         longest = max(map(len, rows))
-        filled = [(*row, *[row[-1]] * (longest - len(row))) for row in rows]
-        columns[address] = np.array(filled)
+        filled = [(*values, *values[-1:] * (longest - len(values))) for values in rows]
+        which = np.array([rows[values] for values in own], np.int64)
+        columns[address] = which, np.array(filled)
     return columns
 
 

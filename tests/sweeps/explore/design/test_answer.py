@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from support.designs import by_brute_force, random_question, searched
 
+import nearkv
 from nearkv.sweeps.explore.design.certificate import fault_of
 
 
@@ -49,3 +51,20 @@ def test_the_best_of_each_system_is_that_of_all_machines(seed: int) -> None:
     rng = np.random.default_rng(seed)
     for _ in range(3):
         assert fault_of(question.space()[0], tampered(certificate, rng))
+
+
+def test_the_split_over_gpus_is_the_best_of_all_that_keep_the_limit(tmp_path: Path) -> None:
+    """The limit rules out the fastest step; the fastest prompts are of one that decodes slowly."""
+    asked: dict[str, Any] = {"model": "gpt-oss-120b", "context": "64k", "output_tokens": 256}
+    limits: dict[str, Any] = {"slo": "ttft_s=7.5", "budget": "20.5kUSD", "minimize": "tpot_ms"}
+    table = nearkv.design("gpu", servers="pcie-4gpu-server", users=4, **asked, **limits)
+    machine = tmp_path / "machine.toml"
+    machine.write_text(table.attrs["machine"][0])
+    degrees = {"tp": "1,2,4", "pp": "1:4:+1", "dp": "1:4:+1", "ep": "1,2,4", "attention": "tp,dp"}
+    every = nearkv.compare("gpu", batch=4, platform=str(machine), knobs=degrees, **asked)
+    every = every[(every["batch_run"] == 4) & (every["status"] == "ok")]
+    kept = every[every["ttft_s"] <= 7.5]
+    best = table["tpot_ms"][0]
+    assert best == kept["tpot_ms"].min()
+    assert best > every["tpot_ms"].min()
+    assert table["prefill_s"][0] > every["prefill_s"].min()
