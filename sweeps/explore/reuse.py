@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.reuse.fetch import crossover, layerwise
@@ -38,8 +39,6 @@ ROUTINGS = ("prefix", "random")
 BUSY = 0.8
 """Share of its time that a node computes prompts, at most, where the number of nodes is chosen."""
 QUANTILES = {"ttft_p50_s": 0.5, "ttft_p90_s": 0.9, "ttft_p99_s": 0.99}
-WEAR = ("dwpd", "drives_1_dwpd", "life_years", "usd_tb_written", "pays_from_reads")
-"""Columns of what writing does to drives."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +76,11 @@ class Reuse:
         """The tiers of a node, the nearest first."""
         return tuple(map(self.node.tier, self.tiers))
 
+    @cached_property
+    def own(self) -> Numbers:
+        """How many there are of each tier, one of each node or one that all share: (tiers,)."""
+        return np.array([1 if tier.is_shared else self.nodes for tier in self.built])
+
     @property
     def is_replayed(self) -> bool:
         """Whether hits and writes are those of a replay."""
@@ -84,15 +88,24 @@ class Reuse:
 
     @cached_property
     def prompts(self) -> Numbers:
-        """Tokens of each request that is replayed whole, else of parts of them: (requests,)."""
+        """Tokens of each request that is replayed whole, else of groups of them: (requests,)."""
+        if self.summary is None:
+            return np.full(2, self.prefix)
         if self.trace and self.is_replayed and self.trace.share == 1:
             return self.trace.prompt
-        return self.summary.prompts if self.summary else np.array([self.prefix])
+        return self.summary.prompts
+
+    @cached_property
+    def weights(self) -> Numbers:
+        """Share of all requests that each of the prompts stands for: (requests,)."""
+        if self.summary is None:
+            return np.array([self.hit, 1 - self.hit])
+        return np.full(len(self.prompts), 1 / len(self.prompts))
 
     @property
-    def requests(self) -> float:
-        """Requests of all nodes [1/s]."""
-        return self.summary.rate if self.summary else self.rate
+    def node_rate(self) -> float:
+        """Requests of each node [1/s]."""
+        return (self.summary.rate if self.summary else self.rate) / self.nodes
 
 
 @dataclass(frozen=True)
@@ -100,10 +113,10 @@ class Hits:
     """What the tiers do in service of all requests.
 
     Attributes:
-        share: of the blocks that each tier has: (tiers,).
-        half: how far the hits of each tier and those before it may be off in what comes: (tiers,).
-        tokens: of each request in each tier: (requests, tiers).
-        written: to each tier: (tiers,) [B/s].
+        share: of the blocks that each tier has: (..., tiers).
+        half: how far hits of each tier and those before it may be off in what comes: (..., tiers).
+        tokens: of each request in each tier: (..., requests, tiers).
+        written: to each tier: (..., tiers) [B/s].
     """
 
     share: Numbers
@@ -123,16 +136,14 @@ def reuse(question: Reuse) -> tuple[Rows, list[str]]:
         InputError: a tier, a share or a length that cannot be.
     """
     check(question)
-    nodes = question.nodes or fewest_nodes(question)
-    hits = hits_of(question, nodes)
-    service = service_of(question, nodes, hits)
-    places = range(len(question.built))
-    rows = [_row(question, nodes, place, hits) | service for place in places]
-    said = _sentences(question, nodes, hits, service)
+    served = replace(question, nodes=question.nodes or fewest_nodes(question))
+    hits = hits_of(served)
+    service = service_of(served, hits)
+    rows = [_row(served, place, hits) | service for place in range(len(served.built))]
+    said = _sentences(served, hits, service)
     worn = [row for row in rows if question.drive and row["drives_1_dwpd"] > 0]
     if worn:
-        sized = replace(question, tiers=_sized(question, worn), drive=0.0, nodes=nodes)
-        more, _ = reuse(sized)
+        more, _ = reuse(replace(served, tiers=_sized(question, worn), drive=0.0))
         rows += [row | {"sized_by": "wear"} for row in more]
     return rows, said
 
@@ -145,6 +156,9 @@ def _sized(question: Reuse, worn: Rows) -> list[str]:
         count = drives.get(built.name)
         texts.append(f"{built.name}={count}x{question.drive}B" if count else text)
     return texts
+
+
+# --- what cannot be asked together --------------------------------------------------------------
 
 
 def check(question: Reuse) -> None:
@@ -223,14 +237,18 @@ def fewest_nodes(question: Reuse) -> int:
     """Nodes that compute prompts at most `BUSY` of their time; without reuse more would do."""
 
     def service(nodes: int) -> dict[str, float]:
-        return service_of(question, nodes, hits_of(question, nodes))
+        on_nodes = replace(question, nodes=nodes)
+        return service_of(on_nodes, hits_of(on_nodes))
 
     most = max(int(np.ceil(service(1)["plain_load"] / BUSY)), 1)
     busy = range(1, most)
     return 1 + bisect_left(busy, True, key=lambda nodes: service(nodes)["load"] <= BUSY)
 
 
-def service_of(question: Reuse, nodes: int, hits: Hits) -> dict[str, float]:
+# --- service ------------------------------------------------------------------------------------
+
+
+def service_of(question: Reuse, hits: Hits) -> dict[str, float]:
     """How each node serves its share of the requests, one prompt after the other.
 
     Returns:
@@ -239,20 +257,11 @@ def service_of(question: Reuse, nodes: int, hits: Hits) -> dict[str, float]:
         over the prompts behind a mean wait, and the requests a second of all nodes whose mean is
         the one that is asked for.
     """
-    node, rate = question.node, question.requests / nodes
-    tiers = [
-        tier.written_at(written / tier.own(nodes))
-        for tier, written in zip(question.built, hits.written, strict=True)
-    ]
-    plain = node.prefill(np.maximum(question.prompts, 1.0))
-    seconds = request_seconds(node, tiers, question.prompts, hits.tokens)
-    saved = node.compute(np.sum(hits.tokens, axis=1)) / np.sum(plain)
-    found = 1.0 if question.summary else question.hit
-    weights = np.full(len(plain), 1 / len(plain))
-    if found < 1:
-        seconds, plain = np.append(seconds, plain), np.append(plain, plain)
-        weights = np.array([found, 1 - found])
-    mean, square = (float(np.sum(weights * power)) for power in (seconds, seconds**2))
+    node, rate, weights = question.node, question.node_rate, question.weights
+    plain = float(node.prefill(np.maximum(question.prompts, 1.0)) @ weights)
+    saved = float(node.compute(np.sum(hits.tokens, axis=1)) @ weights)
+    seconds = request_seconds(question, hits)
+    mean, square = float(seconds @ weights), float(seconds**2 @ weights)
     wait = float(mean_wait(rate, mean, square))
     spare = max(question.ttft - mean, 0.0) if question.ttft else np.nan
     quantiles = {
@@ -260,15 +269,21 @@ def service_of(question: Reuse, nodes: int, hits: Hits) -> dict[str, float]:
         for name, share in QUANTILES.items()
     }
     return {
-        "nodes": nodes,
+        "nodes": question.nodes,
         "load": rate * mean,
-        "plain_load": rate * float(np.sum(weights * plain)),
-        "prefill_saved": found * float(np.sum(saved)),
+        "plain_load": rate * plain,
+        "prefill_saved": saved / plain,
         "wait_s": wait,
         "ttft_s": wait + mean,
         **{name: wait + float(value) for name, value in quantiles.items()},
-        "most_req_s": nodes * 2 * spare / (square + 2 * spare * mean),
+        "most_req_s": question.nodes * 2 * spare / (square + 2 * spare * mean),
     }
+
+
+def mean_ttft(question: Reuse, seconds: Numbers) -> Numbers:
+    """Mean time from arrival to the first token: (..., requests) -> (...) [s]."""
+    mean, square = seconds @ question.weights, seconds**2 @ question.weights
+    return np.asarray(mean + mean_wait(question.node_rate, mean, square))
 
 
 def mean_wait(rate: Real, mean: Real, square: Real) -> Real:
@@ -285,23 +300,18 @@ def mean_wait(rate: Real, mean: Real, square: Real) -> Real:
     return np.where(idle > 0, wait, np.inf)[()]
 
 
-def request_seconds(
-    node: Node, tiers: Sequence[Tier], prompts: Numbers, tokens: Numbers
-) -> Numbers:
-    """Seconds of requests from their turn to their first token.
+def request_seconds(question: Reuse, hits: Hits) -> Numbers:
+    """Seconds of requests from their turn to their first token: (..., requests).
 
     Either each tier's tokens come back by their best way and the rest of the prompt is computed, or
     all are loaded, layer by layer, while the rest is computed; the faster of both.
-
-    Args:
-        prompts: tokens: (requests,).
-        tokens: in each tier, the nearest first: (..., requests, tiers).
     """
+    node, prompts, tokens = question.node, question.prompts, hits.tokens
     reached = np.cumsum(tokens, axis=-1)
     known = np.sum(tokens, axis=-1)
     rest = node.prefill(np.maximum(prompts, 1.0)) - node.compute(known)
     fetched, loaded = np.zeros(rest.shape), np.zeros(rest.shape)
-    for place, tier in enumerate(tiers):
+    for place, tier in enumerate(written_tiers(question, hits)):
         here = tokens[..., place]
         before = reached[..., place] - here
         fetched = fetched + node.fetch(tier, here, before, prompts - known)
@@ -310,57 +320,70 @@ def request_seconds(
     return np.minimum(rest + fetched, hidden)
 
 
-def hits_of(question: Reuse, nodes: int) -> Hits:
+def written_tiers(question: Reuse, hits: Hits) -> list[Tier]:
+    """The tiers while they are written to, which takes of their time."""
+    rates = hits.written / question.own
+    return [
+        tier.written_at(rates[..., place, np.newaxis])
+        for place, tier in enumerate(question.built)
+    ]
+
+
+def bears_writes(question: Reuse, hits: Hits) -> NDArray[np.bool_]:
+    """Whether the paths of all nodes to each tier bear what is written: (..., tiers)."""
+    paths = [scalar(tier.write_rate) for tier in question.built]
+    return hits.written <= question.nodes * np.array(paths)
+
+
+# --- hits ---------------------------------------------------------------------------------------
+
+
+def hits_of(question: Reuse) -> Hits:
     """What the tiers of all nodes hit; a prefix that is stated lies in the tier that is named."""
-    node, summary, tiers = question.node, question.summary, question.built
+    summary, trace = question.summary, question.trace
     if summary is None:
-        share = np.full(len(tiers), question.hit)
         missed = (1 - question.hit) * question.rate
-        one = scalar(missed * node.kv_bytes(question.prefix))
-        tokens = np.full((1, len(tiers)), question.prefix)
-        return Hits(share, np.zeros(len(tiers)), tokens, np.full(len(tiers), one))
-    trace = question.trace
+        written = scalar(missed * question.node.kv_bytes(question.prefix))
+        tokens = np.array([[question.prefix], [0.0]])
+        return Hits(np.array([question.hit]), np.zeros(1), tokens, np.array([written]))
     if trace and question.routing == "random":
-        trace = trace.routed(nodes)
-    curve = trace.summary.curve if trace else summary.curve
-    block_bytes = node.token_bytes * summary.block
-    capacities = [tier.own(nodes) * scalar(tier.capacity) for tier in tiers]
-    blocks = np.array(capacities) / block_bytes
-    reach = reach_of(question.policy, blocks)
+        trace = trace.routed(question.nodes)
+        summary = replace(summary, curve=trace.summary.curve)
+    sizes = np.array([scalar(tier.capacity) for tier in question.built])
+    of_curve = curve_hits(question, summary, sizes)
     if trace and question.is_replayed:
-        share, tokens, inserted = _replayed(question, trace, blocks)
-    else:
-        upto = curve.hit_ratio(reach)
-        share = np.diff(upto, prepend=0.0)
-        tokens = prefix_tokens(summary, upto)
-        inserted = inserted_of(question.policy, upto)
-    written = inserted * summary.accesses * block_bytes
-    return Hits(share, curve.half_band(reach), tokens, written)
+        return _replayed(question, trace, sizes, of_curve)
+    return of_curve
 
 
-def reach_of(policy: str, blocks: Numbers) -> Numbers:
-    """Capacity of the one cache that hits as much as each tier and those before it: (..., tiers).
+def curve_hits(question: Reuse, summary: ReuseSummary, sizes: Numbers) -> Hits:
+    """What tiers hit by the footprint curve of a trace.
+
+    Exclusive tiers hit together as one cache of all their blocks, inclusive ones as the larger of
+    them; victims about as if no block lay in two tiers. Of the blocks that are accessed, those
+    enter an exclusive tier which the tiers above do not have, and an inclusive one which none has.
 
     Args:
-        policy: of `POLICIES`; victims lie about as if no block lay in two tiers.
-        blocks: capacities: (..., tiers).
+        sizes: of the tiers of a node: (..., tiers) [B].
     """
-    if policy == "inclusive":
-        return np.maximum.accumulate(blocks, axis=-1)
-    return np.cumsum(blocks, axis=-1)
+    is_inclusive = question.policy == "inclusive"
+    block_bytes = question.node.token_bytes * summary.block
+    blocks = question.own * sizes / block_bytes
+    larger = np.maximum.accumulate if is_inclusive else np.cumsum
+    reach = larger(blocks, axis=-1)
+    upto = summary.curve.hit_ratio(reach)
+    share = np.diff(upto, axis=-1, prepend=0.0)
+    missed = 1 - upto
+    entered = (missed if is_inclusive else missed + share) * (sizes > 0)
+    return Hits(
+        share=share,
+        half=summary.curve.half_band(reach),
+        tokens=_prefix_tokens(summary, upto),
+        written=entered * summary.accesses * block_bytes,
+    )
 
 
-def inserted_of(policy: str, upto: Numbers) -> Numbers:
-    """Blocks that enter each tier over all that are accessed: (..., tiers).
-
-    Of exclusive tiers all that those above do not have, of inclusive ones all that none has.
-    """
-    if policy == "inclusive":
-        return 1 - upto
-    return 1 - upto + np.diff(upto, axis=-1, prepend=0.0)
-
-
-def prefix_tokens(summary: ReuseSummary, upto: Numbers) -> Numbers:
+def _prefix_tokens(summary: ReuseSummary, upto: Numbers) -> Numbers:
     """Tokens of each request in each tier: the mean share of its prompt (..., requests, tiers).
 
     Args:
@@ -371,40 +394,43 @@ def prefix_tokens(summary: ReuseSummary, upto: Numbers) -> Numbers:
     return share[..., np.newaxis, :] * summary.prompts[:, np.newaxis]
 
 
-def _replayed(
-    question: Reuse, trace: BlockTrace, blocks: Numbers
-) -> tuple[Numbers, Numbers, Numbers]:
-    """Share of the blocks in each tier, tokens of each request, and blocks written over all."""
-    first, second = (int(count * trace.share) for count in (*blocks, 0, 0)[:2])
+def _replayed(question: Reuse, trace: BlockTrace, sizes: Numbers, of_curve: Hits) -> Hits:
+    """What two tiers of these sizes [B] hit as the requests of a trace come one by one."""
+    summary, count = question.summary, len(sizes)
+    assert summary
+    block_bytes = question.node.token_bytes * summary.block
+    blocks = question.own * sizes / block_bytes
+    first, second = (int(held * trace.share) for held in (*blocks, 0, 0)[:2])
     played = replay(trace.blocks, trace.ends, first, second, question.admission)
-    accesses, each = len(trace.blocks), played.hits[:, : len(blocks)]
-    share = np.sum(each, axis=0) / accesses
-    entered = accesses - np.sum(played.hits[:, 0]), played.written
-    inserted = np.array(entered[: len(blocks)]) / accesses
+    accesses, found = len(trace.blocks), played.hits[:, :count]
+    share = np.sum(found, axis=0) / accesses
+    entered = np.array([accesses - np.sum(played.hits[:, 0]), played.written])[:count]
     if trace.share < 1:  # of a request too few blocks are known
-        return share, prefix_tokens(trace.summary, np.cumsum(share)), inserted
-    tokens = each * trace.block
-    # the last block of a prompt is not full
-    upto = np.minimum(np.cumsum(tokens, axis=1), trace.prompt[:, np.newaxis])
-    return share, np.diff(upto, axis=1, prepend=0.0), inserted
+        tokens = _prefix_tokens(summary, np.cumsum(share))
+    else:  # the last block of a prompt is not full
+        upto = trace.block * np.cumsum(found, axis=1)
+        within = np.minimum(upto, trace.prompt[:, np.newaxis])
+        tokens = np.diff(within, axis=1, prepend=0.0)
+    written = entered / accesses * summary.accesses * block_bytes
+    return replace(of_curve, share=share, tokens=tokens, written=written)
 
 
-def _row(question: Reuse, nodes: int, place: int, hits: Hits) -> dict[str, Any]:
+# --- rows and sentences -------------------------------------------------------------------------
+
+
+def _row(question: Reuse, place: int, hits: Hits) -> dict[str, Any]:
     """What a tier of all nodes does, and how a prefix of its mean hit comes back from it."""
-    node, tokens = question.node, hits.tokens[:, place]
-    written = float(hits.written[place])
-    tier = question.built[place]
-    tier = tier.written_at(written / tier.own(nodes))
+    node, own = question.node, question.own[place]
+    tier = written_tiers(question, hits)[place]
+    tokens, written = hits.tokens[:, place], float(hits.written[place])
     is_hit = tokens > 0
     mean = float(np.mean(tokens[is_hit])) if np.any(is_hit) else np.nan
-    read = question.requests * float(np.mean(node.kv_bytes(tokens)))
-    if question.summary is None:
-        read = question.hit * read
+    each = np.where(is_hit, node.kv_bytes(tokens), 0.0)
+    read = question.nodes * question.node_rate * float(each @ question.weights)
     total, half = float(np.sum(hits.share[: place + 1])), float(hits.half[place])
-    if question.summary is None:
-        total = question.hit
-    capacity = tier.own(nodes) * scalar(tier.capacity)
-    row = {
+    capacity = own * scalar(tier.capacity)
+    drive = question.drive or scalar(tier.capacity / tier.parts)
+    return {
         "tier": tier.name,
         "admission": question.admission,
         "sized_by": "stated",
@@ -419,11 +445,10 @@ def _row(question: Reuse, nodes: int, place: int, hits: Hits) -> dict[str, Any]:
         "read_gb_s": read / 1e9,
         "write_gb_s": written / 1e9,
         "reads_per_write": read / written if written else np.nan,
-        "write_share": written / (nodes * scalar(tier.write_rate)),
-        "usd": tier.own(nodes) * scalar(tier.capacity * tier.byte_price),
+        "write_share": written / (question.nodes * scalar(tier.write_rate)),
+        "usd": capacity * scalar(tier.byte_price),
+        **_wear(node, tier, mean, own, written, drive),
     }
-    drive = question.drive or scalar(tier.capacity / tier.parts)
-    return row | _wear(node, tier, mean, tier.own(nodes), written, drive)
 
 
 def _ways(node: Node, tier: Tier, mean: float, prompt: float) -> dict[str, Any]:
@@ -444,50 +469,42 @@ def _ways(node: Node, tier: Tier, mean: float, prompt: float) -> dict[str, Any]:
 
 
 def _wear(
-    node: Node, tier: Tier, mean: float, own: int, written: float, drive: float
+    node: Node, tier: Tier, mean: float, own: float, written: float, drive: float
 ) -> dict[str, Any]:
     """What writing does to drives [B/s]; nothing to memory that does not wear out."""
-    capacity, endurance = own * scalar(tier.capacity), own * scalar(tier.endurance)
-    if not np.isfinite(endurance):
-        return dict.fromkeys(WEAR, np.nan)
-    a_byte = scalar(write_price(capacity * tier.byte_price, endurance))
+    endurance = own * scalar(tier.endurance)
+    capacity = own * scalar(tier.capacity)
+    wears = 1.0 if np.isfinite(endurance) else np.nan
+    a_byte = write_price(capacity * scalar(tier.byte_price), endurance)
     rent = node.hw.gpu.count * node.hw.gpu.maybe("rent", np.nan)
     recomputed = scalar(rent * node.compute(mean) / node.kv_bytes(mean))
-    values = (
-        drive_writes_a_day(written, capacity),
-        drive_writes_a_day(written, drive),
-        years(written, endurance) if written else np.nan,
-        1e12 * a_byte,
-        a_byte / recomputed,
-    )
-    return dict(zip(WEAR, values, strict=True))
+    return {
+        "dwpd": wears * drive_writes_a_day(written, capacity),
+        "drives_1_dwpd": wears * drive_writes_a_day(written, drive),
+        "life_years": wears * years(written, endurance) if written else np.nan,
+        "usd_tb_written": wears * 1e12 * a_byte,
+        "pays_from_reads": wears * a_byte / recomputed,
+    }
 
 
-def overfull(question: Reuse, nodes: int, hits: Hits) -> list[str]:
-    """Tiers that are written faster than the paths of all nodes bear."""
-    return [
-        tier.name
-        for tier, written in zip(question.built, hits.written, strict=True)
-        if written > nodes * scalar(tier.write_rate)
-    ]
-
-
-def _sentences(
-    question: Reuse, nodes: int, hits: Hits, service: dict[str, float]
-) -> list[str]:
+def _sentences(question: Reuse, hits: Hits, service: dict[str, float]) -> list[str]:
     """What reuse does to the service."""
     reused = f"{100 * float(np.sum(hits.share)):.1f} % of the blocks are reused"
     busy = f"Prompts keep a node busy for {100 * service['load']:.0f} % of its time"
     less = f"{100 * (1 - service['load'] / service['plain_load']):.0f} % less than without reuse"
-    told = [f"{reused} on {nodes} node{'s' if nodes > 1 else ''}.", f"{busy}, {less}."]
+    told = [
+        f"{reused} on {question.nodes} node{'s' if question.nodes > 1 else ''}.",
+        f"{busy}, {less}.",
+    ]
     if question.summary:
         told += _doubts(question.summary)
     too_long = float(np.mean(question.prompts > question.node.longest))
     if too_long:
         are = f"{100 * too_long:.2g} % of the prompts are longer than the model takes"
         told.append(f"{are}; they are timed at {question.node.longest:,.0f} tokens.")
-    for name in overfull(question, nodes, hits):
-        told.append(f"infeasible: {name} is written faster than its path bears.")
+    for tier, is_borne in zip(question.built, bears_writes(question, hits), strict=True):
+        if not is_borne:
+            told.append(f"infeasible: {tier.name} is written faster than its path bears.")
     if service["load"] >= 1:
         why = "infeasible: prompts come faster than they are served"
         return [*told, f"{why}; --nodes {fewest_nodes(question)} would do."]

@@ -15,24 +15,21 @@ from typing import Any
 
 import numpy as np
 
-from nearkv.costmodel.mechanisms.reuse.tiers import Tier
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.units import parse
 from nearkv.solvers.boxes import Boxes, Integers, Optimum, minimise
 from nearkv.sweeps.explore.design.certificate import certificate_of
 from nearkv.sweeps.explore.kv_node import Node, scalar
 from nearkv.sweeps.explore.reuse import (
+    Hits,
     Reuse,
+    bears_writes,
     check,
+    curve_hits,
     fewest_nodes,
     hits_of,
-    inserted_of,
-    mean_wait,
-    overfull,
-    prefix_tokens,
-    reach_of,
+    mean_ttft,
     request_seconds,
-    service_of,
 )
 from nearkv.sweeps.study.block_traces import ReuseSummary
 from nearkv.sweeps.study.sizes import Reader, values
@@ -53,45 +50,28 @@ class TierSizes:
     """Which sizes are open, and what is asked of them.
 
     Attributes:
-        question: about the tiers at their largest, with the mean TTFT that is asked for.
+        question: about the tiers at their largest, with the nodes and the mean TTFT asked for.
         sizes: of each tier of a node, rising [B].
-        nodes: servers [1].
         years: over which tiers are paid for.
     """
 
     question: Reuse
     sizes: Sequence[Numbers]
-    nodes: int
     years: float
 
     @property
     def names(self) -> list[str]:
         """The one case, by all that is asked."""
         question = self.question
-        kept = (
-            f"{question.policy} tiers, {question.admission} admitted, on {self.nodes} nodes"
-        )
-        return [f"{kept}: {' '.join(question.tiers)} paid over {self.years:g} years"]
+        admitted = f"{question.policy} tiers, {question.admission} admitted"
+        paid = f"{' '.join(question.tiers)} paid over {self.years:g} years"
+        return [f"{admitted}, on {question.nodes} nodes: {paid}"]
 
     @property
     def boxes(self) -> Boxes:
         """All sizes, as places in the lists."""
         last = np.array([[len(each) - 1 for each in self.sizes]])
         return Boxes(np.zeros(1, np.int64), np.zeros_like(last), last)
-
-    @property
-    def summary(self) -> ReuseSummary:
-        """The trace."""
-        assert self.question.summary
-        return self.question.summary
-
-    @cached_property
-    def byte_hours(self) -> Numbers:
-        """Price of a byte of each tier of all nodes for an hour: (tiers,) [USD]."""
-        own = [
-            tier.own(self.nodes) * scalar(tier.byte_price) for tier in self.question.built
-        ]
-        return np.array(own) / (self.years * YEAR_HOURS)
 
     def bytes_at(self, point: Integers) -> Numbers:
         """Sizes of a node's tiers: (points, tiers) [B]."""
@@ -100,7 +80,9 @@ class TierSizes:
 
     def usd_hour(self, point: Integers) -> Numbers:
         """Price of the tiers of all nodes: (points,) [USD/h]."""
-        price: Numbers = self.bytes_at(point) @ self.byte_hours
+        byte_prices = [scalar(tier.byte_price) for tier in self.question.built]
+        all_nodes = self.question.own * np.array(byte_prices)
+        price: Numbers = self.bytes_at(point) @ (all_nodes / (self.years * YEAR_HOURS))
         return price
 
     def asked(self) -> dict[str, Any]:
@@ -116,10 +98,13 @@ class TierSizes:
         """All sizes are of one group."""
         return np.zeros(1, np.int64)
 
-    def replayed(self, point: Integers) -> Numbers:
-        """Mean TTFT and hits of victims, a replay a point: (points, 2) [s, 1]."""
-        sizes = map(tuple, self.bytes_at(point).tolist())
-        return np.array([self._replay(each) for each in sizes]).reshape(-1, 2)
+    def served(self, point: Integers) -> tuple[Numbers, Numbers]:
+        """Mean TTFT, infinite where a path bears no such writes, and hits: (points,) [s, 1]."""
+        sizes = self.bytes_at(point)
+        if self.question.is_replayed:
+            each = np.array([self._replay(tuple(of_point)) for of_point in sizes.tolist()])
+            return each[:, 0], each[:, 1]
+        return self._served(self.question, curve_hits(self.question, self.summary, sizes))
 
     @cached_property
     def _replay(self) -> Callable[[tuple[float, ...]], tuple[float, float]]:
@@ -128,56 +113,36 @@ class TierSizes:
         def replayed(sizes: tuple[float, ...]) -> tuple[float, float]:
             names = [tier.name for tier in self.question.built]
             question = replace(self.question, tiers=_texts(names, sizes))
-            hits = hits_of(question, self.nodes)
-            ttft = service_of(question, self.nodes, hits)["ttft_s"]
-            is_borne = not overfull(question, self.nodes, hits)
-            return ttft if is_borne else np.inf, float(np.sum(hits.share))
+            ttft, share = self._served(question, hits_of(question))
+            return float(ttft), float(share)
 
         return cache(replayed)
 
-    def reached(self, point: Integers) -> Numbers:
-        """Share of the blocks that each tier and those before it have: (points, tiers)."""
-        question, summary = self.question, self.summary
-        own = np.array([tier.own(self.nodes) for tier in question.built])
-        blocks = own * self.bytes_at(point) / (question.node.token_bytes * summary.block)
-        return summary.curve.hit_ratio(reach_of(question.policy, blocks))
+    def _served(self, question: Reuse, hits: Hits) -> tuple[Numbers, Numbers]:
+        """Mean TTFT and hits: (...)."""
+        is_borne = np.all(bears_writes(question, hits), axis=-1)
+        first = mean_ttft(question, request_seconds(question, hits))
+        return np.where(is_borne, first, np.inf), np.sum(hits.share, axis=-1)
 
     def ttft(self, point: Integers) -> Numbers:
-        """Mean time to the first token; infinite where a path bears no such writes: (points,)."""
-        if self.question.is_replayed:
-            return self.replayed(point)[:, 0]
-        question, summary, upto = self.question, self.summary, self.reached(point)
-        inserted = inserted_of(question.policy, upto) * (self.bytes_at(point) > 0)
-        written = inserted * summary.accesses * question.node.token_bytes * summary.block
-        tiers: list[Tier] = []
-        is_borne = np.ones(len(point), bool)
-        for axis, tier in enumerate(question.built):
-            rate = written[:, axis] / tier.own(self.nodes)
-            is_borne &= written[:, axis] <= self.nodes * scalar(tier.write_rate)
-            tiers.append(tier.written_at(rate[:, np.newaxis]))
-        tokens = prefix_tokens(summary, upto)
-        seconds = request_seconds(question.node, tiers, summary.prompts, tokens)
-        return np.where(is_borne, self._with_wait(seconds), np.inf)
+        """Mean time to the first token: (points,) [s]."""
+        return self.served(point)[0]
 
     def least_ttft(self, point: Integers) -> Numbers:
         """Mean TTFT where all that these sizes hit is loaded in no time: (points,) [s].
 
         No smaller sizes are faster, since prefill rises with the length of what is computed.
         """
-        node, prompts = self.question.node, self.summary.prompts
-        tokens = np.sum(prefix_tokens(self.summary, self.reached(point)), axis=-1)
-        return self._with_wait(node.prefill(prompts) - node.compute(tokens))
+        question, node = self.question, self.question.node
+        hits = curve_hits(question, self.summary, self.bytes_at(point))
+        known = np.sum(hits.tokens, axis=-1)
+        return mean_ttft(question, node.prefill(question.prompts) - node.compute(known))
 
-    def _with_wait(self, seconds: Numbers) -> Numbers:
-        """Means of requests with their wait: (..., requests) -> (...) [s]."""
-        mean, square = np.mean(seconds, axis=-1), np.mean(seconds**2, axis=-1)
-        return np.asarray(mean + mean_wait(self.summary.rate / self.nodes, mean, square))
-
-    def hit_share(self, point: Integers) -> Numbers:
-        """Share of the blocks that all tiers have: (points,)."""
-        if self.question.is_replayed:
-            return self.replayed(point)[:, 1]
-        return self.reached(point)[:, -1]
+    @property
+    def summary(self) -> ReuseSummary:
+        """The trace."""
+        assert self.question.summary
+        return self.question.summary
 
     def quick(self, boxes: Boxes) -> Numbers:
         """Price at the smallest sizes of each box: (boxes, 1) [USD/h]."""
@@ -229,17 +194,19 @@ def sizes_of(node: Node, text: str) -> tuple[str, Numbers]:
     return name, each * np.arange(scalar(part.count) + 1)
 
 
-def _with_nodes(question: Reuse, sizes: Sequence[Numbers], years: float) -> TierSizes:
+def _with_nodes(asked: TierSizes) -> TierSizes:
     """What is asked of as many nodes as are stated, or of the fewest that the largest tiers need.
 
     Without a wait no number of nodes is enough where the mean of the requests alone is too long.
     """
-    nodes = question.nodes or fewest_nodes(question)
-    asked = TierSizes(question, sizes, nodes, years)
-    largest = asked.boxes.high
-    while not question.nodes and asked.ttft(largest)[0] > question.ttft:
-        more = replace(asked, nodes=asked.nodes + 1)
-        if more.ttft(largest)[0] > (1 - LEAST_GAIN) * asked.ttft(largest)[0]:
+    question, largest = asked.question, asked.boxes.high
+    if question.nodes:
+        return asked
+    asked = replace(asked, question=replace(question, nodes=fewest_nodes(question)))
+    while (slower := asked.ttft(largest)[0]) > question.ttft:
+        nodes = asked.question.nodes + 1
+        more = replace(asked, question=replace(question, nodes=nodes))
+        if more.ttft(largest)[0] > (1 - LEAST_GAIN) * slower:
             break
         asked = more
     return asked
@@ -268,37 +235,38 @@ def sizing(asked: Reuse, tiers: Sequence[str], years: float) -> TierSizes:
         if not np.isfinite(tier.byte_price):
             priced = f"--tier {tier.name}: platform {question.node.hw.platform!r} states no price"
             raise InputError(f"{priced} of it; leave it out, or choose another platform")
-    return _with_nodes(question, list(sizes.values()), years)
+    return _with_nodes(TierSizes(question, list(sizes.values()), years))
 
 
 def cheapest(asked: TierSizes) -> tuple[dict[str, Any], list[str], dict[str, Any]]:
     """The cheapest sizes as a row, sentences about them, and their certificate."""
     question, answer = asked.question, asked.solved()
     certificate = certificate_of(asked, answer)
-    row: dict[str, Any] = {"status": "infeasible", "nodes": asked.nodes}
+    nodes = f"{question.nodes} node{'s' if question.nodes > 1 else ''}"
+    row: dict[str, Any] = {"status": "infeasible", "nodes": question.nodes}
     if not len(answer.point):
         fastest = asked.ttft(asked.boxes.high)[0]
         best = f"the first token comes after {fastest:.3g} s with the largest tiers"
-        many = f"on {asked.nodes} node{'s' if asked.nodes > 1 else ''}"
-        return row, [f"infeasible: {best} {many}; allow more."], certificate
+        return row, [f"infeasible: {best} on {nodes}; allow more."], certificate
     names = [tier.name for tier in question.built]
-    best_sizes = dict(zip(names, asked.bytes_at(answer.point)[0], strict=True))
+    best_sizes = asked.bytes_at(answer.point)[0].tolist()
     price = answer.value[0, 0]
     bound = min(price, float(np.min(answer.bounds)))
+    (ttft,), (hit_share,) = asked.served(answer.point)
     row |= {
         "status": "ok",
         "usd_hour": price,
         "bound_usd_hour": bound,
         "gap": price - bound,
-        "ttft_s": asked.ttft(answer.point)[0],
-        "hit_share": asked.hit_share(answer.point)[0],
-        **{f"{name}_gb": size / 1e9 for name, size in best_sizes.items()},
+        "ttft_s": ttft,
+        "hit_share": hit_share,
+        **{f"{name}_gb": size / 1e9 for name, size in zip(names, best_sizes, strict=True)},
         "evaluations": answer.progress.evaluations,
         "cuts": len(answer.cuts),
         "designs": int(np.sum(asked.boxes.sizes)),
     }
     said = f"No other of {row['designs']:,} sizes is cheaper; {row['cuts']:,} cuts show it."
-    again = "".join(f" --tier {each}" for each in _texts(names, list(best_sizes.values())))
+    again = "".join(f" --tier {each}" for each in _texts(names, best_sizes))
     kept = f"--policy {question.policy} --admission {question.admission}"
-    same = f"nearkv reuse {kept} --nodes {asked.nodes}{again}"
+    same = f"nearkv reuse {kept} --nodes {question.nodes}{again}"
     return row, [said, f"The tiers are asked by {same}."], certificate

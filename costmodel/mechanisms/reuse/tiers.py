@@ -104,10 +104,6 @@ class Tier:
         """Whether all nodes share one."""
         return TIERS[self.name].is_shared
 
-    def own(self, nodes: int) -> int:
-        """How many there are: one of each node, or one that all share [1]."""
-        return 1 if self.is_shared else nodes
-
     def written_at(self, rate: Real) -> Tier:
         """The tier while blocks are written to it [B/s]."""
         return replace(self, write_share=np.minimum(rate / self.write["medium"].rate, 1.0))

@@ -59,8 +59,9 @@ def random_case(rng: np.random.Generator) -> TierSizes:
         tiers=[f"{name}={largest[-1]:.0f}B" for name, largest in zip(names, sizes, strict=True)],
         summary=conversation().faster(float(rng.uniform(0.2, 2))),
         policy=str(rng.choice(["exclusive", "inclusive"])),
+        nodes=int(rng.integers(1, 6)),
     )
-    asked = TierSizes(question, sizes, int(rng.integers(1, 6)), 4.0)
+    asked = TierSizes(question, sizes, 4.0)
     times = asked.ttft(every_point(asked))
     finite = times[np.isfinite(times)]
     target = float(np.quantile(finite, rng.random())) if len(finite) else 1.0
