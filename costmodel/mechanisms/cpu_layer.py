@@ -49,6 +49,29 @@ def processor(hw: Machine, width: Real) -> Gpu:
 
 
 @dataclass(frozen=True)
+class Chunks:
+    """Tokens that pass a layer in equal chunks, each of which reads the weights.
+
+    Attributes:
+        tokens: computed [1].
+        count: of the chunks [1].
+    """
+
+    tokens: Real
+    count: Real = 1.0
+
+    @property
+    def each(self) -> Real:
+        """Tokens of a chunk [1]."""
+        return self.tokens / self.count
+
+    @property
+    def begun(self) -> Real:
+        """Chunks that have any token [1]."""
+        return self.count * np.minimum(self.each, 1.0)
+
+
+@dataclass(frozen=True)
 class Cores:
     """The cores of a host at work on layers.
 
@@ -63,14 +86,19 @@ class Cores:
     cached: Real = 0.0
 
     @property
+    def sockets(self) -> Real:
+        """Sockets, each with DRAM of its own [1]."""
+        return self.hw.host.maybe("sockets", 1.0)
+
+    @property
     def remote_share(self) -> Real:
         """Share of what a socket reads that lies in the memory of another [1]."""
-        return self.remote * (1 - 1 / self.hw.host.maybe("sockets", 1.0))
+        return self.remote * (1 - 1 / self.sockets)
 
     @property
     def copies(self) -> Real:
         """Copies of the weights in DRAM, one a socket where none reads remotely [1]."""
-        return self.remote + (1 - self.remote) * self.hw.host.maybe("sockets", 1.0)
+        return self.remote + (1 - self.remote) * self.sockets
 
     def products(self, weights: Real, width: Real, flops: Real) -> Span:
         """Products with weights in DRAM.
@@ -81,58 +109,54 @@ class Cores:
             flops: two a weight and token [FLOP].
         """
         cores, part = processor(self.hw, width), self.hw.host
-        sockets = part.maybe("sockets", 1.0)
-        rate = part.count * sockets * part.maybe("socket_link", np.inf)
-        across = Port("host.sockets", "move", rate)
+        into_each = part.maybe("socket_link", np.inf)
+        across = Port("host.sockets", "move", part.count * self.sockets * into_each)
         return overlap(
             weights=cores.read(weights, "weights in DRAM"),
             remote=across(self.remote_share * weights, "(S - 1) / S from other sockets"),
             compute=cores.run(flops, "2 FLOPs a weight and token"),
         )
 
-    def dense(self, llm: LLM, tokens: Real, passes: Real, attention: Span) -> Span:
+    def dense(self, llm: LLM, work: Chunks, attention: Span) -> Span:
         """One layer without the routed experts of an MoE.
 
         Args:
             llm: a model whose layers are all like it.
-            tokens: computed [1].
-            passes: equal parts of them, each of which reads the weights [1].
-            attention: of these tokens.
+            work: what passes the layer.
+            attention: of its tokens.
         """
         layer = without_experts(llm)
-        weights = passes * layer.layer_weight_bytes(tokens / passes)
+        weights = work.count * layer.layer_weight_bytes(work.each)
+        flops = layer.linear_flops(work.tokens)
         return serial(
-            products=self.products(weights, llm.weight_width, layer.linear_flops(tokens)),
+            products=self.products(weights, llm.weight_width, flops),
             attention=attention,
-            launch=self.launch(passes * np.minimum(tokens, 1.0)),
+            launch=self.launch(work.begun),
         )
 
-    def experts(self, llm: LLM, tokens: Real, passes: Real, beyond: Real = 0.0) -> Span:
-        """The routed experts of one layer of an MoE, but for the most chosen ones.
+    def experts(self, llm: LLM, work: Chunks, beyond: Real = 0.0) -> Span:
+        """The routed experts of one layer of an MoE.
 
         Args:
-            llm, tokens, passes: as of `dense`.
-            beyond: experts that are computed elsewhere [1].
+            llm, work: as of `dense`.
+            beyond: most chosen experts, which are computed elsewhere [1].
         """
-        weights = expert_bytes(llm, tokens, passes, beyond)
-        copies = tokens * llm.distinct_experts(1.0, beyond)
-        return llm.is_moe * self.products(
-            weights, llm.weight_width, 2 * copies * llm.expert_parameters
-        )
+        weights = expert_bytes(llm, work, beyond)
+        copies = work.tokens * llm.distinct_experts(1.0, beyond)
+        flops = 2 * copies * llm.expert_parameters
+        return llm.is_moe * self.products(weights, llm.weight_width, flops)
 
-    def layer(
-        self, llm: LLM, tokens: Real, passes: Real, attention: Span, held: Real
-    ) -> Span:
+    def layer(self, llm: LLM, work: Chunks, attention: Span, held: Real) -> Span:
         """One layer, all of it.
 
         Args:
-            llm, tokens, passes, attention: as of `dense`.
+            llm, work, attention: as of `dense`.
             held: share of the experts that DRAM holds, the most chosen ones [1].
         """
         return serial(
-            dense=self.dense(llm, tokens, passes, attention),
-            drives=self.from_drives(llm, tokens, passes, held * llm.experts),
-            experts=self.experts(llm, tokens, passes),
+            dense=self.dense(llm, work, attention),
+            drives=self.from_drives(llm, work, held),
+            experts=self.experts(llm, work),
         )
 
     def attention(self, llm: LLM, b: Real, s: Real) -> Span:
@@ -156,27 +180,35 @@ class Cores:
         wait = Port("host.launch", "wait", 1.0, "s")
         return wait(layers * self.hw.host.launch, "operators of a layer")
 
-    def from_drives(self, llm: LLM, tokens: Real, passes: Real, held: Real) -> Span:
+    def from_drives(self, llm: LLM, work: Chunks, held: Real) -> Span:
         """Experts in use that no memory holds, read whole, each matrix by one read.
 
+        The most chosen experts are held, as a cache that counts uses keeps them, or a stated share
+        of the reads is.
+
         Args:
-            llm, tokens, passes: as of `dense`.
-            held: most chosen experts of a layer that GPU memory and DRAM hold [1].
+            llm, work: as of `dense`.
+            held: share of the experts that GPU memory and DRAM hold [1].
         """
         if "ssd" not in self.hw.roles:
             return serial()
-        flash, lanes = drives(self.hw, "ssd"), link(self.hw, "ssd_link", "pcie")
-        reached = self.hw.derate.expert_reads
-        missed = llm.is_moe * missed_bytes(self.hw, llm, tokens, passes, held)
-        matrices = missed / (llm.hidden * llm.ffn * llm.weight_width)
-        commands = self.hw.ssd.count * self.hw.ssd.maybe("iops", np.inf)
-        reads = Port("ssd.commands", "run", commands, "op")
-        buffered = Port("host.file", "move", self.hw.host.count * self.hw.host.file_read)
-        direct = Port("ssd.flash", "read", reached * flash.read.rate)
+        hw = self.hw
+        if "hit" in hw.router:
+            in_use = (1 - hw.router.hit) * expert_bytes(llm, work)
+        else:
+            in_use = expert_bytes(llm, work, held * llm.experts)
+        missed = llm.is_moe * in_use
+        matrix = llm.hidden * llm.ffn * llm.weight_width
+        flash, lanes = drives(hw, "ssd"), link(hw, "ssd_link", "pcie")
+        direct = Port("ssd.flash", "read", hw.derate.expert_reads * flash.read.rate)
+        buffered = Port("host.file", "move", hw.host.count * hw.host.file_read)
+        commands = Port(
+            "ssd.commands", "run", hw.ssd.count * hw.ssd.maybe("iops", np.inf), "op"
+        )
         return overlap(
             data=stream(missed, "experts on drives", flash=direct, link=lanes.inward),
             page_cache=buffered(self.cached * missed, "through the page cache"),
-            commands=reads(matrices, "one read a matrix"),
+            commands=commands(missed / matrix, "one read a matrix"),
         )
 
     @property
@@ -184,18 +216,7 @@ class Cores:
         return processor(self.hw, NATIVE)
 
 
-def expert_bytes(llm: LLM, tokens: Real, passes: Real, beyond: Real = 0.0) -> Real:
+def expert_bytes(llm: LLM, work: Chunks, beyond: Real = 0.0) -> Real:
     """Weights of the routed experts in use in one layer, but for the most chosen ones [B]."""
-    each = tokens / passes
-    distinct = passes * np.minimum(each, 1.0) * llm.distinct_experts(each, beyond)
+    distinct = work.begun * llm.distinct_experts(work.each, beyond)
     return distinct * llm.expert_parameters * llm.weight_width
-
-
-def missed_bytes(hw: Machine, llm: LLM, tokens: Real, passes: Real, held: Real) -> Real:
-    """Experts in use that lie on drives alone, by capacity or by the stated hit rate [B].
-
-    The most chosen experts are held, as a cache that counts uses keeps them.
-    """
-    if "hit" in hw.router:
-        return (1 - hw.router.hit) * expert_bytes(llm, tokens, passes)
-    return expert_bytes(llm, tokens, passes, held)

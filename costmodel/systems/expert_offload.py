@@ -18,7 +18,13 @@ from nearkv.costmodel.algebra.blend import scaled
 from nearkv.costmodel.algebra.compose import either, overlap, serial, stream
 from nearkv.costmodel.algebra.span import Port, Real, Span, total
 from nearkv.costmodel.mechanisms.cpu_attention import exchange_with_cpu
-from nearkv.costmodel.mechanisms.cpu_layer import NATIVE, Cores, expert_bytes, processor
+from nearkv.costmodel.mechanisms.cpu_layer import (
+    NATIVE,
+    Chunks,
+    Cores,
+    expert_bytes,
+    processor,
+)
 from nearkv.costmodel.mechanisms.gpu_layer import layer_compute, output_head
 from nearkv.costmodel.mechanisms.serving.experts import (
     grouped_products,
@@ -171,68 +177,63 @@ class Offload:
         room = room_in_dram(self.hw, self.llm, self.cores.copies, cache)
         return np.minimum(self.share + room, 1.0)
 
-    def layer(
-        self, llm: LLM, tokens: Real, passes: Real, choice: Real, attend: Attend
-    ) -> Span:
+    def layer(self, llm: LLM, work: Chunks, choice: Real, attend: Attend) -> Span:
         """One layer over some tokens.
 
         Args:
             llm: a model whose layers are all like it.
-            tokens: computed [1].
-            passes: equal parts of them, each of which reads the weights [1].
+            work: what passes the layer.
             choice: 0 the cores compute what lies in DRAM, 1 it is streamed, 2 the faster.
             attend: attention of these tokens.
         """
         beside_gpu, beside_cores, beside_link = attend
-        products = self.dense(llm, tokens, passes)
+        products = self.dense(llm, work)
         on_gpu = serial(attention=beside_gpu, products=products)
-        on_cores = self.cores.dense(llm, tokens, passes, beside_cores)
-        weights = passes * llm.layer_weight_bytes(tokens / passes)
+        on_cores = self.cores.dense(llm, work, beside_cores)
+        weights = work.count * llm.layer_weight_bytes(work.each)
         load = stream(weights, "weights of a layer", **self.path)
         streamed = serial(load=load, attention=beside_link, products=products)
         return serial(
             gpu=scaled(on_gpu, 1 - self.on_cores),
-            experts=self.experts(llm, tokens, passes, choice),
+            experts=self.experts(llm, work, choice),
             cores=scaled(either(choice, on_cores, streamed), self.on_cores),
         )
 
-    def dense(self, llm: LLM, tokens: Real, passes: Real) -> Span:
+    def dense(self, llm: LLM, work: Chunks) -> Span:
         """Products of one layer on the GPU that every token needs."""
         gpus = kernels(self.hw, llm, llm.operands[1])
         layer, eq = without_experts(llm), "2 FLOPs a weight and token"
-        weights = passes * layer.layer_weight_bytes(tokens / passes)
+        weights = work.count * layer.layer_weight_bytes(work.each)
         launch = Port("gpu.launch", "wait", 1.0, "s")
-        launches = passes * np.minimum(tokens, 1.0) * (1 + llm.is_moe)
+        launches = work.begun * (1 + llm.is_moe)
         return serial(
             products=overlap(
                 weights=gpus.read(weights, "weights once a pass"),
-                compute=layer_compute(layer, tokens, 0.0, gpus, eq),
+                compute=layer_compute(layer, work.tokens, 0.0, gpus, eq),
             ),
             launch=launch(launches * self.hw.gpu.launch, "kernels of a layer"),
         )
 
-    def experts(self, llm: LLM, tokens: Real, passes: Real, choice: Real) -> Span:
+    def experts(self, llm: LLM, work: Chunks, choice: Real) -> Span:
         """The routed experts of one layer.
 
         Engines divide them by layers, so GPU and cores take turns.
         """
         beyond = self.share * llm.experts
         elsewhere = llm.distinct_experts(1.0, beyond) / llm.active_experts
-        products = grouped_products(
-            self.hw, llm, Split(self.hw.gpu.count, 1.0), tokens, passes
-        )
-        launches = passes * np.minimum(tokens, 1.0) * (1 - self.share)
+        whole = Split(self.hw.gpu.count, 1.0)
+        products = grouped_products(self.hw, llm, whole, work.tokens, work.count)
         computed = serial(
-            cores=self.cores.experts(llm, tokens, passes, beyond),
+            cores=self.cores.experts(llm, work, beyond),
             gpu=scaled(products, 1 - elsewhere),
-            launch=self.cores.launch(launches),
+            launch=self.cores.launch(work.begun * (1 - self.share)),
         )
-        loaded = expert_bytes(llm, tokens, passes, beyond)
+        loaded = expert_bytes(llm, work, beyond)
         streamed = serial(
             load=stream(loaded, "experts in use", **self.path), products=products
         )
         return llm.is_moe * serial(
-            drives=self.cores.from_drives(llm, tokens, passes, self.held * llm.experts),
+            drives=self.cores.from_drives(llm, work, self.held),
             products=either(choice, computed, streamed),
         )
 
@@ -308,7 +309,7 @@ class Offload:
         tokens: Real = np.inf
         with np.errstate(divide="ignore", invalid="ignore"):
             for _ in range(3):  # from all experts on, fewer are in use
-                loaded = expert_bytes(llm, tokens, 1.0) / arriving
+                loaded = expert_bytes(llm, Chunks(tokens)) / arriving
                 tokens = np.divide(loaded, flops * gain)
         return tokens
 
@@ -373,11 +374,11 @@ def expert_offload(
     b, tokens = work.batch, work.batch * work.prompt
 
     def prefill(kind: LLM) -> Span:
-        passes = passes_of(tokens, chunk)
-        return placed.layer(kind, tokens, passes, prompts, placed.prompt_attention(kind))
+        attend = placed.prompt_attention(kind)
+        return placed.layer(kind, chunks_of(tokens, chunk), prompts, attend)
 
     def decode(kind: LLM) -> Span:
-        return placed.layer(kind, b, 1.0, experts, placed.step_attention(kind))
+        return placed.layer(kind, Chunks(b), experts, placed.step_attention(kind))
 
     head = output_head(llm, b, kernels(one_gpu, llm, NATIVE))
     held = placed.capacity_check(gpu(hw).memory, np.minimum(tokens, chunk))
@@ -422,10 +423,10 @@ def cpu_only(
 
     def prefill(kind: LLM) -> Span:
         attention = cores.prompt_attention(kind, b, work.prompt)
-        return cores.layer(kind, tokens, passes_of(tokens, chunk), attention, held)
+        return cores.layer(kind, chunks_of(tokens, chunk), attention, held)
 
     def decode(kind: LLM) -> Span:
-        return cores.layer(kind, b, 1.0, cores.attention(kind, b, s), held)
+        return cores.layer(kind, Chunks(b), cores.attention(kind, b, s), held)
 
     in_memory = memories(hw, (1 - held) * movable, in_host)
     return estimate(llm, work, prefill, decode, cores.head(llm, b), in_memory)
@@ -444,6 +445,6 @@ def estimate(
     )
 
 
-def passes_of(tokens: Real, chunk: Real) -> Real:
-    """Chunks that prompts pass the layers in, one at least [1]."""
-    return np.maximum(np.ceil(tokens / chunk), 1.0)
+def chunks_of(tokens: Real, chunk: Real) -> Chunks:
+    """Chunks of at most so many tokens [1] that prompts pass the layers in, one at least."""
+    return Chunks(tokens, np.maximum(np.ceil(tokens / chunk), 1.0))
