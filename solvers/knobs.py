@@ -260,12 +260,13 @@ def tried_together(
     if not system.combinations:
         return {}
     values = system.combinations(hw, llm)
-    names = [name for name in values if requested[name] == "auto"]
+    asked = {name: requested[name] for name in values}
+    names = [name for name, one in asked.items() if isinstance(one, str) and one == "auto"]
     if not names:
         return {}
     allowed = np.ones(len(values[names[0]]), bool)
     for name, each in values.items():
-        stated = requested[name]
+        stated = asked[name]
         if not isinstance(stated, str) and np.size(stated) == 1:
             allowed &= np.equal(each, stated)
     chosen = np.unique([values[name][allowed] for name in names], axis=1)

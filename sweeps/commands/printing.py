@@ -35,6 +35,8 @@ BRIEF = (
     "kv_drive_gb"
 )
 """Columns that a terminal shows of design points, the most important first."""
+LATENCIES = "ttft_s,tpot_ms,"
+"""Columns that come before these where requests arrive."""
 
 NO_ANSWER = 3
 """Exit code of a command whose only row has no answer, so that scripts see it."""
@@ -82,6 +84,8 @@ def print_table(
     from nearkv.sweeps.tables.table import MOST_SHOWN
 
     form = view.form or "table"
+    if study and study.arrives:
+        usual = LATENCIES + usual
     written = text_format(view.file) if view.file else ""
     is_long = len(table) > MOST_SHOWN
     limit = f"more than {MOST_SHOWN:,} rows are too many to read"
