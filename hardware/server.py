@@ -152,7 +152,8 @@ class Server:
         watts: Count = own.get("power", own.get("idle_power", 0.0))
         for role, fitted in {**self.delivered, **build}.items():
             lanes = lanes + fitted.count * self.slots[role].lanes
-            watts = watts + fitted.count * fitted.part.si.get("power", 0.0)
+            part = fitted.part.si
+            watts = watts + fitted.count * part.get("power", part.get("idle_power", 0.0))
         return {"PCIe lanes": (lanes, own["lanes"]), "W": (watts, own["supply"])}
 
     def machine(self, build: Mapping[str, Fitted], memory: float = 0.0) -> Platform:

@@ -73,6 +73,31 @@ REAL = {
 }
 
 
+QUOTES = {
+    "HGX H100, quoted by Thinkmate in August 2024": ("hgx-h100-server", {}, 0, 317_000),
+    "tinybox green, of tinygrad": (
+        "pcie-8gpu-server",
+        {"gpu": ("rtx-4090", 6.0)},
+        192 * GIB,
+        25_000,
+    ),
+    "four A6000 of E. Wallner, 25,000 EUR in 2021": (
+        "workstation-4gpu",
+        {"gpu": ("a6000", 4.0)},
+        256 * GIB,
+        30_000,
+    ),
+    "one RTX 5090 of Sesame Disk, June 2026": (
+        "workstation-2gpu",
+        {"gpu": ("rtx-5090", 1.0)},
+        64 * GIB,
+        5_000,
+    ),
+    "DGX Spark at its launch": ("dgx-spark-desktop", {}, 0, 3_999),
+}
+"""Machines with what others ask or paid for them, who are no source of a price here [USD]."""
+
+
 @pytest.mark.parametrize("case", IMPOSSIBLE)
 def test_a_build_that_cannot_exist_is_refused_with_its_rule(case: str) -> None:
     server, fitted, memory, rule = IMPOSSIBLE[case]
@@ -87,6 +112,22 @@ def test_a_machine_that_is_sold_is_accepted(case: str) -> None:
     for role, (part, count) in fitted.items():
         assert machine.roles[role].name == part
         assert machine.roles[role].si["count"] == count
+
+
+@pytest.mark.parametrize("case", QUOTES)
+def test_what_others_ask_for_a_machine_lies_within_the_range_of_its_price(case: str) -> None:
+    server, fitted, memory, usd = QUOTES[case]
+    machine = load_server(server).machine(build(**fitted), memory)
+    numbers = machine.roles["server"].numbers
+    prices = [(1.0, numbers["price"])]
+    if "memory_price" in numbers:
+        prices.append((machine.roles["host"].si["memory"], numbers["memory_price"]))
+    for role in {"gpu", "host"} & machine.roles.keys():
+        part = machine.roles[role]
+        prices.append((part.si["count"], part.numbers["price"]))
+    ranges = [(count, price.range_si or (price.si, price.si)) for count, price in prices]
+    low, high = (sum(count * ends[end] for count, ends in ranges) for end in (0, 1))
+    assert low <= usd <= high
 
 
 def test_rules_that_slots_share_hold_together() -> None:
