@@ -45,6 +45,7 @@ from nearkv.hardware.machine import Machine
 
 Stated = Mapping[str, Real]
 NO_DRAFTS = "the model has no layers of multi-token prediction"
+ONE_STAGE = "prompts that arrive at random are not timed over stages of layers; take pp=1"
 NO_LINK = "no link to host memory is known, so no weights lie there"
 _NONE = 1e-30
 """Stands for no pass where one divides by their number [1]."""
@@ -274,7 +275,11 @@ def gpu_servers(
     memories: dict[str, tuple[Contents, Real]] = {"gpu": (on_gpu, usable)}
     if np.any(offload):
         memories["host"] = ({"weights": offloaded}, hw.host.count * hw.host.memory)
-    possible = fits(**memories).without(impossible(hw, llm, split, dp, mtp, offload))
+    queued = np.array(work.arrivals is not None)
+    possible = fits(**memories).without(
+        impossible(hw, llm, split, dp, mtp, offload)
+        | {ONE_STAGE: np.greater(pp, 1) & queued}
+    )
     return steady(work, serving, possible, {"tp": tp, "dp": dp, "pp": pp, "ep": ep})
 
 
@@ -364,11 +369,14 @@ class Servers:
         """
         split, n = self.split, load.sequences
         passes = split.micro_batches(n)
-        busy = load.share(split.waiting(passes))
+        waiting = split.waiting(passes)
+        busy = load.share(waiting)
         decoded = each * busy.sequences
         attended = load.share(split.alone(n))
         return serial(
-            linear=self.products(layer_type, decoded + busy.prompt, passes, decoded),
+            linear=self.products(
+                layer_type, decoded + busy.prompt, waiting * passes, decoded
+            ),
             attention=decode_attention(
                 self.hw, self.llm, attended, layer_type, split, each
             ),

@@ -28,6 +28,7 @@ from support.tiny import (
     split,
 )
 
+import nearkv
 from nearkv.costmodel.algebra.span import Real, Span
 from nearkv.costmodel.mechanisms.serving.dimm import imbalance
 from nearkv.costmodel.mechanisms.serving.split import Split, settling
@@ -101,8 +102,18 @@ def test_stages_pass_micro_batches_on() -> None:
 def test_stages_without_a_micro_batch_idle() -> None:
     """Five sequences on eight stages: five micro-batches of one keep five of eight busy."""
     answer = estimate("gpu", **split(1.0, pp=8.0))
-    run = amounts(answer.step)["gpu.tensor run"]
-    assert run == pytest.approx(8 / 5 * (LINEAR + HEAD_FLOPS))
+    step = amounts(answer.step)
+    assert step["gpu.tensor run"] == pytest.approx(8 / 5 * (LINEAR + HEAD_FLOPS))
+    # a token meets all stages one by one, each of which reads its eighth of the weights alone
+    assert step["gpu.hbm read"] == pytest.approx(8 * STREAMED + 8 / 5 * KV)
+
+
+def test_prompts_that_arrive_are_not_timed_over_stages() -> None:
+    """A prompt alone passes all stages one by one, which no iteration of the queue shows."""
+    table = nearkv.compare(
+        "gpu", "llama3.1-70b", platform="hgx-h200", rate=1, knobs={"tp": 1, "pp": [1, 8]}
+    )
+    assert "pp=1" in table["reason"].iloc[-1]
 
 
 def test_a_gpu_that_attends_alone_holds_the_matrices_of_attention() -> None:
