@@ -21,8 +21,8 @@ from nearkv.costmodel.algebra.span import Leaf
 from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.columns import TIMES
-from nearkv.sweeps.evaluate.evaluate import columns, evaluate, stack
-from nearkv.sweeps.evaluate.no_effect import checked_blocks
+from nearkv.sweeps.evaluate.compare import compare, conclusion
+from nearkv.sweeps.evaluate.evaluate import columns, stack
 from nearkv.sweeps.evaluate.provenance import platform_numbers
 from nearkv.sweeps.explore.knob import best_knob
 from nearkv.sweeps.figures import plot
@@ -32,10 +32,9 @@ from nearkv.sweeps.figures.series import (
     everywhere,
     independent,
     levels,
-    varies_within,
 )
 from nearkv.sweeps.figures.style import SETTINGS, load_pyplot
-from nearkv.sweeps.study.study import Block, Study
+from nearkv.sweeps.study.study import Block, Study, blocks
 from nearkv.sweeps.tables.labels import label_of
 from nearkv.sweeps.tables.table import cell_text, plain, reach, records
 
@@ -161,61 +160,31 @@ def evaluated(study: Study) -> Results:
     """
     import pandas as pd
 
-    blocks = checked_blocks(study)
-    table = pd.DataFrame(stack(evaluate(blocks)))
+    rows = compare(study)
+    table = pd.DataFrame(rows)
+    parts = blocks(study)
     places = []
-    for index, block in enumerate(blocks):
+    for index, block in enumerate(parts):
         places += [(index, row) for row in range(block.grid.size)]
     dropped = max(len(table) - MOST_ROWS, 0)
-    sentence = answer(table)
+    sentence = answer(table, conclusion(study, rows))
     if dropped:
         speed = table[SPEED].astype(float).fillna(-1.0)
         fastest = speed.nlargest(MOST_ROWS).index.sort_values()
         table = table.loc[fastest].reset_index(drop=True)
         places = [places[row] for row in fastest]
-    return Results(table, places, dropped, blocks, sentence)
+    return Results(table, places, dropped, parts, sentence)
 
 
-def answer(table: pd.DataFrame) -> str:
-    """Return in a sentence which system is fastest, how often and by how much."""
+def answer(table: pd.DataFrame, conclusions: Sequence[str]) -> str:
+    """Return what a comparison concludes, or in a sentence what there is to say beside it."""
     fits = table[table["status"] == "ok"]
     if fits.empty:
         reasons = ", ".join(sorted({str(reason) for reason in table["reason"] if reason}))
         return f"Nothing fits: {reasons or 'see the reasons in the table'}."
-    names = levels(table, "system")
-    own_machines = not varies_within(table, "platform", "system")
-    where = [name for name in WORKLOAD if name in table.columns]
-    if own_machines:
-        where.remove("platform")
-    groups = fits.groupby(where, sort=False, observed=True)
-    best = fits.loc[groups[SPEED].idxmax()]
-    wins = best["system"].value_counts()
-    leader = str(wins.index[0])
-    if len(names) == 1:
-        low, high = fits[SPEED].min(), fits[SPEED].max()
-        return f"{leader} generates from {low:.4g} to {high:.4g} tokens per second."
-    sentence = (
-        f"{leader} has the highest throughput in {wins.iloc[0]} of {len(best)} workloads"
-    )
-    first = fits[fits["system"] == names[0]].set_index(where)[SPEED]
-    reference = first.groupby(level=where).max()
-    ratio = (best.set_index(where)[SPEED] / reference).dropna()
-    machines = _machines(table) if own_machines else ""
-    if names[0] == leader or ratio.empty:
-        return f"{sentence}.{machines}"
-    ends = dict.fromkeys(
-        (f"{ratio.min():.3g}", f"{ratio.max():.3g}")
-    )  # one if they are equal
-    return f"{sentence}; the best is {' to '.join(ends)} times {names[0]}.{machines}"
-
-
-def _machines(table: pd.DataFrame) -> str:
-    """Return which system runs on which machine, where they differ."""
-    platforms = table.drop_duplicates("system")[["system", "platform"]]
-    if platforms["platform"].nunique() == 1:
-        return ""
-    pairs = [f"{row.system} on {row.platform}" for row in platforms.itertuples()]
-    return f" Machines differ: {', '.join(pairs)}."
+    speeds = reach(fits[SPEED].to_numpy())
+    alone = f"{fits['system'].iloc[0]} generates {speeds} tokens per second."
+    return " ".join(conclusions) or alone
 
 
 def _facts(results: Results) -> str:
