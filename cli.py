@@ -49,27 +49,8 @@ FAULT, BAD_INPUT, STOPPED = 1, 2, 130
 """Exit codes; 1 is also for a check that failed, and `printing.NO_ANSWER` is one more."""
 LONGEST = 1_000
 """Characters of the longest sentence that is printed."""
-ORDER = (
-    "estimate",
-    "compare",
-    "sweep",
-    "solve",
-    "pareto",
-    "sensitivity",
-    "design",
-    "reuse",
-    "plot",
-    "figure",
-    "report",
-    "validate",
-    "calibrate",
-    "coverage",
-    "systems",
-    "models",
-    "hardware",
-    "columns",
-)
-"""Commands in the order of their use, as help lists them."""
+ORDER: list[str] = []
+"""Commands in the order of their use, in which they are added below."""
 
 
 class Command(TyperCommand):
@@ -280,6 +261,8 @@ def add(place: typer.Typer, *commands: Any, **named: Any) -> None:
     names = {command.__name__.replace("_", "-"): command for command in commands}
     for name, command in {**names, **named}.items():
         place.command(name, cls=Command)(command)
+        if place is app:
+            ORDER.append(name)
 
 
 def add_group(
@@ -287,6 +270,7 @@ def add_group(
 ) -> None:
     """Add a group of commands; with `alone`, its name without a command runs that."""
     place = group(text, alone=bool(alone))
+    ORDER.append(name)
     if alone:
         place.callback()(alone)
     add(place, *commands, **named)

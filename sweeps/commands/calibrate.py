@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkv.sweeps.commands import options
+from nearkv.sweeps.commands.options import option
 from nearkv.sweeps.commands.printing import print_table
 from nearkv.sweeps.commands.writing import tell
 
@@ -14,35 +15,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-Paper = Annotated[
-    str, typer.Option(metavar="PAPER", help="Fit to its measured claims: hilos.")
-]
+Paper = Annotated[str, option("PAPER", "Fit to its measured claims: hilos.")]
 Runs = Annotated[
     str,
-    typer.Option(
-        metavar="FILE.csv",
-        help="Fit to runs: system,model,batch,context,output_tokens,step_ms.",
-    ),
+    option("FILE.csv", "Fit to runs: system,model,batch,context,output_tokens,step_ms."),
 ]
 Platform = Annotated[
-    str,
-    typer.Option(
-        metavar="PLATFORM",
-        help="The machine; default: that of the claims, or of the system.",
-    ),
+    str, option("PLATFORM", "The machine; default: that of the claims, or of the system.")
 ]
 Factors = Annotated[
-    list[str],
-    typer.Option(metavar="ROLE.KEY", help="A number to fit: derate.pcie. At most six."),
+    list[str], option("ROLE.KEY", "A number to fit: derate.pcie. At most six.")
 ]
-LeftOut = Annotated[
-    list[str], typer.Option(metavar="ROW", help="Leave out: 'line 5', or a claim's id.")
-]
+LeftOut = Annotated[list[str], option("ROW", "Leave out: 'line 5', or a claim's id.")]
 TomlFile = Annotated[
-    str,
-    typer.Option(
-        "--output-file", "-o", metavar="FILE.toml", help="Write the fitted platform."
-    ),
+    str, option("FILE.toml", "Write the fitted platform.", "--output-file", "-o")
 ]
 Residuals = Annotated[
     bool, typer.Option("--residuals", help="Print the rows instead of the factors.")

@@ -16,14 +16,15 @@ from nearkv.sweeps.commands.drawing import (
     is_figure,
     print_chart,
 )
+from nearkv.sweeps.commands.options import option
 from nearkv.sweeps.commands.printing import BRIEF, check_answered, print_table
 from nearkv.sweeps.commands.writing import check_output, save
 
 Ratio = Annotated[
     str,
-    typer.Option(
-        metavar="COLUMNS",
-        help="Add ratios over the first system of these columns too: energy_j_tok,cost_usd.",
+    option(
+        "COLUMNS",
+        "Add ratios over the first system of these columns too: energy_j_tok,cost_usd.",
     ),
 ]
 

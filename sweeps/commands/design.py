@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearkv.sweeps.commands import options
+from nearkv.sweeps.commands.options import option
 from nearkv.sweeps.commands.printing import echo, print_table
 from nearkv.sweeps.commands.writing import tell, write_new
 
@@ -26,73 +27,44 @@ SystemsOrStudy = Annotated[
     ),
 ]
 Budget = Annotated[
-    list[str],
-    typer.Option(metavar="LIMITS", help="Limits by unit: 100kUSD, 30USD/h, 10kW, 8U."),
+    list[str], option("LIMITS", "Limits by unit: 100kUSD, 30USD/h, 10kW, 8U.")
 ]
-Slo = Annotated[
-    list[str],
-    typer.Option(metavar="LIMITS", help="Limits on columns: tpot_ms=66,ttft_s=10."),
-]
-Minimize = Annotated[
-    str, typer.Option(metavar="COLUMN", help="Make this least; cost_usd by default.")
-]
-Maximize = Annotated[
-    str, typer.Option(metavar="COLUMN", help="Make this highest, as throughput_tok_s.")
-]
+Slo = Annotated[list[str], option("LIMITS", "Limits on columns: tpot_ms=66,ttft_s=10.")]
+Minimize = Annotated[str, option("COLUMN", "Make this least; cost_usd by default.")]
+Maximize = Annotated[str, option("COLUMN", "Make this highest, as throughput_tok_s.")]
 Pareto = Annotated[
-    str,
-    typer.Option(
-        metavar="COLUMNS",
-        help="Instead the front of two or three columns: cost_usd,tpot_ms.",
-    ),
+    str, option("COLUMNS", "Instead the front of two or three columns: cost_usd,tpot_ms.")
 ]
 Users = Annotated[
-    int,
-    typer.Option(
-        metavar="NUMBER", min=0, help="Sequences that must all be served at once."
-    ),
+    int, option("NUMBER", "Sequences that must all be served at once.", min=0)
 ]
 Servers = Annotated[
     str,
-    typer.Option(
+    option(
+        "SERVERS",
+        "Servers, or path/file.toml; all of the catalogue by default.",
         "--server",
-        metavar="SERVERS",
-        help="Servers, or path/file.toml; all of the catalogue by default.",
     ),
 ]
 Prices = Annotated[
-    str,
-    typer.Option(
-        metavar="FILE.csv",
-        help="Prices of your own: part,usd[,low,high,basis,date,source].",
-    ),
+    str, option("FILE.csv", "Prices of your own: part,usd[,low,high,basis,date,source].")
 ]
-Years = Annotated[float, typer.Option(metavar="NUMBER", help="Years of a purchase.")]
-UsdKwh = Annotated[float, typer.Option(metavar="USD", help="Price of electricity.")]
-Pue = Annotated[
-    float, typer.Option(metavar="FACTOR", help="Power of the building over it.")
-]
+Years = Annotated[float, option("NUMBER", "Years of a purchase.")]
+UsdKwh = Annotated[float, option("USD", "Price of electricity.")]
+Pue = Annotated[float, option("FACTOR", "Power of the building over it.")]
 Utilisation = Annotated[
-    float, typer.Option(metavar="SHARE", help="Share of the hours with requests to serve.")
+    float, option("SHARE", "Share of the hours with requests to serve.")
 ]
 Rent = Annotated[
     bool, typer.Option("--rent", help="Rank rented machines, too, by usd_hour or usd_mtok.")
 ]
 Seconds = Annotated[
-    float,
-    typer.Option(metavar="SECONDS", help="Stop then, with the best so far and its gap."),
+    float, option("SECONDS", "Stop then, with the best so far and its gap.")
 ]
-CertificateFile = Annotated[
-    str, typer.Option("--certificate", metavar="FILE.json", help="Write the proof.")
-]
-Check = Annotated[
-    str, typer.Option(metavar="FILE.json", help="Check a proof against this question.")
-]
+CertificateFile = Annotated[str, option("FILE.json", "Write the proof.", "--certificate")]
+Check = Annotated[str, option("FILE.json", "Check a proof against this question.")]
 MachineOut = Annotated[
-    str,
-    typer.Option(
-        metavar="FILE.toml", help="Write the best machine, which --platform reads."
-    ),
+    str, option("FILE.toml", "Write the best machine, which --platform reads.")
 ]
 
 SHOWN = (

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkv.sweeps.commands import options
+from nearkv.sweeps.commands.options import option
 from nearkv.sweeps.commands.plot import Font
 
 if TYPE_CHECKING:
@@ -25,11 +26,11 @@ def figure(
     ] = "",
     file: Annotated[
         str,
-        typer.Option(
+        option(
+            "FILE",
+            "Write FILE.pdf, .svg or .png; default: the figure's name with .pdf.",
             "--output-file",
             "-o",
-            metavar="FILE",
-            help="Write FILE.pdf, .svg or .png; default: the figure's name with .pdf.",
         ),
     ] = "",
     system: options.SystemNames = "",

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from nearkv.sweeps.commands import options
+from nearkv.sweeps.commands.options import option
 from nearkv.sweeps.commands.printing import numbers_by_kind, print_table
 from nearkv.sweeps.commands.writing import report_problems, write_toml
 
@@ -23,9 +24,7 @@ KindOfPart = Annotated[
 NewPlatform = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of the new platform.")
 ]
-BasePlatform = Annotated[
-    str, typer.Option("--from", metavar="NAME", help="Platform to start from.")
-]
+BasePlatform = Annotated[str, option("NAME", "Platform to start from.", "--from")]
 OwnFile = Annotated[str, typer.Argument(metavar="FILE.toml", help="A part or a platform.")]
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from nearkv.sweeps.commands import options
+from nearkv.sweeps.commands.options import option
 from nearkv.sweeps.commands.printing import numbers_by_kind, print_table
 from nearkv.sweeps.commands.writing import report_problems, write_toml
 
@@ -15,9 +16,7 @@ Model = Annotated[
     str, typer.Argument(metavar="MODEL", help="A model, or path/config.json.")
 ]
 NewModel = Annotated[str, typer.Argument(metavar="NAME", help="Name of the new model.")]
-StartModel = Annotated[
-    str, typer.Option("--from", metavar="NAME", help="Model to start from.")
-]
+StartModel = Annotated[str, option("NAME", "Model to start from.", "--from")]
 ModelFile = Annotated[
     str, typer.Argument(metavar="FILE", help="A model as FILE.toml, or a config.json.")
 ]

@@ -13,6 +13,19 @@ import typer
 if TYPE_CHECKING:
     from nearkv.sweeps.study.study import Study
 
+
+def option(metavar: str, what: str, *names: str, **others: Any) -> Any:
+    """An option of a command.
+
+    Args:
+        metavar: what its value is, in capitals.
+        what: its line of the help.
+        names: as it is typed, where that is not the name of its argument.
+        others: as Typer takes them.
+    """
+    return typer.Option(*names, metavar=metavar, help=what, **others)
+
+
 TABLE_FILES = (".csv", ".jsonl", ".parquet")
 
 System = Annotated[
@@ -25,163 +38,132 @@ Systems = Annotated[
     ),
 ]
 SystemNames = Annotated[
-    str,
-    typer.Option(
-        metavar="SYSTEMS",
-        help="Comma-separated systems; `nearkv systems` lists them.",
-    ),
+    str, option("SYSTEMS", "Comma-separated systems; `nearkv systems` lists them.")
 ]
 Sets = Annotated[
     list[str],
-    typer.Option(
+    option(
+        "ROLE.KEY=VALUES",
+        "Replace a hardware number: csd.count=4,8,16, precision.weight=fp8,int4.",
         "--set",
-        metavar="ROLE.KEY=VALUES",
-        help="Replace a hardware number: csd.count=4,8,16, precision.weight=fp8,int4.",
     ),
 ]
 Knobs = Annotated[
     list[str],
-    typer.Option(
+    option(
+        "KNOB=VALUES",
+        "Set a knob to values, to a rule of the paper, or to auto: alpha=0,0.5,auto.",
         "--knob",
-        metavar="KNOB=VALUES",
-        help="Set a knob to values, to a rule of the paper, or to auto: alpha=0,0.5,auto.",
     ),
 ]
 Models = Annotated[
     str,
-    typer.Option(
-        metavar="MODELS",
-        help="Comma-separated models, as `nearkv models` lists them, or path/config.json.",
+    option(
+        "MODELS",
+        "Comma-separated models, as `nearkv models` lists them, or path/config.json.",
     ),
 ]
-Batch = Annotated[
-    str,
-    typer.Option(metavar="SIZES", help="Sequences served together: 16, 1,8,64 or 1:64:x2."),
-]
+Batch = Annotated[str, option("SIZES", "Sequences served together: 16, 1,8,64 or 1:64:x2.")]
 Context = Annotated[
-    str,
-    typer.Option(
-        metavar="SIZES",
-        help="Prompt tokens of each sequence: 64k or 8k:128k:x2.",
-    ),
+    str, option("SIZES", "Prompt tokens of each sequence: 64k or 8k:128k:x2.")
 ]
-OutputTokens = Annotated[
-    str,
-    typer.Option(metavar="SIZES", help="Tokens that each sequence generates."),
-]
+OutputTokens = Annotated[str, option("SIZES", "Tokens that each sequence generates.")]
 Platforms = Annotated[
     str,
-    typer.Option(
-        metavar="PLATFORMS",
-        help="Comma-separated platforms, as `nearkv hardware` lists them, or path/file.toml; own: "
+    option(
+        "PLATFORMS",
+        "Comma-separated platforms, as `nearkv hardware` lists them, or path/file.toml; own: "
         "each system's own test bed; "
         "default: that of each system's paper.",
     ),
 ]
 StatedPlatforms = Annotated[
     str,
-    typer.Option(
-        metavar="PLATFORMS",
-        help="Comma-separated platforms, as `nearkv hardware` lists them, or path/file.toml.",
+    option(
+        "PLATFORMS",
+        "Comma-separated platforms, as `nearkv hardware` lists them, or path/file.toml.",
     ),
 ]
 OneModel = Annotated[
-    str,
-    typer.Option(
-        metavar="MODEL",
-        help="One model, as `nearkv models` lists them, or path/config.json.",
-    ),
+    str, option("MODEL", "One model, as `nearkv models` lists them, or path/config.json.")
 ]
 OnePlatform = Annotated[
     str,
-    typer.Option(
-        metavar="PLATFORM",
-        help="One platform, as `nearkv hardware` lists them, or path/file.toml.",
-    ),
+    option("PLATFORM", "One platform, as `nearkv hardware` lists them, or path/file.toml."),
 ]
 SetOnce = Annotated[
     list[str],
-    typer.Option(
-        "--set",
-        metavar="ROLE.KEY=VALUE",
-        help="Replace a hardware number by one value: csd.count=16.",
+    option(
+        "ROLE.KEY=VALUE", "Replace a hardware number by one value: csd.count=16.", "--set"
     ),
 ]
 OnePart = Annotated[
     list[str],
-    typer.Option(
+    option(
+        "ROLE=PART",
+        "Swap a part of the platform for one: gpu=h200-sxm or csd=./mine.toml.",
         "--part",
-        metavar="ROLE=PART",
-        help="Swap a part of the platform for one: gpu=h200-sxm or csd=./mine.toml.",
     ),
 ]
 Rate = Annotated[
     str,
-    typer.Option(
-        metavar="RATES",
-        help="Requests per second that arrive at random, in place of --batch: 0.5,1,2.",
+    option(
+        "RATES", "Requests per second that arrive at random, in place of --batch: 0.5,1,2."
     ),
 ]
 Users = Annotated[
     str,
-    typer.Option(
-        metavar="SIZES",
-        help="Users that ask again when they are answered, in place of --batch: 1:64:x2.",
+    option(
+        "SIZES",
+        "Users that ask again when they are answered, in place of --batch: 1:64:x2.",
     ),
 ]
 Slo = Annotated[
     str,
-    typer.Option(
-        "--slo",
-        metavar="LIMITS",
-        help="With --rate, --users or arrival times, what counts for goodput: "
+    option(
+        "LIMITS",
+        "With --rate, --users or arrival times, what counts for goodput: "
         "ttft_s=10,tpot_ms=66.",
+        "--slo",
     ),
 ]
 Traces = Annotated[
     str,
-    typer.Option(
-        metavar="TRACES",
-        help="Requests in place of lengths: openr1,dolphin, or FILE.csv of "
+    option(
+        "TRACES",
+        "Requests in place of lengths: openr1,dolphin, or FILE.csv of "
         "input_tokens,output_tokens and, if they arrive one by one, arrival_s.",
     ),
 ]
 Method = Annotated[
-    str,
-    typer.Option(
-        metavar="METHOD",
-        help="Of a queue: fluid (averages), or simulate (request by request).",
-    ),
+    str, option("METHOD", "Of a queue: fluid (averages), or simulate (request by request).")
 ]
 Zip = Annotated[
     list[str],
-    typer.Option(
+    option(
+        "AXIS=VALUES",
+        "An axis whose values are paired with those of every other --zip: context=1k,8k.",
         "--zip",
-        metavar="AXIS=VALUES",
-        help="An axis whose values are paired with those of every other --zip: context=1k,8k.",
     ),
 ]
 Seed = Annotated[
     int,
-    typer.Option(
-        metavar="NUMBER",
+    option(
+        "NUMBER",
+        "Seed of the requests drawn from a trace, and of the draws of --band.",
         min=0,
-        help="Seed of the requests drawn from a trace, and of the draws of --band.",
     ),
 ]
 Parts = Annotated[
     list[str],
-    typer.Option(
+    option(
+        "ROLE=PARTS",
+        "Swap a part of the platform: gpu=a100-40gb,h200-sxm or csd=./mine.toml.",
         "--part",
-        metavar="ROLE=PARTS",
-        help="Swap a part of the platform: gpu=a100-40gb,h200-sxm or csd=./mine.toml.",
     ),
 ]
 Plugins = Annotated[
-    list[str],
-    typer.Option(
-        "--plugin", metavar="FILE.py", help="A file that registers systems of your own."
-    ),
+    list[str], option("FILE.py", "A file that registers systems of your own.", "--plugin")
 ]
 StudyFile = Annotated[
     str,
@@ -191,51 +173,41 @@ StudyFile = Annotated[
     ),
 ]
 Format = Annotated[
-    str,
-    typer.Option("--format", metavar="FORMAT", help="table, csv, json, markdown or latex."),
+    str, option("FORMAT", "table, csv, json, markdown or latex.", "--format")
 ]
 Pivot = Annotated[
     str,
-    typer.Option(
-        metavar="COLUMN",
-        help="Make a column of each value of this one: context_tok. Cells show the first of "
+    option(
+        "COLUMN",
+        "Make a column of each value of this one: context_tok. Cells show the first of "
         "--columns that is an answer.",
     ),
 ]
 Caption = Annotated[
-    str,
-    typer.Option(
-        metavar="TEXT",
-        help="Caption of the table, with --format latex or -o FILE.tex.",
-    ),
+    str, option("TEXT", "Caption of the table, with --format latex or -o FILE.tex.")
 ]
-Label = Annotated[
-    str, typer.Option(metavar="NAME", help="Label of the table, as --caption.")
-]
-Columns = Annotated[
-    str,
-    typer.Option(metavar="COLUMNS", help="Show only these: system,model,speedup."),
-]
+Label = Annotated[str, option("NAME", "Label of the table, as --caption.")]
+Columns = Annotated[str, option("COLUMNS", "Show only these: system,model,speedup.")]
 Breakdown = Annotated[
     bool, typer.Option("--breakdown", help="Add the seconds of each resource as columns.")
 ]
 Band = Annotated[
     float | None,
-    typer.Option(
-        metavar="PERCENT",
-        help="Add the interval that holds this share of the draws, and their median: 90.",
+    option(
+        "PERCENT",
+        "Add the interval that holds this share of the draws, and their median: 90.",
     ),
 ]
-Samples = Annotated[int, typer.Option(metavar="N", help="Number of draws for --band.")]
-Of = Annotated[str, typer.Option(metavar="COLUMN", help="The column that is asked about.")]
+Samples = Annotated[int, option("N", "Number of draws for --band.")]
+Of = Annotated[str, option("COLUMN", "The column that is asked about.")]
 Out = Annotated[
     str,
-    typer.Option(
+    option(
+        "FILE",
+        "Write FILE.csv, .jsonl or .parquet, or for readers .tex, .md or .json, and the "
+        "sources of its numbers beside it; compare and sweep also draw FILE.pdf, .svg or .png.",
         "--output-file",
         "-o",
-        metavar="FILE",
-        help="Write FILE.csv, .jsonl or .parquet, or for readers .tex, .md or .json, and the "
-        "sources of its numbers beside it; compare and sweep also draw FILE.pdf, .svg or .png.",
     ),
 ]
 

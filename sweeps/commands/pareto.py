@@ -7,29 +7,23 @@ from typing import Annotated
 import typer
 
 from nearkv.sweeps.commands import options
+from nearkv.sweeps.commands.options import option
 from nearkv.sweeps.commands.printing import print_table
 from nearkv.sweeps.commands.writing import ask, tell
 
 DESIGN = "system,model,platform,batch,context_tok,output_tokens,devices,step_ms"
 """Columns that a terminal shows of a design."""
 
-FrontOf = Annotated[
-    str,
-    typer.Option(metavar="COLUMNS", help="The two or three columns to trade off."),
-]
+FrontOf = Annotated[str, option("COLUMNS", "The two or three columns to trade off.")]
 Where = Annotated[
     list[str],
-    typer.Option(
-        metavar="COLUMN<=VALUE",
-        help="Keep only such designs: step_ms<=200. = stands for the better side.",
+    option(
+        "COLUMN<=VALUE",
+        "Keep only such designs: step_ms<=200. = stands for the better side.",
     ),
 ]
 Per = Annotated[
-    str,
-    typer.Option(
-        metavar="COLUMNS",
-        help="What makes a workload; designs are compared within one only.",
-    ),
+    str, option("COLUMNS", "What makes a workload; designs are compared within one only.")
 ]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearkv.sweeps.commands.drawing import check_figure, save_figure
-from nearkv.sweeps.commands.options import taking
+from nearkv.sweeps.commands.options import option, taking
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,51 +22,26 @@ Table = Annotated[
     ),
 ]
 Figure = Annotated[
-    str,
-    typer.Option(
-        "--output-file",
-        "-o",
-        metavar="FILE",
-        help="The figure to write: .pdf, .svg or .png.",
-    ),
+    str, option("FILE", "The figure to write: .pdf, .svg or .png.", "--output-file", "-o")
 ]
 Where = Annotated[
-    list[str],
-    typer.Option(
-        metavar="COLUMN=VALUES", help="Keep only rows with these: context_tok=64k,128k."
-    ),
+    list[str], option("COLUMN=VALUES", "Keep only rows with these: context_tok=64k,128k.")
 ]
-Title = Annotated[str, typer.Option(metavar="TEXT", help="What stands above the figure.")]
+Title = Annotated[str, option("TEXT", "What stands above the figure.")]
 Labels = Annotated[
     list[str],
-    typer.Option(
-        metavar="NAME=TEXT",
-        help="Print a name of the figure as this: hilos=Ours; may be repeated.",
-    ),
+    option("NAME=TEXT", "Print a name of the figure as this: hilos=Ours; may be repeated."),
 ]
-Font = Annotated[
-    str, typer.Option(metavar="NAME", help="Font of all text: Times New Roman.")
-]
-Limits = Annotated[str, typer.Option(metavar="LOW:HIGH", help="Ends of the upright axis.")]
-Legend = Annotated[str, typer.Option(metavar="PLACE", help="above, right or none.")]
+Font = Annotated[str, option("NAME", "Font of all text: Times New Roman.")]
+Limits = Annotated[str, option("LOW:HIGH", "Ends of the upright axis.")]
+Legend = Annotated[str, option("PLACE", "above, right or none.")]
 
-Value = Annotated[str, typer.Option(metavar="COLUMN", help="The column that is drawn.")]
-Over = Annotated[
-    str,
-    typer.Option(metavar="COLUMN", help="The column along the axis; default: what varies."),
-]
-By = Annotated[
-    str,
-    typer.Option(
-        metavar="COLUMN", help="The column whose values have colours of their own."
-    ),
-]
-Width = Annotated[
-    str,
-    typer.Option(metavar="NAME", help="column (3.33 inch) or page (7 inch) of a paper."),
-]
-Across = Annotated[str, typer.Option("--x", metavar="COLUMN", help="The column across.")]
-Upwards = Annotated[str, typer.Option("--y", metavar="COLUMN", help="The column upwards.")]
+Value = Annotated[str, option("COLUMN", "The column that is drawn.")]
+Over = Annotated[str, option("COLUMN", "The column along the axis; default: what varies.")]
+By = Annotated[str, option("COLUMN", "The column whose values have colours of their own.")]
+Width = Annotated[str, option("NAME", "column (3.33 inch) or page (7 inch) of a paper.")]
+Across = Annotated[str, option("COLUMN", "The column across.", "--x")]
+Upwards = Annotated[str, option("COLUMN", "The column upwards.", "--y")]
 
 
 def of_figure(
@@ -109,7 +84,7 @@ def bars(
     over: Over = "",
     by: By = "system",
     baseline: Annotated[
-        str, typer.Option(metavar="NAME", help="Divide every group by this value of --by.")
+        str, option("NAME", "Divide every group by this value of --by.")
     ] = "",
     log: Annotated[
         bool, typer.Option("--log", help="Make the scale of the bars logarithmic.")
@@ -171,10 +146,7 @@ def policy_map(
     by: By = "system",
     boundaries: Annotated[
         str,
-        typer.Option(
-            metavar="FILE",
-            help="A table of `solve crossover`: where exactly the best changes.",
-        ),
+        option("FILE", "A table of `solve crossover`: where exactly the best changes."),
     ] = "",
     width: Width = "page",
 ) -> None:
@@ -196,9 +168,7 @@ def pareto(
     x: Across = "cost_usd",
     y: Upwards = "throughput_tok_s",
     by: By = "system",
-    colour: Annotated[
-        str, typer.Option(metavar="COLUMN", help="A third column, which colours points.")
-    ] = "",
+    colour: Annotated[str, option("COLUMN", "A third column, which colours points.")] = "",
     width: Width = "page",
 ) -> None:
     """Draw designs and the Pareto front of each workload, its knee marked.

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from nearkv.sweeps.commands import options
+from nearkv.sweeps.commands.options import option
 from nearkv.sweeps.commands.writing import tell
 
 
@@ -16,7 +17,7 @@ def report(
     line: typer.Context,
     file: Annotated[
         str,
-        typer.Option("--output-file", "-o", metavar="FILE.html", help="The page to write."),
+        option("FILE.html", "The page to write.", "--output-file", "-o"),
     ],
     study_file: options.StudyFile = "",
     system: options.SystemNames = "",

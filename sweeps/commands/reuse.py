@@ -13,82 +13,48 @@ import typer
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.drawing import check_figure, save_figure
+from nearkv.sweeps.commands.options import option
 from nearkv.sweeps.commands.plot import Figure, Width
 from nearkv.sweeps.commands.printing import print_table
 from nearkv.sweeps.commands.writing import tell, write_new
 
 TiersOf = Annotated[
     list[str],
-    typer.Option(
-        "--tier",
-        metavar="TIER=SIZE",
-        help="What keeps blocks, the nearest first: hbm, dram=512GB, cxl, ssd=8x3.84TB, pool, "
+    option(
+        "TIER=SIZE",
+        "What keeps blocks, the nearest first: hbm, dram=512GB, cxl, ssd=8x3.84TB, pool, "
         "pool-ssd or object.",
+        "--tier",
     ),
 ]
-System = Annotated[
-    str, typer.Option(metavar="SYSTEM", help="The system that computes the prompts.")
-]
+System = Annotated[str, option("SYSTEM", "The system that computes the prompts.")]
 BlockTrace = Annotated[
     str,
-    typer.Option(
-        metavar="FILE",
-        help="Requests: JSON lines or CSV of timestamp,input_length,output_length,hash_ids; "
+    option(
+        "FILE",
+        "Requests: JSON lines or CSV of timestamp,input_length,output_length,hash_ids; "
         "a saved curve; or conversation or synthetic, the curves of Mooncake's traces.",
     ),
 ]
-Prefix = Annotated[
-    str, typer.Option(metavar="TOKENS", help="Without a trace: what requests share.")
-]
-Hit = Annotated[
-    float, typer.Option(metavar="SHARE", help="Without a trace: how often it is found.")
-]
-Rate = Annotated[
-    float, typer.Option(metavar="NUMBER", help="Without a trace: requests a second.")
-]
-RateScale = Annotated[
-    float, typer.Option(metavar="FACTOR", help="How many times as fast requests come.")
-]
-BlockTokens = Annotated[
-    int, typer.Option(metavar="TOKENS", min=1, help="Tokens of a block of the trace.")
-]
-Policy = Annotated[
-    str, typer.Option(metavar="POLICY", help="victim (replayed), exclusive or inclusive.")
-]
-Admission = Annotated[
-    str, typer.Option(metavar="RULES", help="Victims written: all, second-touch or both.")
-]
-Routing = Annotated[
-    str,
-    typer.Option(metavar="RULE", help="To the node with the longest prefix, or random."),
-]
-Slo = Annotated[
-    str, typer.Option(metavar="ttft_s=SECONDS", help="The mean time to the first token.")
-]
-Drive = Annotated[
-    str, typer.Option(metavar="SIZE", help="Ask again of such drives as bear the writes.")
-]
+Prefix = Annotated[str, option("TOKENS", "Without a trace: what requests share.")]
+Hit = Annotated[float, option("SHARE", "Without a trace: how often it is found.")]
+Rate = Annotated[float, option("NUMBER", "Without a trace: requests a second.")]
+RateScale = Annotated[float, option("FACTOR", "How many times as fast requests come.")]
+BlockTokens = Annotated[int, option("TOKENS", "Tokens of a block of the trace.", min=1)]
+Policy = Annotated[str, option("POLICY", "victim (replayed), exclusive or inclusive.")]
+Admission = Annotated[str, option("RULES", "Victims written: all, second-touch or both.")]
+Routing = Annotated[str, option("RULE", "To the node with the longest prefix, or random.")]
+Slo = Annotated[str, option("ttft_s=SECONDS", "The mean time to the first token.")]
+Drive = Annotated[str, option("SIZE", "Ask again of such drives as bear the writes.")]
 Staged = Annotated[
     bool, typer.Option("--staged", help="Drives and other servers send to host DRAM first.")
 ]
-Nodes = Annotated[
-    int, typer.Option(metavar="NUMBER", min=0, help="Servers; 0: the fewest that do.")
-]
-SaveCurve = Annotated[
-    str, typer.Option(metavar="FILE.json", help="Write the curve, which --trace takes.")
-]
-Minimize = Annotated[
-    str, typer.Option(metavar="COLUMN", help="What is to be least: usd_hour.")
-]
-Years = Annotated[
-    float, typer.Option(metavar="NUMBER", help="Over which tiers are paid for.")
-]
-Certificate = Annotated[
-    str, typer.Option(metavar="FILE.json", help="Write the cuts that prove the answer.")
-]
-Check = Annotated[
-    str, typer.Option(metavar="FILE.json", help="Check a proof against this question.")
-]
+Nodes = Annotated[int, option("NUMBER", "Servers; 0: the fewest that do.", min=0)]
+SaveCurve = Annotated[str, option("FILE.json", "Write the curve, which --trace takes.")]
+Minimize = Annotated[str, option("COLUMN", "What is to be least: usd_hour.")]
+Years = Annotated[float, option("NUMBER", "Over which tiers are paid for.")]
+Certificate = Annotated[str, option("FILE.json", "Write the cuts that prove the answer.")]
+Check = Annotated[str, option("FILE.json", "Check a proof against this question.")]
 
 SHOWN = (
     "tier,admission,sized_by,hit_share,total_share,total_low,total_high,prefix_tok,load_ms,"

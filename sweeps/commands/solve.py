@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkv.sweeps.commands import options
+from nearkv.sweeps.commands.options import option
 from nearkv.sweeps.commands.printing import print_table
 
 if TYPE_CHECKING:
@@ -54,108 +55,73 @@ SEARCHED = ("method", "resolution")
 
 Robust = Annotated[
     float,
-    typer.Option(
-        metavar="SHARE",
-        help="With --band: also the value that makes this quantile of the draws short, as 0.9.",
+    option(
+        "SHARE",
+        "With --band: also the value that makes this quantile of the draws short, as 0.9.",
     ),
 ]
 KnobName = Annotated[
     str, typer.Argument(metavar="KNOB", help="A knob; `nearkv systems show` lists them.")
 ]
 SolveMethod = Annotated[
-    str,
-    typer.Option(metavar="METHOD", help="exact, greedy (Algorithm 1), milp or brute."),
+    str, option("METHOD", "exact, greedy (Algorithm 1), milp or brute.")
 ]
-Iterations = Annotated[str, typer.Option(metavar="N", help="Number of decode steps.")]
-Requests = Annotated[str, typer.Option(metavar="N", help="Sequences served together.")]
+Iterations = Annotated[str, option("N", "Number of decode steps.")]
+Requests = Annotated[str, option("N", "Sequences served together.")]
 Finish = Annotated[
     float,
-    typer.Option(
-        metavar="CHANCE",
-        help="Chance that a request finishes in a step, and another takes its place.",
+    option(
+        "CHANCE", "Chance that a request finishes in a step, and another takes its place."
     ),
 ]
-Shortest = Annotated[
-    str, typer.Option(metavar="SIZE", help="Tokens of the shortest new request.")
-]
-Longest = Annotated[
-    str, typer.Option(metavar="SIZE", help="Tokens of the longest request: 2k.")
-]
-LengthSeed = Annotated[
-    int, typer.Option(metavar="NUMBER", help="Seed of the random lengths.")
-]
+Shortest = Annotated[str, option("SIZE", "Tokens of the shortest new request.")]
+Longest = Annotated[str, option("SIZE", "Tokens of the longest request: 2k.")]
+LengthSeed = Annotated[int, option("NUMBER", "Seed of the random lengths.")]
 Slo = Annotated[
     list[str],
-    typer.Option(
-        metavar="MEASURE=VALUE",
-        help="What must hold: throughput_tok_s=1.0, or step_ms=50,prefill_s=2.",
+    option(
+        "MEASURE=VALUE", "What must hold: throughput_tok_s=1.0, or step_ms=50,prefill_s=2."
     ),
 ]
 Search = Annotated[
-    str,
-    typer.Option(
-        metavar="SEARCH", help="full: the proven best block; paper: FlexGen's own walk."
-    ),
+    str, option("SEARCH", "full: the proven best block; paper: FlexGen's own walk.")
 ]
 GpuBatch = Annotated[
-    int | None,
-    typer.Option(metavar="N", help="Sequences on the GPU at once; default: the best."),
+    int | None, option("N", "Sequences on the GPU at once; default: the best.")
 ]
 NumBatches = Annotated[
-    int | None, typer.Option(metavar="N", help="GPU batches of a block; default: the best.")
+    int | None, option("N", "GPU batches of a block; default: the best.")
 ]
-Fix = Annotated[
-    list[str],
-    typer.Option(metavar="SHARE=VALUE", help="A share that is fixed: wg=0.2, cc=100%."),
-]
-Vary = Annotated[
-    str,
-    typer.Option(metavar="ROLE.KEY[=LOW:HIGH]", help="The number to choose: csd.count."),
-]
+Fix = Annotated[list[str], option("SHARE=VALUE", "A share that is fixed: wg=0.2, cc=100%.")]
+Vary = Annotated[str, option("ROLE.KEY[=LOW:HIGH]", "The number to choose: csd.count.")]
 Along = Annotated[
     str,
-    typer.Option(
-        metavar="AXIS=LOW:HIGH",
-        help="The axis to search: context=4k:1M, batch=1:64 or csd.count=1:64.",
+    option(
+        "AXIS=LOW:HIGH", "The axis to search: context=4k:1M, batch=1:64 or csd.count=1:64."
     ),
 ]
 InFlight = Annotated[
-    str,
-    typer.Option(
-        metavar="SIZES",
-        help="Contexts in flight: 2k,3k,4k,5k, a trace, or FILE.csv.",
-    ),
+    str, option("SIZES", "Contexts in flight: 2k,3k,4k,5k, a trace, or FILE.csv.")
 ]
 Prompts = Annotated[
-    str,
-    typer.Option(metavar="SIZES", help="Prompts that wait: 96,1k. A trace brings its own."),
+    str, option("SIZES", "Prompts that wait: 96,1k. A trace brings its own.")
 ]
 Ranksets = Annotated[
-    str,
-    typer.Option(
-        metavar="RULE",
-        help="balanced, or random: each request on one rankset.",
-    ),
+    str, option("RULE", "balanced, or random: each request on one rankset.")
 ]
 DrawSeed = Annotated[
     int,
-    typer.Option(
-        metavar="NUMBER",
+    option(
+        "NUMBER",
+        "Seed of requests drawn from a trace, of their ages, and of random ranksets.",
         min=0,
-        help="Seed of requests drawn from a trace, of their ages, and of random ranksets.",
     ),
 ]
 TimeLimit = Annotated[
-    float,
-    typer.Option(
-        metavar="SECONDS", help="Time to search; what is not proven by then is marked."
-    ),
+    float, option("SECONDS", "Time to search; what is not proven by then is marked.")
 ]
 Slack = Annotated[
-    float,
-    typer.Option(
-        metavar="SHARE", min=0.0, help="Time prompts may add to the fastest decoding."
-    ),
+    float, option("SHARE", "Time prompts may add to the fastest decoding.", min=0.0)
 ]
 
 

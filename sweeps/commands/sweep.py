@@ -9,6 +9,7 @@ import typer
 
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.drawing import check_figure, draw_table, is_figure
+from nearkv.sweeps.commands.options import option
 from nearkv.sweeps.commands.printing import BRIEF, print_table
 from nearkv.sweeps.commands.writing import ask, check_output, save, tell, text_format
 
@@ -18,23 +19,16 @@ if TYPE_CHECKING:
     from nearkv.sweeps.study.study import Study
     from nearkv.sweeps.tables.table import Columns
 
-Top = Annotated[int | None, typer.Option(metavar="N", help="Keep only the N best rows.")]
+Top = Annotated[int | None, option("N", "Keep only the N best rows.")]
 By = Annotated[
-    str,
-    typer.Option(
-        metavar="COLUMN", help="What --top and --best-per compare by; throughput_tok_s."
-    ),
+    str, option("COLUMN", "What --top and --best-per compare by; throughput_tok_s.")
 ]
 BestPer = Annotated[
-    str,
-    typer.Option(
-        metavar="COLUMNS", help="Keep only the best row for each of their values."
-    ),
+    str, option("COLUMNS", "Keep only the best row for each of their values.")
 ]
-Jobs = Annotated[int, typer.Option(metavar="N", help="Processes that evaluate.")]
+Jobs = Annotated[int, option("N", "Processes that evaluate.")]
 Scheduler = Annotated[
-    str,
-    typer.Option(metavar="ADDRESS", help="Evaluate on a Dask cluster: tcp://host:8786."),
+    str, option("ADDRESS", "Evaluate on a Dask cluster: tcp://host:8786.")
 ]
 Resume = Annotated[
     bool, typer.Option("--resume", help="Go on with a file that was not finished.")

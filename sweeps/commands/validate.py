@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from nearkv.sweeps.commands import options
+from nearkv.sweeps.commands.options import option
 from nearkv.sweeps.commands.printing import print_table
 
 SHOWN = "paper,id,stated,predicted,verdict,unit,claim,error,bound,where,explanation,command"
@@ -33,18 +34,10 @@ PaperName = Annotated[
         metavar="PAPER", help="hilos, inf2, hillinfer, l3, h2m2, independent or reuse."
     ),
 ]
-Ids = Annotated[
-    list[str],
-    typer.Option("--id", metavar="ID", help="Compare only this claim: hilos-tput-max."),
-]
-ClaimsFile = Annotated[
-    str, typer.Option(metavar="FILE.csv", help="Your own claims, in the form of ours.")
-]
+Ids = Annotated[list[str], option("ID", "Compare only this claim: hilos-tput-max.", "--id")]
+ClaimsFile = Annotated[str, option("FILE.csv", "Your own claims, in the form of ours.")]
 Verdicts = Annotated[
-    str,
-    typer.Option(
-        metavar="VERDICTS", help="Show only these, largest errors first: miss,near."
-    ),
+    str, option("VERDICTS", "Show only these, largest errors first: miss,near.")
 ]
 Record = Annotated[
     bool, typer.Option("--record", help="Compare later changes with these verdicts.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -26,7 +27,7 @@ from nearkv.sweeps.explore.tier_sizes import TierSizes
 from nearkv.sweeps.study.block_traces import CURVES, ReuseSummary, read_summary
 from nearkv.sweeps.study.study import Study
 
-CASES = 12
+CASES = int(os.environ.get("NEARKV_CASES", "12"))
 MODEL = "llama3.1-70b"
 STUDY = Study(("gpu",), (MODEL,), "1", "1", output_tokens="1", platforms=("h200-node",))
 PRICED = [name for name in TIERS if name != "hbm"]
