@@ -24,6 +24,7 @@ def main() -> None:
     """Print the test that noticed each mutant, then the share of each module that was noticed."""
     parser = argparse.ArgumentParser(prog="mutants", description=__doc__)
     parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--skip", type=int, default=0, help="so many of a seed that were tried")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--under", default="", help="a folder or module to draw from alone")
@@ -31,7 +32,8 @@ def main() -> None:
     options = parser.parse_args()
     options.covering.mkdir(parents=True, exist_ok=True)
     covering = Covering(ROOT, options.covering, options.jobs)
-    mutants = sample(ROOT, options.count, options.seed, options.under)
+    drawn = sample(ROOT, options.skip + options.count, options.seed, options.under)
+    mutants = drawn[options.skip :]
     with TemporaryDirectory() as folder:
         noticed_by = try_out(mutants, covering, Path(folder), options.jobs)
     report(mutants, noticed_by)

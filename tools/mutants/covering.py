@@ -34,14 +34,29 @@ class Covering:
     """Tests by the lines they run."""
 
     def __init__(self, root: Path, folder: Path, jobs: int) -> None:
-        """What the tests under `root` run; measures it unless `folder` holds it already."""
-        data, times = folder / "lines", folder / "times.xml"
-        if not times.exists():
-            _measure(root, data, times, jobs)
-        self.seconds = _seconds(times)
-        self.lines = _lines(root, data)
+        """What the tests under `root` run; measures of each folder what `folder` lacks."""
+        self.seconds: dict[str, float] = {}
+        self.lines: Lines = defaultdict(lambda: defaultdict(list))
+        for tests in MEASURED:
+            data = folder / f"{tests.replace('/', '-')}.lines"
+            times = data.with_suffix(".xml")
+            if not times.exists():
+                _measure(root, tests, data, jobs)
+            self.seconds |= _seconds(times)
+            self._add_lines(root, data)
         by_line = (tests for lines in self.lines.values() for tests in lines.values())
         self.breadth = Counter(test for tests in by_line for test in tests)
+
+    def _add_lines(self, root: Path, data: Path) -> None:
+        """Add the tests of every line of every file that were measured."""
+        measured = CoverageData(str(data))
+        measured.read()
+        for file in measured.measured_files():
+            name = str(Path(file).resolve().relative_to(root.resolve()))
+            for line, contexts in measured.contexts_by_lineno(file).items():
+                tests = [context.partition("|")[0] for context in contexts if context]
+                if tests:
+                    self.lines[name][line] += tests
 
     def tests(self, file: str, line: int, budget: float) -> list[str]:
         """Tests that run a line of a file, the most telling first, `budget` seconds in all.
@@ -86,13 +101,14 @@ class Covering:
         return sorted(tests, key=lambda test: (stages[test], test.partition("::")[0]))
 
 
-def _measure(root: Path, data: Path, times: Path, jobs: int) -> None:
+def _measure(root: Path, tests: str, data: Path, jobs: int) -> None:
     command = [*PYTEST, "-n", str(jobs), "-m", STARTING]
+    times = data.with_suffix(".xml")
     command += ["--cov", "--cov-context=test", "--cov-report=", f"--junitxml={times}"]
-    settings = data.with_name("coverage.ini")
+    settings = data.with_suffix(".ini")
     settings.write_text(SETTINGS.format(data=data))
-    folders = [f"tests/{folder}" for folder in MEASURED]
-    subprocess.run([*command, f"--cov-config={settings}", *folders], cwd=root, check=True)
+    command += [f"--cov-config={settings}", f"tests/{tests}"]
+    subprocess.run(command, cwd=root, check=True)
 
 
 def _seconds(times: Path) -> dict[str, float]:
@@ -104,17 +120,3 @@ def _seconds(times: Path) -> dict[str, float]:
         )
         for case in cases
     }
-
-
-def _lines(root: Path, data: Path) -> Lines:
-    """Tests of every line of every file."""
-    measured = CoverageData(str(data))
-    measured.read()
-    lines: Lines = defaultdict(dict)
-    for file in measured.measured_files():
-        name = Path(file).resolve().relative_to(root.resolve())
-        for line, contexts in measured.contexts_by_lineno(file).items():
-            tests = [context.partition("|")[0] for context in contexts if context]
-            if tests:
-                lines[str(name)][line] = tests
-    return lines
