@@ -221,6 +221,18 @@ class LLM:
         left = active - np.sum(always, axis=-1, keepdims=True)
         return np.where(always, 1.0, left * weights / np.maximum(free, 1e-300))
 
+    @property
+    def choice_variance(self) -> Real:
+        """Variance of the share that an expert has of all choices, times the experts [1].
+
+        0 where all are chosen alike: E sum of (p / k - 1 / E)^2 over E.
+        """
+        if not np.any(self.router_skew):
+            return 0.0
+        shares = self.expert_odds / _last_axis(self.active_experts)
+        squares: Real = np.sum(shares**2, axis=-1)
+        return squares - 1 / self.experts
+
     # --- bytes of one layer -------------------------------------------------------------------
 
     @property

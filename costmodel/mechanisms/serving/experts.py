@@ -12,7 +12,7 @@ import numpy as np
 from nearkv.costmodel.algebra.compose import overlap, serial
 from nearkv.costmodel.algebra.span import Real, Span
 from nearkv.costmodel.mechanisms.serving.dimm import imbalance
-from nearkv.costmodel.mechanisms.serving.split import Split
+from nearkv.costmodel.mechanisms.serving.split import Split, most_chosen
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.resources import Gpu, gpu
 from nearkv.hardware.machine import Machine
@@ -71,10 +71,10 @@ def grouped_products(
     share = np.maximum(distinct / layer.experts, _NONE)
     # of a GPU's experts each is used with that probability, and no more than all are
     most_used = np.minimum(imbalance(distinct, split.ep, 1 - share), 1 / share)
-    most_chosen = imbalance(each * layer.active_experts, split.ep, 1.0)
+    fullest = most_chosen(layer, each * layer.active_experts, split.ep)
     visits = groups * passes * distinct
     weights = visits * layer.expert_parameters * layer.weight_width
-    copies = most_chosen * tokens * layer.active_experts
+    copies = fullest * tokens * layer.active_experts
     multiplied = [cost * (copies / tile + most_used * visits / 2) for tile, cost in TILES]
     rows = np.minimum(*multiplied)
     flops = 2 * rows * layer.expert_parameters

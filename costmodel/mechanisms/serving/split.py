@@ -213,6 +213,21 @@ def adapters(hw: Machine, split: Split) -> Port:
     return Port(of_a_node.resource, "move", nodes * of_a_node.rate)
 
 
+def most_chosen(layer: LLM, copies: Real, ranks: Real) -> Real:
+    """Choices of the fullest of some GPUs, each with as many experts, over the mean [1].
+
+    The variance of a GPU's choices is that of the multinomial, R / m, and that of the shares of its
+    experts: as of fewer choices, m / (1 + m var).
+
+    Args:
+        layer: a model whose layers are all like it.
+        copies: tokens times the experts that each chooses [1].
+        ranks: GPUs, or groups of them, with other experts each [1].
+    """
+    alike = copies / (1 + copies * layer.choice_variance)
+    return imbalance(alike, ranks, 1.0)
+
+
 def dispatched(layer: LLM, split: Split, tokens: Real) -> Real:
     """Activations sent to other experts' GPUs and back, as if all sent as much as the fullest [B].
 
@@ -221,7 +236,7 @@ def dispatched(layer: LLM, split: Split, tokens: Real) -> Real:
     """
     places = split.ep * (1 - (1 - 1 / split.ep) ** layer.active_experts)
     others = places * (1 - 1 / split.ep)
-    fullest = imbalance(tokens * layer.active_experts, split.ep, 1.0)
+    fullest = most_chosen(layer, tokens * layer.active_experts, split.ep)
     return 2 * others * fullest * layer.hidden * tokens * layer.activation_width
 
 

@@ -20,6 +20,7 @@ from support.tiny import (
     LINEAR,
     PROMPT_FLOPS,
     STREAMED,
+    TINY,
     WORK,
     amounts,
     check,
@@ -31,7 +32,7 @@ from support.tiny import (
 import nearkv
 from nearkv.costmodel.algebra.span import Real, Span
 from nearkv.costmodel.mechanisms.serving.dimm import imbalance
-from nearkv.costmodel.mechanisms.serving.split import Split, settling
+from nearkv.costmodel.mechanisms.serving.split import Split, most_chosen, settling
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
@@ -116,6 +117,19 @@ def test_prompts_that_arrive_are_not_timed_over_stages() -> None:
     assert "pp=1" in table["reason"].iloc[-1]
 
 
+def test_one_sequence_passes_stage_after_stage() -> None:
+    """On eight stages a lone sequence waits for all weights at the rate of one GPU."""
+    hw, llm, one = load_platform("hgx-h200").machine(), TINY, replace(WORK, batch=1.0)
+    answer = GPU(hw, llm, one, split(1.0, pp=8.0))
+    alone = GPU(hw, llm, one, split(1.0))
+    assert amounts(answer.step)["gpu.hbm read"] / 8 == pytest.approx(
+        amounts(alone.step)["gpu.hbm read"]
+    )
+    assert waited_for("gpu.launch", answer.step) == pytest.approx(
+        waited_for("gpu.launch", alone.step)
+    )
+
+
 def test_a_gpu_that_attends_alone_holds_the_matrices_of_attention() -> None:
     """Of four GPUs each has all heads: 384 weights a layer four times, no copies of KV heads."""
     answer = estimate("gpu", **split(4.0, attention=1.0))
@@ -165,6 +179,21 @@ def test_the_fullest_gpu_is_that_of_the_multinomial(copies: int, ranks: int) -> 
     assert imbalance(float(copies), float(ranks), 1.0) == pytest.approx(
         drawn * ranks / copies, rel=0.12
     )
+
+
+@pytest.mark.parametrize("ranks", [4, 16])
+def test_the_fullest_gpu_follows_the_skew_of_the_router(ranks: int) -> None:
+    """128 experts by Zipf's law, dealt out at random; each token chooses four."""
+    layer = replace(model("gpt-oss-120b"), router_skew=0.6)
+    odds = layer.expert_odds
+    rng = np.random.default_rng(ranks)
+    shares = [
+        rng.permutation(odds).reshape(ranks, -1).sum(axis=1).max() * ranks / 4 for _ in range(2000)
+    ]
+    many = 1e9
+    assert most_chosen(layer, many, float(ranks)) == pytest.approx(np.mean(shares), rel=0.12)
+    uniform = replace(layer, router_skew=0.0)
+    assert most_chosen(uniform, many, float(ranks)) == pytest.approx(1.0, abs=1e-3)
 
 
 def test_offloaded_weights_come_over_pcie_in_every_pass_and_before_it() -> None:
@@ -246,23 +275,21 @@ def test_a_latent_is_kept_by_every_gpu_or_by_the_one_that_attends() -> None:
         ("mixtral-8x7b", "hgx-h100", 6, 64.0),
         ("deepseek-v3", "hgx-b200", 8, 256.0),
         ("llama3.1-8b", "titan-rtx-pcie", 2, 1.0),
+        ("llama3.1-70b", "hgx-h200", 16, 4.0),
+        ("mixtral-8x7b", "hgx-b200", 16, 64.0),
     ],
 )
 def test_no_split_is_faster(name: str, platform: str, gpus: int, batch: float) -> None:
-    """Brute force over all degrees whose product the GPUs allow, one by one."""
+    """Brute force over all degrees whose product the GPUs allow, in one node and in two."""
     hw = load_platform(platform).machine().with_values({"gpu.count": float(gpus)})
     llm, work = model(name, hw), Workload(batch, 8192.0, 128.0)
     best = resolved(llm, work, hw)
     degrees = range(1, gpus + 1)
-    seconds = []
-    for tp, pp, dp, ep, attention in product(degrees, degrees, degrees, degrees, (0.0, 1.0)):
-        if tp * pp * dp > gpus:
-            continue
-        knobs = split(tp, dp, pp=pp, ep=ep, attention=attention)
-        answer = GPU(hw, llm, work, knobs)
-        if answer.fits.ok:
-            seconds.append(float(answer.step.seconds))
-    assert float(best["seconds"]) == pytest.approx(min(seconds), rel=1e-12)
+    tried = np.array(list(product(degrees, degrees, degrees, degrees, (0.0, 1.0))))
+    tp, pp, dp, ep, attention = tried[tried[:, :3].prod(axis=1) <= gpus].T
+    answer = GPU(hw, llm, work, split(tp, dp, pp=pp, ep=ep, attention=attention))
+    seconds = np.where(answer.fits.ok, answer.step.seconds, np.inf)
+    assert float(best["seconds"]) == pytest.approx(np.min(seconds), rel=1e-12)
 
 
 def test_splits_divide_heads_layers_and_experts() -> None:
@@ -279,6 +306,14 @@ def test_a_stated_degree_stays_and_the_others_follow() -> None:
     best = resolved(llm, WORK, hw, tp=2.0)
     assert best["tp"] == 2.0
     assert 2.0 < best["tp"] * best["dp"] * best["pp"] <= 8.0
+
+
+def test_several_stated_degrees_each_get_the_best_of_the_others() -> None:
+    hw, llm = load_platform("hgx-h200").machine(), model("llama3.1-70b")
+    degrees = np.array([2.0, 4.0, 8.0])
+    together = resolved(llm, WORK, hw, tp=degrees)
+    apart = [resolved(llm, WORK, hw, tp=degree)["seconds"] for degree in degrees]
+    assert together["seconds"] == pytest.approx(apart)
 
 
 def test_rules_of_papers_are_names() -> None:
