@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
 from nearkv.hardware.errors import InputError
@@ -16,7 +18,11 @@ SYSTEMS = (
     "flexgen-dram", "flexgen-ssd", "hilos", "inf2", "zero-inference", "deepspeed-uvm",
     "cpu-offload", "infinigen", "leoam", "h2o", "gpu", "full-cache", "l3", "hbm-pim", "rank-pim",
     "hillinfer", "expert-offload", "accelerate", "flexgen-percent", "flexgen-16ssd",
+    "h2m2", "hierarchical",
 )  # fmt: skip
+MAPPED = ("h2m2", "hierarchical")
+"""Systems with a mapping of heads, on a server of no maker."""
+ASYMMETRIC = str(Path(__file__).with_name("asymmetric-server.toml"))
 SERVERS = (
     "workstation-2gpu", "workstation-4gpu", "pcie-4gpu-server", "pcie-8gpu-server",
     "hilos-server", "inf2-server", "gh200-server", "dgx-spark-desktop", "hgx-h100-server",
@@ -51,6 +57,8 @@ def _drawn(rng: np.random.Generator, most: float) -> tuple[Question, Space]:
         output_tokens=int(rng.choice([32, 512])),
     )
     servers = tuple(rng.choice(SERVERS, int(rng.integers(1, 3)), replace=False))
+    if not set(MAPPED).isdisjoint(study.systems):
+        servers = (*servers, ASYMMETRIC)
     objective = str(rng.choice(OBJECTIVES))
     goal = Goal((objective,), (higher_is_better(objective),), ())
     space, _ = Question(study, goal, servers).space()
