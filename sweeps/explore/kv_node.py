@@ -93,23 +93,26 @@ class Node:
         name, equals, size = (part.strip() for part in text.partition("="))
         if not equals and name in TIERS:
             raise InputError(f"--tier {text!r}: write it as dram=512GB or ssd=8x3.84TB")
-        place = self.place(name)
+        medium, key = self.place(name).medium, TIERS[name].capacity
+        where, parts = f"--tier {name}", scalar(self.hw[medium].count)
         count, times, each = size.rpartition("x")
-        if times and place.medium in ("host", "gpu"):
+        if times and medium in ("host", "gpu"):
             raise InputError(f"--tier {text!r}: state all memory of a node, as dram=512GB")
-        capacity = self._number(f"{place.medium}.{place.capacity}", each, name)
-        parts = scalar(self.hw[place.medium].count)
+        capacity = number(self.platform.key(f"{medium}.{key}"))(each, where)
         if times:
-            parts = self._number(f"{place.medium}.count", count, name)
-        else:  # the size is that of all parts
-            capacity = capacity / parts
-        if not capacity * parts:
+            parts = number(self.platform.key(f"{medium}.count"))(count, where)
+            capacity = parts * capacity
+        if not capacity:
             raise InputError(
                 f"--tier {text!r}: must hold something; leave out an empty tier"
             )
         if name == "hbm":
-            self._check_beside_weights(text, parts * capacity)
-        return self.tier_of(name, capacity, parts)
+            self._check_beside_weights(text, capacity)
+        hw = self.hw.with_values({f"{medium}.count": parts})
+        built = tier(name, hw, self.block * self.token_bytes, self.staged)
+        # larger drives bear as many drive writes a day
+        endurance = capacity / built.capacity * built.endurance
+        return replace(built, capacity=capacity, endurance=endurance)
 
     def place(self, name: str) -> Place:
         """Where the blocks of a tier lie.
@@ -127,23 +130,6 @@ class Node:
                     f"{has_none}; choose a platform that has one, as h200-node"
                 )
         return place
-
-    def tier_of(self, name: str, capacity: Real, parts: Real) -> Tier:
-        """A tier of parts of a capacity [B]: larger ones bear as many drive writes a day."""
-        place = TIERS[name]
-        medium, part = place.medium, self.hw[place.medium]
-        sizes = {f"{medium}.{place.capacity}": capacity, f"{medium}.count": parts}
-        if "endurance" in part:
-            drive_writes = part.endurance / part[place.capacity]
-            sizes[f"{medium}.endurance"] = drive_writes * capacity
-        changed = self.hw.with_values(sizes)
-        built = tier(name, changed, self.block * self.token_bytes, self.staged)
-        # the price of a byte is that of the platform's own part
-        return replace(built, byte_price=tier(name, self.hw, 1.0).byte_price)
-
-    def _number(self, address: str, text: str, name: str) -> float:
-        """Read a number of a tier's part, in SI."""
-        return number(self.platform.key(address))(text, f"--tier {name}")
 
     def _check_beside_weights(self, text: str, size: float) -> None:
         """Refuse blocks that do not fit beside the weights.
