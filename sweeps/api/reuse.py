@@ -23,7 +23,7 @@ from nearkv.sweeps.api.arguments import (
     study_of,
 )
 from nearkv.sweeps.api.tables import table_of_rows
-from nearkv.sweeps.study.sizes import comma_list, names, size, values
+from nearkv.sweeps.study.sizes import comma_list, names, size
 
 CAPACITIES = 2.0 ** np.arange(15, 28)
 """Capacities of a curve that is drawn, 32k to 128M [tokens]."""
@@ -57,11 +57,11 @@ def reuse(
     *,
     tiers: str | Iterable[str],
     trace: Value | None = None,
-    prefix: Value = 0,
+    prefix: str | float = 0,
     hit: float = 0.0,
     rate: float = 0.0,
     rate_scale: float = 1.0,
-    block: int = 512,
+    block: int = 0,
     policy: str = "victim",
     admission: str | Iterable[str] = "all",
     routing: str = "prefix",
@@ -82,7 +82,7 @@ def reuse(
             Mooncake's traces.
         prefix, hit, rate: without a trace: tokens, how often they are found, requests a second.
         rate_scale: how many times as fast the requests of the trace come.
-        block: tokens of a block of the trace; a summary states its own.
+        block: tokens of a block of the trace, 512 by default; a summary states its own.
         policy: `victim` (replayed), `exclusive` or `inclusive` (read off the reuse curve).
         admission: `all` victims are written to the second tier, or those of a `second-touch`; both
             one after the other where both are named.
@@ -113,16 +113,18 @@ def reuse(
     from nearkv.sweeps.explore.kv_node import node_of
     from nearkv.sweeps.explore.reuse import Reuse
     from nearkv.sweeps.explore.reuse import reuse as answer
+    from nearkv.sweeps.study.block_traces import BLOCK
 
-    (tokens,) = values(prefix, size, "prefix") if prefix else (0.0,)
+    if trace is None and rate_scale != 1:
+        raise InputError("--rate-scale: makes a trace faster; without one state --rate")
     requests, summary = (None, None) if trace is None else _trace(trace, block)
-    tokens_a_block = summary.block if summary else block
+    tokens_a_block = summary.block if summary else block or BLOCK
     question = Reuse(
         node=node_of(_one_server(model, server), tokens_a_block, staged),
         tiers=names(tiers, "tiers"),
         trace=requests,
         summary=summary.faster(rate_scale) if summary else None,
-        prefix=tokens,
+        prefix=size(prefix, "--prefix") if prefix else 0.0,
         hit=hit,
         rate=rate,
         policy=policy,
@@ -148,7 +150,7 @@ def tier_sizes(
     slo: str,
     tiers: str | Iterable[str] = ("dram", "ssd"),
     rate_scale: float = 1.0,
-    block: int = 512,
+    block: int = 0,
     policy: str = "exclusive",
     admission: str = "all",
     nodes: int = 0,
@@ -225,7 +227,7 @@ def hit_curves(traces: str | Iterable[str]) -> pd.DataFrame:
     """
     tables = []
     for trace in names(traces, "trace"):
-        _, summary = _trace(trace, 512)
+        _, summary = _trace(trace, 0)
         curve = summary.curve
         blocks = CAPACITIES / summary.block
         hits = curve.hit_ratio(blocks)
@@ -256,8 +258,9 @@ def fetch_times(
         A row a length of each way.
     """
     from nearkv.sweeps.explore.kv_node import node_of
+    from nearkv.sweeps.study.block_traces import BLOCK
 
-    node = node_of(_one_server(model, server), 512, staged=False)
+    node = node_of(_one_server(model, server), BLOCK, staged=False)
     doublings = np.arange(SHORTEST, int(np.log2(node.longest)) + 1, dtype=float)
     lengths = np.exp2(doublings)
     ways = {"recompute": node.compute(lengths)}
@@ -311,6 +314,7 @@ def _trace(trace: Value, block: int) -> tuple[BlockTrace | None, ReuseSummary]:
         InputError: it cannot be read.
     """
     from nearkv.sweeps.study.block_traces import (
+        BLOCK,
         CURVES,
         read_blocks,
         read_summary,
@@ -321,8 +325,12 @@ def _trace(trace: Value, block: int) -> tuple[BlockTrace | None, ReuseSummary]:
     if not path.name:
         raise InputError("--trace: name a file of requests, or conversation or synthetic")
     if str(path) in stored_curves():
-        return None, read_summary(CURVES / f"{path}.json")
-    if path.suffix == ".json":
-        return None, read_summary(path)
-    requests = read_blocks(path, block)
-    return requests, requests.summary
+        path = CURVES / f"{path}.json"
+    if path.suffix != ".json":
+        requests = read_blocks(path, block or BLOCK)
+        return requests, requests.summary
+    summary = read_summary(path)
+    if block not in (0, summary.block):
+        own = f"the summary {path.name} is of blocks of {summary.block}"
+        raise InputError(f"--block {block}: {own}; leave it out, or give the trace itself")
+    return None, summary

@@ -40,7 +40,9 @@ Prefix = Annotated[str, option("TOKENS", "Without a trace: what requests share."
 Hit = Annotated[float, option("SHARE", "Without a trace: how often it is found.")]
 Rate = Annotated[float, option("NUMBER", "Without a trace: requests a second.")]
 RateScale = Annotated[float, option("FACTOR", "How many times as fast requests come.")]
-BlockTokens = Annotated[int, option("TOKENS", "Tokens of a block of the trace.", min=1)]
+BlockTokens = Annotated[
+    int, option("TOKENS", "Tokens of a block of the trace; 0: its own, or 512.", min=0)
+]
 Policy = Annotated[str, option("POLICY", "victim (replayed), exclusive or inclusive.")]
 Admission = Annotated[str, option("RULES", "Victims written: all, second-touch or both.")]
 Routing = Annotated[str, option("RULE", "To the node with the longest prefix, or random.")]
@@ -77,7 +79,7 @@ def of_server(
 def of_requests(
     trace: BlockTrace = "",
     rate_scale: RateScale = 1.0,
-    block: BlockTokens = 512,
+    block: BlockTokens = 0,
     nodes: Nodes = 0,
     slo: Slo = "",
 ) -> None:

@@ -18,6 +18,7 @@ from nearkv.hardware.machine import Machine
 from nearkv.hardware.platform import Platform
 from nearkv.sweeps.evaluate.probe import Probe
 from nearkv.sweeps.explore.lines import searched
+from nearkv.sweeps.study.block_traces import BLOCK
 from nearkv.sweeps.study.sizes import number
 from nearkv.sweeps.study.study import Numbers, Study, one_point
 
@@ -43,7 +44,7 @@ class Node:
     llm: LLM
     platform: Platform = field(repr=False)
     probe: Probe = field(repr=False)
-    block: int = 512
+    block: int = BLOCK
     staged: bool = False
 
     @cached_property

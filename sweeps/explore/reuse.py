@@ -38,6 +38,8 @@ ROUTINGS = ("prefix", "random")
 """Which node a request goes to: the one with its longest prefix, or any."""
 BUSY = 0.8
 """Share of its time that a node computes prompts, at most, where the number of nodes is chosen."""
+MOST_RATE = 1e9
+"""Requests a second of the largest question."""
 QUANTILES = {"ttft_p50_s": 0.5, "ttft_p90_s": 0.9, "ttft_p99_s": 0.99}
 
 
@@ -103,9 +105,9 @@ class Reuse:
         return np.full(len(self.prompts), 1 / len(self.prompts))
 
     @property
-    def node_rate(self) -> float:
-        """Requests of each node [1/s]."""
-        return (self.summary.rate if self.summary else self.rate) / self.nodes
+    def rate_of_all(self) -> float:
+        """Requests of all nodes [1/s]."""
+        return self.summary.rate if self.summary else self.rate
 
 
 @dataclass(frozen=True)
@@ -183,10 +185,14 @@ def check(question: Reuse) -> None:
         raise InputError(f"--admission {question.admission}: is for --policy victim alone")
     if question.drive and all(np.isinf(tier.endurance) for tier in question.built):
         raise InputError(f"--drive: {', '.join(names)} does not wear out; name drives")
+    if question.nodes < 0:
+        raise InputError(f"--nodes: {question.nodes} must be 0 or more")
     if question.summary is None:
         _check_prefix(question)
     else:
         _check_trace(question)
+    if question.rate_of_all > MOST_RATE:
+        raise InputError(f"--rate, --rate-scale: at most {MOST_RATE:g} requests per second")
 
 
 def _check_trace(question: Reuse) -> None:
@@ -257,11 +263,12 @@ def service_of(question: Reuse, hits: Hits) -> dict[str, float]:
         over the prompts behind a mean wait, and the requests a second of all nodes whose mean is
         the one that is asked for.
     """
-    node, rate, weights = question.node, question.node_rate, question.weights
+    node, weights = question.node, question.weights
+    rate = question.rate_of_all / question.nodes
     plain = float(node.prefill(np.maximum(question.prompts, 1.0)) @ weights)
     saved = float(node.compute(np.sum(hits.tokens, axis=1)) @ weights)
     seconds = request_seconds(question, hits)
-    mean, square = float(seconds @ weights), float(seconds**2 @ weights)
+    mean, square = map(float, moments(question, seconds))
     wait = float(mean_wait(rate, mean, square))
     spare = max(question.ttft - mean, 0.0) if question.ttft else np.nan
     quantiles = {
@@ -282,8 +289,14 @@ def service_of(question: Reuse, hits: Hits) -> dict[str, float]:
 
 def mean_ttft(question: Reuse, seconds: Numbers) -> Numbers:
     """Mean time from arrival to the first token: (..., requests) -> (...) [s]."""
-    mean, square = seconds @ question.weights, seconds**2 @ question.weights
-    return np.asarray(mean + mean_wait(question.node_rate, mean, square))
+    mean, square = moments(question, seconds)
+    return np.asarray(mean + mean_wait(question.rate_of_all / question.nodes, mean, square))
+
+
+def moments(question: Reuse, seconds: Numbers) -> tuple[Numbers, Numbers]:
+    """E[S] and E[S^2] over all requests, to the bit alike for one design point and many."""
+    weighed = question.weights * seconds
+    return np.sum(weighed, axis=-1), np.sum(weighed * seconds, axis=-1)
 
 
 def mean_wait(rate: Real, mean: Real, square: Real) -> Real:
@@ -426,7 +439,7 @@ def _row(question: Reuse, place: int, hits: Hits) -> dict[str, Any]:
     is_hit = tokens > 0
     mean = float(np.mean(tokens[is_hit])) if np.any(is_hit) else np.nan
     each = np.where(is_hit, node.kv_bytes(tokens), 0.0)
-    read = question.nodes * question.node_rate * float(each @ question.weights)
+    read = question.rate_of_all * float(each @ question.weights)
     total, half = float(np.sum(hits.share[: place + 1])), float(hits.half[place])
     capacity = own * scalar(tier.capacity)
     drive = question.drive or scalar(tier.capacity / tier.parts)
@@ -500,7 +513,7 @@ def _sentences(question: Reuse, hits: Hits, service: dict[str, float]) -> list[s
         told += _doubts(question.summary)
     too_long = float(np.mean(question.prompts > question.node.longest))
     if too_long:
-        are = f"{100 * too_long:.2g} % of the prompts are longer than the model takes"
+        are = f"{100 * too_long:.3g} % of the prompts are longer than the model takes"
         told.append(f"{are}; they are timed at {question.node.longest:,.0f} tokens.")
     for tier, is_borne in zip(question.built, bears_writes(question, hits), strict=True):
         if not is_borne:

@@ -81,8 +81,9 @@ class TierSizes:
     def usd_hour(self, point: Integers) -> Numbers:
         """Price of the tiers of all nodes: (points,) [USD/h]."""
         byte_prices = [scalar(tier.byte_price) for tier in self.question.built]
-        all_nodes = self.question.own * np.array(byte_prices)
-        price: Numbers = self.bytes_at(point) @ (all_nodes / (self.years * YEAR_HOURS))
+        hours = self.years * YEAR_HOURS
+        a_byte_hour = self.question.own * np.array(byte_prices) / hours
+        price: Numbers = np.sum(self.bytes_at(point) * a_byte_hour, axis=-1)
         return price
 
     def asked(self) -> dict[str, Any]:

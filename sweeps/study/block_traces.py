@@ -28,6 +28,8 @@ from nearkv.hardware.files import read_text
 KEYS = ("timestamp", "input_length", "output_length", "hash_ids")
 CURVES = Path(__file__).with_name("curves")
 """Summaries that come with the package, by name."""
+BLOCK = 512
+"""Tokens of a block, where nothing else is stated."""
 PROMPTS = 64
 """Parts of a summary's requests, by the length of their prompts."""
 MOST_ACCESSES = 10_000_000
@@ -179,7 +181,7 @@ class BlockTrace:
         return replace(self, blocks=numbers * nodes + of_access)
 
 
-def read_blocks(path: Path, block: int = 512) -> BlockTrace:
+def read_blocks(path: Path, block: int = BLOCK) -> BlockTrace:
     """Read a trace of blocks; a file that ends in .gz is unpacked on the way.
 
     Args:
@@ -256,7 +258,7 @@ def _lines(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
             if missing:
                 raise InputError(f"{path}: lacks the column {missing[0]!r}")
             for number, row in enumerate(rows, 2):
-                yield number, {**row, "hash_ids": (row["hash_ids"] or "").split()}
+                yield number, {**row, "hash_ids": row["hash_ids"] or ""}
             return
         for number, line in enumerate(file, 1):
             if not line.strip():
@@ -273,7 +275,7 @@ def _lines(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
             yield number, request
 
 
-def _request(request: Mapping[str, Any], where: str) -> tuple[float, float, list[int]]:
+def _request(request: Mapping[str, Any], where: str) -> tuple[float, float, array[int]]:
     """Arrival [s], tokens of the prompt, and blocks of a request.
 
     Raises:
@@ -291,9 +293,9 @@ def _request(request: Mapping[str, Any], where: str) -> tuple[float, float, list
         if not 0 <= value < np.inf:
             raise InputError(f"{where}: {key}: is {value:g}; it must be 0 or more")
         numbers.append(value)
+    listed = request["hash_ids"]
     try:
-        ids = [int(identity) for identity in request["hash_ids"]]
-        array("q", ids)
+        ids = array("q", map(int, listed.split()) if isinstance(listed, str) else listed)
     except (TypeError, ValueError, OverflowError):
         raise InputError(f"{where}: hash_ids: must be a list of whole numbers") from None
     milliseconds, prompt, _ = numbers
@@ -314,12 +316,11 @@ def _share_kept(path: Path, block: int) -> float:
     return 1.0 if expected <= MOST_ACCESSES else SAMPLE / expected
 
 
-def _sampled(ids: list[int], share: float) -> list[int]:
+def _sampled(ids: array[int], share: float) -> array[int]:
     """Blocks whose hash lies below a threshold: always the same ones, however often asked for."""
-    every = np.array(ids, np.int64)
+    every = np.asarray(ids)
     mixed = every.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> np.uint64(32)
     mixed *= np.uint64(0xD6E8FEB86659FD93)
     is_kept = (mixed >> np.uint64(11)).astype(float) < share * 2.0**53
-    kept: list[int] = every[is_kept].tolist()
-    return kept
+    return array("q", every[is_kept].tobytes())

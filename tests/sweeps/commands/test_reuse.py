@@ -64,6 +64,7 @@ def test_a_saved_curve_answers_as_its_trace(
         ("--tier dram=1TB --admission second-touch", "need a trace"),
         ("--tier dram=1TB --trace conversation", "are for no trace"),
         ("--tier dram=1TB --save-curve c.json", "no trace whose curve"),
+        ("--tier dram=1TB --rate-scale 2", "makes a trace faster"),
         ("", "name at least one"),
     ],
 )
@@ -81,7 +82,10 @@ def test_what_cannot_be_asked_is_refused(words: str, says: str) -> None:
             "the trace itself",
         ),
         ("--tier dram=1TB --trace nix.json --policy exclusive", "nix.json"),
-        ("--tier dram=1TB --trace conversation --block 0", "--block"),
+        ("--tier dram=1TB --trace conversation --block -1", "--block"),
+        ("--tier dram=1TB --trace conversation --block 16", "is of blocks of 512"),
+        ("--tier dram=1TB --prefix 1k,2k --rate 1", "must be a whole number"),
+        ("--tier dram=1TB --prefix 1k --rate 1e300", "at most 1e+09 requests"),
         ("--tier dram=1TB --trace synthetic --policy exclusive --rate-scale 0", "above 0"),
     ],
 )

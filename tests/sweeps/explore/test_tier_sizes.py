@@ -94,6 +94,14 @@ def test_the_answer_is_the_cheapest_of_all_sizes_and_its_cuts_prove_it() -> None
             assert best <= bound <= value[inside].min()
 
 
+def test_sizes_have_the_same_time_alone_and_among_others() -> None:
+    """To the bit: a target that equals a time is met by both."""
+    for asked in cases(3):
+        points = every_point(asked)
+        alone = [asked.ttft(points[[place]])[0] for place in range(len(points))]
+        assert asked.ttft(points).tolist() == alone
+
+
 def test_no_size_is_faster_than_its_bound() -> None:
     for asked in cases(10):
         points = every_point(asked)

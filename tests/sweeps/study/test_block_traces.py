@@ -52,6 +52,7 @@ def test_json_lines_csv_and_gzip_are_one_trace(tmp_path: Path) -> None:
         ({"hash_ids": [1, "b", 3]}, "list of whole numbers"),
         ({"hash_ids": [1, 2, 1 << 80]}, "list of whole numbers"),
         ({"hash_ids": 7}, "list of whole numbers"),
+        ({"hash_ids": [1, 2.5, 3]}, "list of whole numbers"),
     ],
 )
 def test_a_request_that_cannot_be_is_refused(
