@@ -260,13 +260,7 @@ class _Search:
 
     def _is_beaten(self, case: Integers, bounds: Numbers) -> Mask:
         """Where no point can be better than one of its group, or none is feasible."""
-        beaten: Mask = np.any(bounds == np.inf, axis=1)
-        group, holders = self.groups[case], self.groups[self.case]
-        for each in np.unique(holders):
-            rows = np.flatnonzero(group == each)
-            best = self.best[holders == each, np.newaxis]
-            beaten[rows] |= np.any(np.all(best <= bounds[rows], axis=2), axis=0)
-        return beaten
+        return is_beaten(bounds, self.groups[case], self.best, self.groups[self.case])
 
     def _keep(self, case: Integers, point: Integers, values: Numbers) -> None:
         """Keep the best points of each group, one of those that are worth the same."""
@@ -305,6 +299,21 @@ class _Search:
             open=self.open,
             progress=self.progress,
         )
+
+
+def is_beaten(bounds: Numbers, group: Integers, best: Numbers, holder: Integers) -> Mask:
+    """Where a bound is infinite, or a best point of the same group is as good in all objectives.
+
+    Args:
+        bounds, group: of boxes: (boxes, objectives), (boxes,).
+        best, holder: values of the best points and their groups: (best, objectives), (best,).
+    """
+    beaten: Mask = np.any(bounds == np.inf, axis=1)
+    for each in np.unique(holder):
+        rows = np.flatnonzero(group == each)
+        good = best[holder == each, np.newaxis] <= bounds[rows]
+        beaten[rows] |= np.any(np.all(good, axis=2), axis=0)
+    return beaten
 
 
 def covers(space: Boxes, cuts: Boxes) -> Mask:

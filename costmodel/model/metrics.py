@@ -219,10 +219,19 @@ def usd_hour(answer: Answer) -> Real:
     """
     if "ownership" not in answer.hw.roles:
         return np.nan
+    return hour_at(power(answer), answer)
+
+
+def hour_at(watts: Real, answer: Answer) -> Real:
+    """An hour of a machine that draws some power, or its rent [USD/h].
+
+    Args:
+        watts: what it draws where it is bought [W].
+        answer: the machine, with its terms of ownership.
+    """
     terms = answer.hw.ownership
-    bought = cost(answer) / (
-        terms.years * HOURS
-    ) + 3600 * terms.pue * terms.usd_kwh * power(answer)
+    electricity = 3600 * terms.pue * terms.usd_kwh * watts
+    bought = cost(answer) / (terms.years * HOURS) + electricity
     rents = [part.count * part.rent for part in answer.devices.values() if "rent" in part]
     rent = 3600 * sum(rents) if rents else np.nan
     return np.where(np.greater(terms.rented, 0), rent, bought)[()]

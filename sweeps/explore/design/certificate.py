@@ -11,7 +11,7 @@ import numpy as np
 
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.files import read_text
-from nearkv.solvers.boxes import Boxes, Integers, Mask, Numbers, Optimum, covers
+from nearkv.solvers.boxes import Boxes, Integers, Mask, Numbers, Optimum, covers, is_beaten
 
 CLOSE = 1e-7
 """Relative distance of values that are the same, and to which monotony holds [1]."""
@@ -160,23 +160,15 @@ def _cuts(certificate: Mapping[str, Any], known: Integers) -> Boxes:
 def _holds(space: Searched, cuts: Boxes, case: Integers, value: Numbers) -> Mask:
     """Where no point of a cut can be better than a best one of its group."""
     group = space.groups_of_cases()
+    best, holder = value - CLOSE * np.abs(value), group[case]
     holds = np.zeros(len(cuts), bool)
     for start in range(0, len(cuts), AT_ONCE):
         rows = np.arange(start, min(start + AT_ONCE, len(cuts)))
         bounds = space.quick(cuts[rows])
-        holds[rows] = _is_beaten(bounds, group[cuts.case[rows]], group[case], value)
+        holds[rows] = is_beaten(bounds, group[cuts.case[rows]], best, holder)
         rest = rows[~holds[rows]]
         single, asked = cuts[rest].sizes == 1, space.quick(cuts[rest])
         asked[~single] = np.maximum(asked[~single], space.bound(cuts[rest[~single]]))
         asked[single] = space.value(cuts.case[rest[single]], cuts.low[rest[single]])
-        holds[rest] = _is_beaten(asked, group[cuts.case[rest]], group[case], value)
+        holds[rest] = is_beaten(asked, group[cuts.case[rest]], best, holder)
     return holds
-
-
-def _is_beaten(bounds: Numbers, group: Integers, holder: Integers, value: Numbers) -> Mask:
-    """Where a bound is infinite, or a best point of the same group is as good in all."""
-    slack = value - CLOSE * np.abs(value)
-    good = np.all(slack <= bounds[:, np.newaxis], axis=2)
-    of_its_own = group[:, np.newaxis] == holder
-    beaten: Mask = np.any(bounds == np.inf, axis=1) | np.any(good & of_its_own, axis=1)
-    return beaten

@@ -14,10 +14,10 @@ import numpy as np
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.model.metrics import (
     COLUMNS,
-    HOURS,
     SERVER,
     Answer,
     cost,
+    hour_at,
     power_cap,
     rack_units,
     throughput,
@@ -63,6 +63,8 @@ BOUNDED = {
 """Column -> how the best corner of a box bounds it."""
 OF_PARTS = {"cost_usd": cost, "power_cap_w": power_cap, "rack_units": rack_units}
 """Column that follows from the parts alone -> its sum over them, which rises with every count."""
+WORN = {"usd_mtok", "endurance_requests"}
+"""Columns that read how much a drive endures, beside what the system reads."""
 POINTS = 1 << 14
 """Machines that are evaluated together."""
 FITS: Mask = np.array(True)
@@ -79,12 +81,7 @@ def idle_power(answer: Answer) -> Real:
 
 def least_hour(answer: Answer) -> Real:
     """An hour of a machine at rest, or its rent: `usd_hour` with no work [USD/h]."""
-    terms = answer.hw.ownership
-    electricity = 3600 * terms.pue * terms.usd_kwh * idle_power(answer)
-    bought = cost(answer) / (terms.years * HOURS) + electricity
-    rents = [part.count * part.rent for part in answer.devices.values() if "rent" in part]
-    rent = 3600 * sum(rents) if rents else np.nan
-    return np.where(np.greater(terms.rented, 0), rent, bought)[()]
+    return hour_at(idle_power(answer), answer)
 
 
 def of_parts(name: str, low: Answer) -> Real | None:
@@ -432,7 +429,7 @@ def _alike(
         for role, part in _roles(case).items():
             own = (name, role, id(part))
             if own not in stated:
-                lasts = {f"{role}.endurance"} if "usd_mtok" in columns else set()
+                lasts = {f"{role}.endurance"} if WORN & {*columns} else set()
                 addresses = {f"{role}.{key}" for key in part.si}
                 stated[own] = frozenset(addresses & (read[name] | lasts))
             kind += [role, stated[own]]

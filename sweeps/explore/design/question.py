@@ -16,6 +16,7 @@ from nearkv.hardware.part import Part
 from nearkv.hardware.quantity import Quantity
 from nearkv.hardware.server import Fitted, Server, load_server, ownership
 from nearkv.hardware.units import measure, parse
+from nearkv.sweeps.evaluate.prices import is_of_costs
 from nearkv.sweeps.evaluate.slo import Target
 from nearkv.sweeps.explore.design.measures import Goal, Space
 from nearkv.sweeps.explore.design.space import Case, cases_of
@@ -29,8 +30,6 @@ BUDGETS = {
 """Dimension of a budget -> the column that it limits, and what turns SI into its unit."""
 _RACK_UNITS = re.compile(r"\s*(\d+(?:\.\d+)?)\s*U\s*")
 _EXAMPLES = "100kUSD, 30USD/h, 10kW or 8U"
-PRICED = ("cost_usd", "tok_s_per_kusd", "usd_hour", "usd_mtok")
-"""Columns that need the price of every part."""
 _HEADER = {"part", "usd", "low", "high", "basis", "date", "source"}
 _BASES = {"purchase": "price", "rental": "rent"}
 
@@ -139,7 +138,7 @@ class Question:
     @property
     def needs_prices(self) -> bool:
         """Whether a part without a price can be no candidate."""
-        return not set(PRICED).isdisjoint(self.goal.columns)
+        return is_of_costs(self.goal.columns)
 
     @cached_property
     def built(self) -> list[Server]:
