@@ -18,6 +18,7 @@ PAGE = Path(__file__).with_name("validation.md")
 ERRORS = ["numbers", "within_10", "within_25", "median", "p90"]
 TEXT = """# Validation: published claims beside their predictions
 
+For those who want every published claim beside its prediction.
 Match: within 10 %; near: within 25 %; miss: further, explained in [misses](misses.md);
 inconsistent: the paper contradicts itself, its tables or physics, with the proof in
 [errata](errata.md).

@@ -11,6 +11,7 @@ from nearkv.sweeps.commands.printing import print_table
 
 HEADING = """# Coverage: how many measured runs lie in the bands
 
+For those who ask whether bands are as wide as errors are.
 `nearkv coverage` predicts every measured and simulated row whose metric is a column (inputs of the
 models, one-sided bounds and rows that contradict their own paper left out) with a band whose model
 error is pooled over the rows of the *other* papers and sources. inside_50, inside_80 and inside_90

@@ -57,6 +57,35 @@ def blocks(page: Path) -> list[Block]:
     return [block for block in every if block.file or block.language in FOLLOW]
 
 
+def test_a_page_says_first_for_whom_it_is() -> None:
+    for page in DOCS.glob("*.md"):
+        _, _, text = page.read_text().partition("\n\n")
+        assert text.startswith("For "), page.name
+
+
+PAPERS = ("hilos", "inf2", "l3", "h2m2", "hillinfer")
+FORM = (
+    "Numbered equations",
+    "One (decode step|decode layer|iteration)",
+    "Baselines|",
+    "What the paper leaves open",
+    "Where it misses",
+)
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_pages_of_papers_have_one_form(paper: str) -> None:
+    """The drawing of data paths stands above the equations; open points and misses end a page."""
+    text = (DOCS / f"{paper}.md").read_text()
+    headings = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    assert text.index("{data-paths}") < text.index("## Numbered equations")
+    if len(headings) == len(FORM) - 1:  # baselines stand beside the paper's own system
+        headings.insert(2, "")
+    assert len(headings) == len(FORM)
+    for heading, pattern in zip(headings, FORM, strict=True):
+        assert re.match(pattern, heading), heading
+
+
 def follow_console(block: Block, _: dict[str, object]) -> None:
     """Run what stands behind each dollar sign; a pipe gives the next command what one prints."""
     for line in block.text.splitlines():
