@@ -39,6 +39,9 @@ TICK_WIDTH = 0.35
 LETTER_WIDTH, HANDLE_WIDTH = 0.055, 0.42
 """Widths of a letter in a legend, and of what stands before and after a name [inch]."""
 
+LABEL_WIDTH = 0.65
+"""Width of what stands left of axes, where a legend does not begin [inch]."""
+
 LEGEND_LINE = 0.16
 """Height of a line of a legend [inch]."""
 
@@ -304,7 +307,7 @@ def legend_above(axes: Axes, by: str = "") -> None:
     if not names:
         return
     widest = max(len(name) for name in names) * LETTER_WIDTH + HANDLE_WIDTH
-    fitting = int((panel_width(axes) - HANDLE_WIDTH) / widest)
+    fitting = int((panel_width(axes) - LABEL_WIDTH) / widest)
     columns = max(1, min(len(names), MOST_COLUMNS, fitting))
     place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1)}
     if by and by not in NAMED and names[0][:1].isdigit():
