@@ -73,8 +73,11 @@ def test_every_contract_holds_at_the_middle_of_every_knob(
 
 
 @pytest.mark.slow
-def test_every_system_keeps_what_a_system_of_ones_own_is_checked_for(system: System) -> None:
-    """`nearkv systems check` at the knobs that it solves."""
+def test_every_system_keeps_what_a_system_of_ones_own_is_checked_for(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`nearkv systems check` at the knobs that it solves, with fewer random changes."""
+    monkeypatch.setattr("nearkv.sweeps.validation.contracts.CHANGES", 12)
     broken = violations(system)
     if system.name in GREEDY:
         broken = [sentence for sentence in broken if "with more of" not in sentence]

@@ -77,10 +77,11 @@ def test_only_the_greedy_mapping_is_slower_with_more_bandwidth() -> None:
     assert not list(worse_with_more_hardware(held, CHANGES, SEED))
 
 
-@pytest.mark.slow
 def test_every_system_is_tried_somewhere() -> None:
-    tried = {name for name in SYSTEMS for platform in MACHINES if trials(name, platform)}
-    assert tried == set(SYSTEMS)
+    """On its own platform, or on another one."""
+    for name, system in SYSTEMS.items():
+        platforms = [system.platform, *MACHINES]
+        assert any(trials(name, platform) for platform in platforms), name
 
 
 def test_more_memory_makes_a_small_model_fast() -> None:

@@ -25,6 +25,7 @@ ELSEWHERE = ("own", "cluster", "models")
 """Pages that a test of their own follows."""
 RUN_BY_OTHER_TESTS = {
     "nearkv validate": "test_claims",
+    "nearkv validate independent": "test_claims",
     "nearkv calibrate --claims hilos": "test_calibration",
 }
 """Commands that take longer than a page's test should, and the test that runs them."""

@@ -53,7 +53,7 @@ def test_only_numbers_enter_the_errors() -> None:
 
 @pytest.mark.slow
 def test_the_headline_follows_from_the_rows() -> None:
-    table = validate("l3")
+    table = validate("hillinfer")
     (score,) = table.attrs["counts"]
     errors = table[table["counts_as"] == "number"]["error"].astype(float).abs()
     assert score["numbers"] == len(errors)
