@@ -169,8 +169,9 @@ def test_the_legend_covers_no_data(axes: Axes) -> None:
     if legend:
         assert overlap(legend.get_window_extent(), axes.get_window_extent()) <= MOST_OVERLAP
     figure: Any = axes.figure
-    for drawn in filter(None, (axes, legend)):
-        shown = Bbox.intersection(drawn.get_window_extent(), figure.bbox)
+    parts: list[Any] = [axes, legend] if legend else [axes]
+    for drawn in parts:
+        shown: Any = Bbox.intersection(drawn.get_window_extent(), figure.bbox)
         assert shown.width >= drawn.get_window_extent().width - 1
 
 
