@@ -176,10 +176,11 @@ def _study(systems: Study | Names, model: Models | None, users: int, axes: Axes)
         study = study_of(names(systems, "systems") or sorted(all_systems()), model, axes)
     if users:
         study = study.but(batch=users)
-    lists = (study.models, study.batch, study.context, study.output_tokens)
+    lengths = (study.batch, study.context, study.output_tokens)
+    lists = (study.models, *lengths, *study.knobs.values())
     if any(len(values) != 1 for values in lists):
         raise InputError(
-            "design takes one model, batch, context and output length, not a list"
+            "design takes one model, batch, context, output length and value of a knob, not a list"
         )
     chosen = (
         study.platforms,

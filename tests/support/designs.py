@@ -30,6 +30,8 @@ SERVERS = (
 )  # fmt: skip
 MODELS = ("opt-30b", "opt-66b", "llama3.1-70b", "qwen2.5-32b", "opt-6.7b", "gpt-oss-20b")
 OBJECTIVES = ("cost_usd", "throughput_tok_s", "usd_mtok", "energy_j_tok", "tpot_ms", "power_cap_w")
+REVERSED = 0.1
+"""Share of questions for the worst machine within limits, which nothing bounds."""
 LIMITS = ("cost_usd", "tpot_ms", "ttft_s", "throughput_tok_s", "power_cap_w", "batch_run")
 
 
@@ -60,7 +62,8 @@ def _drawn(rng: np.random.Generator, most: float) -> tuple[Question, Space]:
     if not set(MAPPED).isdisjoint(study.systems):
         servers = (*servers, ASYMMETRIC)
     objective = str(rng.choice(OBJECTIVES))
-    goal = Goal((objective,), (higher_is_better(objective),), ())
+    is_reversed = rng.random() < REVERSED
+    goal = Goal((objective,), (higher_is_better(objective) != is_reversed,), ())
     space, _ = Question(study, goal, servers).space()
     if np.sum(space.boxes.sizes) > most:
         raise InputError("too many machines")

@@ -391,7 +391,8 @@ class Space:
         bounds = np.full((*shape, len(goal.objectives)), -np.inf)
         for place, name in enumerate([] if goal.is_nearest else goal.objectives):
             values = column(name)
-            if values is not None:
+            is_bounded = exact or goal.highest[place] == higher_is_better(name)
+            if values is not None and is_bounded:
                 signed = np.negative(values) if goal.highest[place] else values
                 bounds[..., place] = np.where(np.isnan(signed), np.inf, signed)
         for limit, values in self._limited(column, exact):

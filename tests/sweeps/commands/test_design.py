@@ -131,6 +131,7 @@ def test_a_front_has_no_machine_that_another_dominates() -> None:
         (("--rent",), "compare by the hour alone"),
         (("--budget", "10USD"), "the nearest is"),
         (("--context", "1k,2k"), "not a list"),
+        (("--knob", "tp=1,2"), "not a list"),
         (("--prices", "none.csv"), "none.csv"),
         (("--pareto", "cost_usd"), "two or three different columns"),
     ],
