@@ -66,7 +66,7 @@ def compare(
         draw_table(table, study, view.file, view.columns, baseline)
         view = replace(view, file="")
     if chart and view.file:
-        save(table, view.columns, study, view.file)
+        save(table, view.written, study, view.file)
     if chart:
         print_chart(table, study, view)
         check_answered(rows_of(table))

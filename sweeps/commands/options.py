@@ -372,6 +372,11 @@ class View:
         return self.form or usual
 
     @property
+    def written(self) -> str:
+        """Columns of a file of data: all of them where those named fill the cells of a pivot."""
+        return "" if self.pivot else self.columns
+
+    @property
     def is_for_people(self) -> bool:
         """Whether a terminal's table is asked for."""
         return self.form in ("", "table")

@@ -94,7 +94,7 @@ def print_table(
     if written and is_long:
         raise InputError(f"-o {view.file}: {limit}; write .csv, .jsonl or .parquet")
     if view.file and not written:
-        save(table, view.columns, study, view.file)
+        save(table, view.written, study, view.file)
     if is_long and form == "csv":
         echo(csv_of(table, view.columns))
     elif is_long and form != "json":

@@ -27,6 +27,14 @@ def test_a_file_of_rows_has_no_pivot(tmp_path: Path) -> None:
     assert not file.exists()
 
 
+def test_a_file_beside_a_pivot_can_be_drawn(tmp_path: Path) -> None:
+    """README's first command and `-o` left one column, of which no figure could be made."""
+    file = tmp_path / "table.csv"
+    words = ("compare", "flexgen-ssd", "hilos", "--model", "opt-66b", "--context", "16k,64k")
+    succeed(*words, "--columns", "decode_tok_s", "--pivot", "context_tok", "-o", str(file))
+    succeed("plot", "bars", str(file), "--value", "decode_tok_s", "-o", str(tmp_path / "bars.svg"))
+
+
 def test_a_long_comparison_is_written_and_succeeds(tmp_path: Path) -> None:
     """Rows beyond what a screen shows once ended in exit code 2, the file being written."""
     file = tmp_path / "k.csv"
