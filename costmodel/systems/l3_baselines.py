@@ -18,8 +18,8 @@ from nearkv.costmodel.mechanisms.serving.cpu_share import (
     balanced_share,
     beyond_gpus,
     capacities,
-    host_attention,
     served,
+    shared_layer,
     takes_excess,
 )
 from nearkv.costmodel.mechanisms.serving.dimm import dimm_capacity, dimms
@@ -31,8 +31,6 @@ from nearkv.costmodel.mechanisms.serving.parallel import (
     beside_weights,
     copies,
     data_parallel,
-    decode_attention,
-    decode_products,
     gpu_cache,
     in_use,
     on_gpus,
@@ -43,9 +41,10 @@ from nearkv.costmodel.mechanisms.serving.parallel import (
     tensor_parallel,
 )
 from nearkv.costmodel.mechanisms.serving.request_bytes import (
+    cache_bytes,
     cache_needed,
     longest_requests,
-    request_size,
+    request_bytes,
     seen_by_type,
     tokens_beside_states,
     tokens_held,
@@ -54,7 +53,6 @@ from nearkv.costmodel.mechanisms.serving.request_bytes import (
 from nearkv.costmodel.mechanisms.serving.residents import resident
 from nearkv.costmodel.model.capacity import Fits, fits
 from nearkv.costmodel.model.estimate import Estimate
-from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.queue import Load, Serving, over_layer_types
 from nearkv.costmodel.model.registry import Knob, Reversal, choice, system
@@ -141,16 +139,7 @@ def cpu_offload(hw: Machine, llm: LLM, work: Workload, *, cpu_share: Real) -> Es
     """
     hw = served(hw, llm, work)
 
-    def layer(layer_type: LLM, load: Load) -> Span:
-        attended = load if isinstance(layer_type, Recurrent) else load.share(1 - cpu_share)
-        products = decode_products(hw, llm, load, layer_type)
-        attention = decode_attention(hw, llm, attended, layer_type)
-        kept = cpu_share * layer_type.kv_bytes(load.tokens, 1)
-        return overlap(
-            gpu=serial(linear=products, attention=attention),
-            cpu=host_attention(hw)(kept, "kappa tokens / L"),
-        )
-
+    layer = partial(shared_layer, hw, llm, cpu_share)
     serving = Serving(
         iteration=lambda load: over_layer_types(llm, load, layer),
         prefill=lambda prompts, load: all_prompts_alone(hw, llm, prompts, load),
@@ -174,19 +163,19 @@ def both_memories(
     request fits nowhere. Recurrent states, which the CPU does not update, stay on the GPUs.
     """
     replicas, residents = serving.replicas, resident(work, serving)
-    size = request_size(llm, work)
+    size = request_bytes(llm, work, cache_bytes)
     cached, longest = residents * size.mean, replicas * size.longest
     cpu_takes = takes_excess(hw, llm, work, cpu_share)
     in_host = cpu_takes & beyond_gpus(hw, llm, work)
     on_gpu = np.maximum((1 - cpu_share) * cached, ~cpu_takes * longest)
     on_host = np.maximum(cpu_share * cached, in_host * longest)
-    kept = size.unit * gpu_copies(hw, llm)
-    gpu_need = {"weights": replicas * llm.weight_bytes, "KV cache": kept * on_gpu}
+    kept = gpu_copies(hw, llm) * on_gpu
+    gpu_need = {"weights": replicas * llm.weight_bytes, "KV cache": kept}
     if llm.layer_types:
         gpu_need["recurrent states"] = residents * llm.all_state_bytes(1)
     return fits(
         gpu=(gpu_need, gpu(hw).memory),
-        host=({"KV cache": size.unit * on_host}, hw.host.memory),
+        host=({"KV cache": on_host}, hw.host.memory),
     )
 
 

@@ -1,9 +1,10 @@
 """Serve requests event by event, by the rules of vLLM's scheduler, to check the closed forms.
 
-A request goes to the replica with the least of 4 x waiting + running [2], where it is admitted,
-first come first served, once memory holds its prompt [1]; without a budget of tokens, a request of
-mean size. Prompts ride in decode iterations chunk by chunk, or are computed first. A full memory
-puts the newest request back, whose tokens so far become its prompt.
+A request that arrives goes to the replica with the least of 4 x waiting + running [2]; those of a
+batch wait in one line, from which the replica with fewest takes the next. A replica admits a
+request, first come first served, once memory holds its prompt [1]; without a budget of tokens, a
+request of mean size. Prompts ride in decode iterations chunk by chunk, or are computed first. A
+full memory puts the newest request back, whose tokens so far become its prompt.
 
 Between two events (a request arrives or ends, a prompt is done, memory is full) the batch is
 constant and its context grows evenly, so a run of iterations costs its number times the iteration
@@ -255,8 +256,14 @@ def simulate(
         users = int(_one(arrivals.users))
     queue.later.extend(requests[users:])
     queue.replicas = [Replica(queue) for _ in range(int(_one(serving.replicas)))]
-    for request in requests[:users]:
-        queue.ask(request)
+    if arrivals is None and trace.arrival is None:
+        line = deque(requests)
+        for number, replica in enumerate(queue.replicas):
+            replica.waiting = line
+            queue.clock.append((0.0, number))
+    else:
+        for request in requests[:users]:
+            queue.ask(request)
     _play(queue)
     last = max(queue.replicas, key=lambda one: one.k)
     steps = float(np.sum(np.resize(trace.output, len(requests)) - 1)) or 1.0
@@ -358,7 +365,7 @@ def _play(queue: Queue) -> None:
         now, number = heapq.heappop(queue.clock)
         it = queue.replicas[number]
         it.now = now
-        if not _admit(it):
+        if not _admit(it) and it.running:
             _iterate(it)
         if it.running or it.waiting:
             heapq.heappush(queue.clock, (it.now, number))
@@ -374,7 +381,7 @@ def _admit(it: Replica) -> bool:
         Whether a prompt was computed.
     """
     queue = it.queue
-    while it.waiting and it.takes(it.waiting[0]):
+    while it.waiting and it.takes(it.waiting[0]) and not _yields(it):
         head = it.waiting.popleft()
         it.held_tokens += head.prompt
         it.promised += head.prompt + head.left
@@ -387,6 +394,17 @@ def _admit(it: Replica) -> bool:
         it.loading.append(head)
         it.loading_tokens += head.prompt
     return False
+
+
+def _yields(it: Replica) -> bool:
+    """Whether a replica leaves the next request of its line to another with fewer."""
+    return any(
+        one.waiting is it.waiting
+        and one.now <= it.now
+        and one.running < it.running
+        and one.takes(it.waiting[0])
+        for one in it.queue.replicas
+    )
 
 
 def _start(it: Replica, request: Request) -> None:

@@ -12,7 +12,7 @@ from nearkv.costmodel.mechanisms.gpu_layer import gpu_working_set
 from nearkv.costmodel.mechanisms.hbm_lpddr import accelerator, head_mapping
 from nearkv.costmodel.mechanisms.hbm_lpddr.mapped_step import mapped
 from nearkv.costmodel.mechanisms.near_storage.eviction import fits_in
-from nearkv.costmodel.mechanisms.serving.cpu_share import Capacities, Pace
+from nearkv.costmodel.mechanisms.serving.cpu_share import Capacities
 from nearkv.costmodel.mechanisms.serving.parallel import linear
 from nearkv.costmodel.mechanisms.weights.residency import Headroom, weights_or_drives
 from nearkv.costmodel.model.estimate import Estimate
@@ -61,7 +61,6 @@ ADDED: list[tuple[Callee, str]] = [
     (minimise, "low"),
 ]
 MULTIPLIED: list[tuple[Callee, str]] = [
-    (Pace, "movable"),
     (linear, "passes"),
     (accelerator.gemm, "matrices"),
     (head_mapping.Gemm, "matrices"),

@@ -14,17 +14,15 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Port, Real, total
+from nearkv.costmodel.algebra.compose import overlap, serial
+from nearkv.costmodel.algebra.span import Port, Real, Span, total
 from nearkv.costmodel.mechanisms.serving.parallel import (
-    attention_launch,
     beside_weights,
     data_parallel,
-    gpu_attention,
+    decode_attention,
+    decode_products,
     gpu_cache,
-    gpu_tokens,
     in_use,
-    kv_token_bytes,
-    linear,
     on_gpus,
 )
 from nearkv.costmodel.mechanisms.serving.request_bytes import (
@@ -36,6 +34,7 @@ from nearkv.costmodel.mechanisms.serving.request_bytes import (
 from nearkv.costmodel.mechanisms.serving.residents import bisect, resident_in
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.queue import Load, even, over_layer_types
 from nearkv.costmodel.model.registry import NO_KNOBS
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -166,12 +165,6 @@ def at_share(capacity: Real, share: Real) -> Real:
 def capacities(hw: Machine, llm: LLM, work: Workload) -> Capacities:
     """Requests that the memories hold, at the context of the step."""
     replicas = data_parallel(hw, llm)
-    if not llm.layer_types:
-        context = work.context
-        host = hw.host.memory / kv_token_bytes(llm)
-        return Capacities(
-            gpu_tokens(hw, llm) / context, host / context, work.batch, replicas
-        )
     cache = np.maximum(request_bytes(llm, work, cache_bytes).mean, _NONE)
     on_gpu = np.maximum(request_bytes(llm, work, partial(gpu_cache, hw, llm)).mean, _NONE)
     gpu = beside_weights(hw, llm) / on_gpu
@@ -180,7 +173,7 @@ def capacities(hw: Machine, llm: LLM, work: Workload) -> Capacities:
     return Capacities(gpu, host, work.batch, replicas, state)
 
 
-# --- the pace of an iteration -----------------------------------------------------------------
+# --- an iteration, and the share at which neither side waits ------------------------------------
 
 
 def host_attention(hw: Machine) -> Port:
@@ -188,72 +181,26 @@ def host_attention(hw: Machine) -> Port:
     return Port("host.dram", "read", hw.host.bandwidth * hw.derate.cpu_attention)
 
 
-@dataclass(frozen=True)
-class Pace:
-    """Seconds of an iteration in all layers of one type, by what it carries.
+def shared_layer(
+    hw: Machine, llm: LLM, cpu_share: Real, layer_type: LLM, load: Load
+) -> Span:
+    """One layer: the CPU attends to its share of the requests beside all that GPUs do.
 
-    Attributes:
-        products: requests in all -> matrix products, launches and all-reduces [s].
-        gpu_attention, cpu_attention: of one request on that side [s].
-        attention_launch: of the GPUs' attention, where every replica attends to a request [s].
-        replicas: dp [1].
-        movable: share of the requests that the CPU may take, none of recurrent states [1].
+    Args:
+        hw, llm: the machine in use, and the model.
+        cpu_share: of the requests; recurrent states stay on the GPUs [1].
+        layer_type: a model of such layers.
+        load: what the iteration carries.
     """
-
-    products: Callable[[Real], Real]
-    gpu_attention: Real
-    cpu_attention: Real
-    attention_launch: Real
-    replicas: Real
-    movable: float = 1.0
-
-    def on_gpus(self, n: Real, share: Real) -> Real:
-        """GPU seconds of an iteration over its requests, [products(n) + (1 - c) n a] / n [s]."""
-        attended = (1 - self.movable * share) * n
-        busy_replicas = np.minimum(attended / self.replicas, 1.0)
-        launches = busy_replicas * self.attention_launch
-        attention = self.gpu_attention * attended
-        return (self.products(n) + launches + attention) / n
-
-    def on_cpu(self, share: Real) -> Real:
-        """CPU seconds of an iteration over its requests, c a [s]."""
-        return self.cpu_attention * share
-
-
-def paces(hw: Machine, llm: LLM, work: Workload) -> list[Pace]:
-    """Measure an iteration of the GPUs in use and of the CPU, by type of layer."""
-    if not llm.layer_types:
-        cache = kv_token_bytes(llm) * work.context
-        return [_pace(hw, llm, llm, cache, cache)]
-    seen = seen_by_type(llm, work)
-    measured: list[Pace] = []
-    for name, layer_type in llm.layer_types.items():
-        tokens = layer_type.layers * seen[name].tokens * work.context
-        read = layer_type.cache_traffic(tokens, 1)
-        kept = layer_type.kv_bytes(tokens, 1)
-        measured.append(_pace(hw, llm, layer_type, read, kept))
-    return measured
-
-
-def _pace(hw: Machine, llm: LLM, layer_type: LLM, read: Real, kept: Real) -> Pace:
-    """Measure the layers of one type, given bytes of one request that a GPU or a CPU reads."""
-
-    def products(requests: Real) -> Real:
-        """Of one iteration: launches, products, all-reduces [s]."""
-        layer = linear(hw, llm, requests, layer_type=layer_type, logits=requests)
-        return layer_type.layers * layer.seconds
-
-    return Pace(
-        products=products,
-        gpu_attention=gpu_attention(hw)(read).seconds,
-        cpu_attention=host_attention(hw)(kept).seconds,
-        attention_launch=layer_type.layers * attention_launch(hw),
-        replicas=data_parallel(hw, llm),
-        movable=0.0 if isinstance(layer_type, Recurrent) else 1.0,
+    attended = load if isinstance(layer_type, Recurrent) else load.share(1 - cpu_share)
+    kept = cpu_share * layer_type.kv_bytes(load.tokens, 1)
+    return overlap(
+        gpu=serial(
+            linear=decode_products(hw, llm, load, layer_type),
+            attention=decode_attention(hw, llm, attended, layer_type),
+        ),
+        cpu=host_attention(hw)(kept, "kappa tokens / L"),
     )
-
-
-# --- the share at which neither side waits ----------------------------------------------------
 
 
 def balanced_share(
@@ -263,96 +210,37 @@ def balanced_share(
 
     NEO's rule, that neither side waits for the other (L3 sec. 2.6), under both memories:
 
-        t(c) = sum over layers of max(on_gpus(n(c), c), on_cpu(c))
+        t(c) = sum over layers of max(GPUs(n(c), c), CPU(n(c), c)) / n(c)
         n(c) = min(G / (1 - c), H / c, B)
 
     Up to the share that fills both memories a larger c admits more requests, which speeds the GPUs
-    up, and slows the CPU down: best is where both take as long. Beyond it host memory binds, so a
-    larger c leaves fewer residents to share the weights: the GPUs have an optimum of their own, and
-    both sides take as long at most once before it. Where nothing fits, the GPUs are full. What
-    exceeds the GPUs of a replica is the CPU's.
+    up, and slows the CPU down. Beyond it host memory binds, so a larger c leaves fewer residents to
+    share the weights. t is convex between the shares where a memory begins to bind. Where nothing
+    fits, the GPUs are full. What exceeds the GPUs of a replica is the CPU's.
     """
     hw = served(hw, llm, work)
     memory = capacities(hw, llm, work)
-    balance = Balance(paces(hw, llm, work), memory)
+    seen = seen_by_type(llm, work)
+
+    def seconds(share: Real) -> Real:
+        """Of an iteration over its requests; infinite where these do not fit [s]."""
+        n = np.maximum(memory.resident(share), _NONE)
+        load = Load(n, n * work.context, n * work.context).on_layer_types(seen, even)
+        layers = over_layer_types(llm, load, partial(shared_layer, hw, llm, share))
+        return np.where(memory.fits(share), layers.seconds / n, np.inf)
+
+    def some_wait(share: Real) -> NDArray[np.bool_]:
+        return np.less(memory.resident(share), memory.batch)
+
     gpus_full = np.clip(1 + memory.state - memory.gpu / memory.fewest, 0.0, 1.0)
     first = np.maximum(gpus_full, least_share(hw, llm, work))
     both_hold = (memory.gpu + memory.host) / (1 + memory.state)
     most = np.minimum(both_hold, memory.batch)
     both_full = np.clip(memory.host / np.maximum(most, _NONE), first, 1.0)
     last = np.clip(memory.host / memory.fewest, both_full, 1.0)
-    candidates = balance.of_mixed_layers if llm.layer_types else balance.of_layers_alike
-    return least_of(balance.seconds, candidates(first, both_full, last))
-
-
-@dataclass(frozen=True)
-class Balance:
-    """An iteration over the requests it serves, by the CPU share.
-
-    Attributes:
-        paces: of each type of layer.
-        memory: requests that the memories hold.
-    """
-
-    paces: list[Pace]
-    memory: Capacities
-
-    def served(self, share: Real) -> Real:
-        """Requests that decode together [1]."""
-        return np.maximum(self.memory.resident(share), _NONE)
-
-    def gpu_seconds(self, share: Real) -> Real:
-        """The GPUs' part of all layers [s]."""
-        n = self.served(share)
-        return total(pace.on_gpus(n, share) for pace in self.paces)
-
-    def seconds(self, share: Real) -> Real:
-        """All layers, each as long as its slower side; infinite where requests do not fit [s]."""
-        n = self.served(share)
-        slower = [
-            np.maximum(pace.on_gpus(n, share), pace.on_cpu(share)) for pace in self.paces
-        ]
-        return np.where(self.memory.fits(share), total(slower), np.inf)
-
-    def crossing(self, pace: Pace, low: Real, high: Real) -> Real:
-        """Share up to which the GPUs are slower in layers of one type, and the CPU beyond [1]."""
-
-        def gpu_slower(share: Real) -> NDArray[np.bool_]:
-            on_gpus = pace.on_gpus(self.served(share), share)
-            return np.greater(on_gpus, pace.on_cpu(share))
-
-        return bisect(gpu_slower, low, high)
-
-    def of_layers_alike(self, first: Real, both_full: Real, last: Real) -> list[Real]:
-        """Candidates for the best share where all layers balance at one share [1]."""
-        (pace,) = self.paces
-        gpu_best = least(self.gpu_seconds, both_full, last)
-        return [
-            first,
-            self.crossing(pace, first, both_full),
-            both_full,
-            self.crossing(pace, both_full, gpu_best),
-            gpu_best,
-            last,
-        ]
-
-    def of_mixed_layers(self, first: Real, both_full: Real, last: Real) -> list[Real]:
-        """Candidates for the best share where each type of layer balances at its own [1].
-
-        Between the shares where a memory begins to bind, the sum bends where one type balances, and
-        is least there or between two.
-        """
-
-        def some_wait(share: Real) -> NDArray[np.bool_]:
-            return np.less(self.memory.resident(share), self.memory.batch)
-
-        all_run = bisect(some_wait, first, both_full)
-        bounds = [first, all_run, both_full, last]
-        shares: list[Real] = list(bounds)
-        for low, high in pairwise(bounds):
-            shares.append(least(self.seconds, low, high))
-            shares += [self.crossing(pace, low, high) for pace in self.paces]
-        return shares
+    bounds = [first, bisect(some_wait, first, both_full), both_full, last]
+    inside = [least(seconds, low, high) for low, high in pairwise(bounds)]
+    return least_of(seconds, [*bounds, *inside])
 
 
 def least(function: Callable[[Real], Real], low: Real, high: Real) -> Real:

@@ -114,12 +114,6 @@ def usable_memory(hw: Machine) -> Real:
     return usable * hw.gpu.count * hw.gpu.memory
 
 
-def gpu_tokens(hw: Machine, llm: LLM) -> Real:
-    """Tokens of KV cache that fit beside the weights, over all replicas [1]."""
-    of_a_token = llm.layers * on_gpus(hw, llm, llm, 1.0)
-    return beside_weights(hw, llm) / of_a_token
-
-
 def split_of(hw: Machine, llm: LLM) -> Split:
     """Tensor and data parallel as L3 splits its models (Table 3)."""
     return Split(tensor_parallel(hw, llm), data_parallel(hw, llm))

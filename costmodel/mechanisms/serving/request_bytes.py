@@ -1,8 +1,8 @@
-"""What requests of a queue keep and attend to where layers are of several types.
+"""What requests of a queue keep and attend to.
 
 A window ends what a layer keeps, a recurrent state does not grow, so a token more is not a size
 more: a request takes f(c) bytes at a context c, and a queue of requests the mean of f over their
-lives. Where all layers are alike f(c) = kappa c, and requests are counted in tokens.
+lives. Where all layers are alike f(c) = kappa c.
 
 Symbols: c context, w window.
 """
@@ -16,12 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Real, total
-from nearkv.costmodel.mechanisms.serving.parallel import beside_weights, kv_token_bytes
-from nearkv.costmodel.mechanisms.serving.residents import (
-    memory_needed,
-    resident,
-    tokens_reserved,
-)
+from nearkv.costmodel.mechanisms.serving.parallel import beside_weights
+from nearkv.costmodel.mechanisms.serving.residents import resident, tokens_reserved
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.queue import Seen, Serving
 from nearkv.costmodel.model.workload import Workload
@@ -125,28 +121,6 @@ def request_bytes(llm: LLM, work: Workload, of_layer: OfLayer) -> RequestBytes:
     )
 
 
-@dataclass(frozen=True)
-class RequestSize:
-    """The cache of a request.
-
-    Attributes:
-        unit: a token in all layers, or a byte where layers keep different numbers of tokens [B].
-        mean, longest: as in `RequestBytes`, in units [1].
-    """
-
-    unit: Real
-    mean: Real
-    longest: Real
-
-
-def request_size(llm: LLM, work: Workload) -> RequestSize:
-    """The cache of a request in tokens, or in bytes where layers are of several types."""
-    if not llm.layer_types:
-        return RequestSize(kv_token_bytes(llm), work.context, work.longest)
-    of_request = request_bytes(llm, work, cache_bytes)
-    return RequestSize(1.0, of_request.mean, of_request.longest)
-
-
 def tokens_held(
     memory: Real, llm: LLM, work: Workload, reserve: Real, of_layer: OfLayer = cache_bytes
 ) -> Real:
@@ -158,8 +132,6 @@ def tokens_held(
         reserve: 1 where a request is admitted with its final length.
         of_layer: layer type, tokens of a sequence -> what one layer keeps in it [B].
     """
-    if not llm.layer_types:
-        return memory / (llm.layers * of_layer(llm, 1.0))
     taken = request_bytes(llm, work, of_layer).reserved(reserve)
     requests = memory / np.maximum(taken, 1e-30)
     return requests * tokens_reserved(work, reserve)
@@ -176,8 +148,6 @@ def tokens_beside_states(
         reserve: as in `tokens_held`.
     """
     held = tokens_held(memory, llm, work, reserve)
-    if not llm.layer_types:
-        return held
     states = tokens_held(beside_weights(hw, llm), llm, work, reserve, state_bytes)
     return np.where(has_states(llm), np.minimum(held, states), held)[()]
 
@@ -192,8 +162,6 @@ def weights_and_states(llm: LLM, work: Workload, serving: Serving) -> dict[str, 
 
 def longest_requests(memory: Real, llm: LLM, work: Workload) -> Real:
     """Requests of the longest size whose caches a memory holds [1]."""
-    if not llm.layer_types:
-        return memory / (kv_token_bytes(llm) * work.longest)
     longest = request_bytes(llm, work, cache_bytes).longest
     return memory / np.maximum(longest, 1e-30)
 
@@ -212,8 +180,6 @@ def cache_needed(
         llm, work, serving: what runs, and how it is served.
         of_layer: as in `tokens_held`.
     """
-    if not llm.layer_types:
-        return llm.layers * of_layer(llm, 1.0) * memory_needed(work, serving)
     of_request = request_bytes(llm, work, of_layer)
     of_residents = resident(work, serving) * of_request.mean
     return np.maximum(of_residents, serving.replicas * of_request.longest)

@@ -52,12 +52,6 @@ def resident_in(held: Real, batch: Real, replicas: Real) -> Real:
     return np.where(holds_all, batch, queued)[()]
 
 
-def memory_needed(work: Workload, serving: Serving) -> Real:
-    """Tokens of KV cache needed: all residents', on each replica at least the longest [1]."""
-    of_residents = resident(work, serving) * work.context
-    return np.maximum(of_residents, serving.replicas * work.longest)
-
-
 def bisect(
     holds: Callable[[Real], NDArray[np.bool_]],
     low: Real,

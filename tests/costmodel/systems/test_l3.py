@@ -22,8 +22,8 @@ from nearkv.costmodel.mechanisms.serving.dimm import (
     unit_power,
 )
 from nearkv.costmodel.mechanisms.serving.parallel import (
+    beside_weights,
     data_parallel,
-    gpu_tokens,
     in_use,
     kv_token_bytes,
     tensor_parallel,
@@ -332,7 +332,7 @@ def test_no_token_is_lost_when_memory_runs_out() -> None:
     assert queue.preempted > 0
     assert queue.output.sum() == 40 * 6000
     # 39 x 6000 tokens wait for a step of at least the weights, shared by what the room holds
-    most = gpu_tokens(HW, LLMS["gpt-175b"]) / 500
+    most = beside_weights(HW, LLMS["gpt-175b"]) / kv_token_bytes(LLMS["gpt-175b"]) / 500
     assert queue.iterations >= 40 * 5999 / most
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.systems import model
-from support.tiny import ALL_WEIGHTS, HEAD, LAYERS, TINY, TOKEN_KV, amounts
+from support.tiny import ALL_WEIGHTS, HEAD, LAYERS, TINY, amounts
 
 import nearkv
 from nearkv.costmodel.mechanisms.serving.experts import MOVES
 from nearkv.costmodel.mechanisms.serving.parallel import (
+    beside_weights,
     gpu_attention,
-    gpu_tokens,
     in_use,
     paired,
     prefill_attention,
@@ -131,9 +131,9 @@ def test_gpus_in_use_are_whole_replicas_that_have_a_request(served: float, gpus:
 
 def test_gpus_hold_what_replicas_of_the_weights_leave() -> None:
     hw = load_platform("dgx-a100-pim").machine().with_values({"gpu.memory": 10_000.0})
-    assert gpu_tokens(hw, TINY) == pytest.approx((80_000 - 8 * ALL_WEIGHTS) / TOKEN_KV)
+    assert beside_weights(hw, TINY) == pytest.approx(80_000 - 8 * ALL_WEIGHTS)
     none = hw.with_values({"gpu.memory": 1000.0})
-    assert gpu_tokens(none, TINY) == 0
+    assert beside_weights(none, TINY) == 0
 
 
 def test_attention_reads_all_gpus_at_the_share_of_its_kernel() -> None:
