@@ -118,34 +118,22 @@ def best_of(
 ) -> Best:
     """Return the best value of `by` at every place, and its margin over the second best."""
     x, y = axes
-    columns = _numbers(table, x)
-    rows = _numbers(table, y)
+    places = (len(_numbers(table, y)), len(_numbers(table, x)))
     sign = 1.0 if higher_is_better else -1.0
-    layers = []
-    for name in levels(table, by):
-        own = table[table[by] == name]
-        scored = own.assign(score=sign * own[value])
-        grid = scored.pivot_table("score", y, x, "max", dropna=False)
-        full = grid.reindex(index=rows, columns=columns)
-        layer = full.to_numpy(dtype=float)
-        layers.append(np.nan_to_num(layer, nan=-np.inf))
-    scores = np.stack(layers)
-    order = np.sort(scores, axis=0)
-    fits = np.isfinite(order[-1])
-    winner = np.where(fits, np.argmax(scores, axis=0), -1)
-    return Best(winner, _margin(order, fits))
-
-
-def _margin(order: NDArray[np.float64], fits: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return how many times better the best is than the second, for either sense of better."""
-    best = order[-1]
-    ratio = np.full_like(best, np.inf)
-    if len(order) > 1:
-        contested = fits & np.isfinite(order[-2])
-        np.divide(best, order[-2], out=ratio, where=contested)
-    inverse = np.divide(1.0, ratio, out=np.ones_like(ratio), where=ratio > 0)
-    margin: NDArray[np.float64] = np.maximum(ratio, inverse)
-    return margin
+    scored = table.assign(score=sign * table[value])
+    grid = scored.pivot_table("score", [y, x], by, "max", dropna=False)
+    scores = np.nan_to_num(grid[levels(table, by)].to_numpy(float), nan=-np.inf)
+    order = np.sort(scores, axis=1)
+    best = order[:, -1]
+    second = order[:, -2] if order.shape[1] > 1 else np.full_like(best, -np.inf)
+    fits, contested = np.isfinite(best), np.isfinite(second)
+    ratio = np.divide(best, second, out=np.full_like(best, np.inf), where=contested)
+    # of costs, which are negative here, the second is the larger
+    margin = np.maximum(
+        ratio, np.divide(1.0, ratio, out=np.ones_like(ratio), where=ratio > 0)
+    )
+    winner = np.where(fits, scores.argmax(axis=1), -1)
+    return Best(winner.reshape(places), margin.reshape(places))
 
 
 def _numbers(table: pd.DataFrame, column: str) -> list[float]:
