@@ -11,6 +11,7 @@ import numpy as np
 
 from nearkv.costmodel.algebra.span import Real, Span
 from nearkv.costmodel.model.estimate import Estimate
+from nearkv.hardware.errors import unknown
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.api.arguments import LoadAxes, Models, Names, Value, study_of
 from nearkv.sweeps.api.tables import table_of_rows
@@ -49,6 +50,8 @@ class Prediction:
     values: Mapping[str, Any]
 
     def __getitem__(self, column: str) -> Any:
+        if column not in self.values:
+            raise unknown("column", column, self.values)
         return self.values[column]
 
     @property

@@ -270,3 +270,9 @@ def test_columns_without_a_number_are_left_out_unless_asked_for() -> None:
     kept = nearkv.compare("h2m2", "gpt3-175b", context="1k", empty=True)
     shown = nearkv.compare("h2m2", "gpt3-175b", context="1k")
     assert set(kept) - set(shown) == {name for name in kept if kept[name].isna().all()} != set()
+
+
+def test_an_unknown_column_of_a_prediction_is_answered_with_a_near_one() -> None:
+    prediction = nearkv.estimate("hilos", model="opt-30b", context="1k")
+    with pytest.raises(nearkv.InputError, match="unknown column 'step_s'; did you mean 'step_ms'"):
+        prediction["step_s"]
