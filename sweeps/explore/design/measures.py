@@ -146,7 +146,10 @@ class Group:
         numbers = {address: values[case] for address, values in self.stated.items()}
         for axis, columns in enumerate(self.spanned):
             for address, (rows, values) in columns.items():
-                numbers[address] = values[rows[case], point[:, axis]]
+                last = (
+                    values.shape[1] - 1
+                )  # a number that another axis follows is one value
+                numbers[address] = values[rows[case], np.minimum(point[:, axis], last)]
         return numbers
 
     def priced(self, numbers: Mapping[str, Numbers]) -> Answer:
