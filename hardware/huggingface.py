@@ -38,14 +38,6 @@ _LOOKS_LIKE = (
 
 LONGEST_SHOWN = 60
 """Characters of a value that a warning repeats."""
-_HINTS = {
-    "cache": ("kv", "cache", "window", "sink", "attn", "attention", "head", "rope"),
-    "mlps": ("expert", "moe", "mlp", "ffn", "intermediate", "router"),
-    "embeddings": ("vocab", "embed"),
-    "layers": ("layer", "block", "depth"),
-}
-"""Part of a model -> words in the names of keys that concern it."""
-
 Layer = tuple[Attention, Mlp]
 Sizes = Mapping[str, float]
 
@@ -111,7 +103,7 @@ def part_of_config(table: Mapping[str, Any], name: str, where: str, source: str)
     widths = widths_of(config).stated
     numbers = quantities({key: sizes[key] for key in PART_TYPES["llm"] if key in sizes})
     numbers |= {key: quantity(bits, "bit") for key, bits in widths.items()}
-    _warn_of_unread(config, list(tables.values()))
+    _warn_of_unread(config)
     if list(tables) == ["full"]:
         return Part(name, "llm", name, numbers)
     layer_types = [
@@ -364,42 +356,14 @@ def _check_type(config: Config) -> None:
 # --- keys that are not read ---------------------------------------------------------------------
 
 
-def _warn_of_unread(config: Config, layer_types: Sequence[Sizes]) -> None:
-    """Warn of each key that was not read: what it may change, and how large that is.
-
-    Args:
-        config: the keys, all known ones read.
-        layer_types: numbers of every type of layer, its `layers` among them.
-    """
+def _warn_of_unread(config: Config) -> None:
+    """Warn of each key that was not read, those of nested tables included."""
     for key in config.unread:
         value = json.dumps(config.table[key])[:LONGEST_SHOWN]
         meaning = f"the meaning of {key} = {value} is unknown; it is ignored"
-        warn(f"{config.where}: {meaning}, and may change {_affected(key, layer_types)}")
+        warn(f"{config.where}: {meaning}, and may change bytes or FLOPs")
     for table in config.nested.values():
-        _warn_of_unread(table, layer_types)
-
-
-def _affected(key: str, layer_types: Sequence[Sizes]) -> str:
-    """The part of a model that a key's name points to, with its size."""
-    cached = mlps = layers = 0.0
-    for sizes in layer_types:
-        layers += sizes["layers"]
-        matrices = (2 + sizes["gated"]) * sizes["experts"]
-        mlps += sizes["layers"] * matrices * sizes["hidden"] * sizes["ffn"]
-        if "state_size" not in sizes:  # a recurrent state caches no tokens
-            cached += sizes["layers"] * 2 * sizes["kv_heads"] * sizes["head_size"]
-    first = layer_types[0]
-    embeddings = (2 - first["tied"]) * first["vocab"] * first["hidden"]
-    parts = {
-        "cache": f"the KV cache, {cached:,.0f} elements of a token",
-        "mlps": f"the MLPs, {mlps:.3g} parameters",
-        "embeddings": f"the embeddings, {embeddings:.3g} parameters",
-        "layers": f"all {layers:.0f} layers",
-    }
-    for part, words in _HINTS.items():
-        if any(word in key.lower() for word in words):
-            return parts[part]
-    return "any bytes or FLOPs"
+        _warn_of_unread(table)
 
 
 # --- the file -----------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from html import escape
 from importlib.metadata import version
@@ -18,13 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Leaf
-from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.columns import TIMES
 from nearkv.sweeps.evaluate.compare import compare, conclusion
 from nearkv.sweeps.evaluate.evaluate import columns, stack
 from nearkv.sweeps.evaluate.provenance import platform_numbers
-from nearkv.sweeps.explore.knob import best_knob
 from nearkv.sweeps.figures import plot
 from nearkv.sweeps.figures.bars import tick_of
 from nearkv.sweeps.figures.series import (
@@ -36,7 +34,7 @@ from nearkv.sweeps.figures.series import (
 from nearkv.sweeps.figures.style import SETTINGS, load_pyplot
 from nearkv.sweeps.study.study import Block, Study, blocks
 from nearkv.sweeps.tables.labels import label_of
-from nearkv.sweeps.tables.table import cell_text, plain, reach, records
+from nearkv.sweeps.tables.table import plain, reach
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,9 +58,6 @@ MOST_MARKS = 500
 MOST_COLUMNS = 14
 """Columns that vary and that a page begins with."""
 
-MOST_OPTIMA = 100
-"""Optima that a page shows."""
-
 WORKLOAD = ("model", "platform", "batch", "context_tok", "output_tokens", "trace")
 """Columns that say where systems are compared: what differs beside them is a choice."""
 
@@ -84,13 +79,6 @@ LEADING = ("system", *WORKLOAD, "status", "short_of", *ALWAYS[2:], "alpha")
 
 PERCENTILE = re.compile(r"_p[\d.]+$")
 """The end of a column of a band."""
-
-KNOB = "alpha"
-"""The knob whose optimum a page proves: the share of X in the cache."""
-
-DESIGN = ("system", "model", "platform", "batch", "context_tok", "output_tokens")
-OPTIMUM = ("value", "step_ms", "bound_ms", "gap", "rule", "rule_loss", "bound_by")
-"""Columns that name a design, before what is set, and columns of its optimum after that."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +130,6 @@ def report(study: Study, command: str) -> str:
         facts=_facts(results),
         figures="\n".join(figures(results)),
         kept=escape(kept),
-        optima=_optima(study),
         sources="\n".join(_sources(results.blocks)),
         command=escape(command),
         version=version("nearkv"),
@@ -380,27 +367,6 @@ def time_tree(block: Block) -> dict[str, list[list[Any]]]:
         spans.append([path, type(span).__name__.lower(), *leaf])
         seconds.append([float(f"{value:.4g}") for value in of_points.tolist()])
     return {"spans": spans, "seconds": seconds}
-
-
-def _optima(study: Study) -> str:
-    """Return the optima of a study with the bounds that prove them; a page shows a hundred."""
-    nothing = "<p>No knob of this study was solved for.</p>"
-    solved = [name for name in study.systems if KNOB in find_system(name).knobs]
-    if not solved or KNOB in study.knobs or study.traces:
-        return nothing
-    question = replace(study, systems=tuple(solved), band=0.0)
-    try:
-        rows = records(best_knob(question, KNOB))
-    except InputError:
-        return nothing  # a knob of the study that one of these systems lacks
-    names = (*DESIGN, *study.sets, *study.knobs, *OPTIMUM)
-    cells = [
-        {name: cell_text(row[name]) for name in names if name in row}
-        for row in rows[:MOST_OPTIMA]
-    ]
-    return _folded(
-        f"{KNOB}: {len(cells)} optima, each beside its bound and its rule", cells
-    )
 
 
 def _sources(blocks: Sequence[Block]) -> list[str]:
