@@ -44,12 +44,15 @@ static inline double step(const numbers *p, double b, double prompt, double devi
     double program = kept * p->page / (devices * p->flash_write), spill = p->commit / devices + program;
     double rows0 = 2 * heads * spilled, rows1 = b * p->hidden / p->head_size * spilled;
 
+    /* X becomes K and V, which attention then reads */
+    double rebuild_flops = 4 * s * heads * p->head_size * p->hidden, attention_flops = 4 * s * heads * p->head_size * p->group;
+    double rebuilt = fmax(rebuild_flops / p->flops, (x + kv) / p->hbm), attended = fmax(attention_flops / p->flops, kv / p->hbm);
     double before0 = projections + (q + kv1) / link + q / link + stage, before1 = projections + x1 / link;
     double weights = loaded(p, p->feed_forward_weights), carried = p->feed_forward_weights / p->gpu_link;
     double at0[LINES] = {before0 + kv / flash + rows0 * program, before0 + kv / (devices * p->kernel),
                          before0, before0 + rows0 * spill, weights, carried + q / p->gpu_link};
     double at1[LINES] = {before1 + x / flash + rows1 * program, before1,
-                         before1 + fmax(x / link, 4 * s * heads * p->head_size * (p->hidden + p->group) / p->flops),
+                         before1 + fmax(x / link, rebuilt + attended),
                          before1 + rows1 * spill, weights, carried + x / p->gpu_link};
     double rise[LINES];
     for (int i = 0; i < LINES; i++) rise[i] = at1[i] - at0[i];

@@ -79,13 +79,15 @@ def arriving_head(llm: LLM, b: Real, gpu: Gpu, load: Load) -> Span:
 
 FUSED = 0.0
 """Bytes an element beyond reading it packed and writing it in full, in one fused kernel [B]."""
-EAGER = 10.5
+EAGER = 16.5
 """Bytes an element beyond the fused kernel's, for FlexGen's `decompress` in eager PyTorch [B].
 
-It works on groups of 4 bits. Of two elements, shifting and masking each read a byte and write one,
-and each result is read again and written to every second place of a 16-bit tensor: 10 bytes.
-Dividing by the scale and adding the minimum then read and write both elements in 16 bits: 16 bytes.
-That is 13 an element, of which a kernel needs 2.5.
+It works on groups of 4 bits. Of two elements, shifting and masking each read a byte and write one:
+4 bytes. Each result is read again, 2 bytes, and written to every second place of a 16-bit tensor. A
+GPU moves memory in sectors of 32 bytes, and reads a sector of which a kernel writes a part, so each
+of these two passes reads and writes both places: 16 bytes. Dividing by the scale and adding the
+minimum then read and write both elements in 16 bits: 16 bytes. That is 19 an element, of which a
+kernel needs 2.5.
 """
 
 

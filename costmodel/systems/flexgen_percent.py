@@ -67,8 +67,6 @@ TENSORS = choice(
     "whether shares of weights are of whole tensors, as the code places them, or divide tensors",
     ("whole", "divided"),
 )
-COPIES = 2.0
-"""Times that `mha_gen` moves K and V again: written with heads first, read by its products."""
 BATCHES = Knob(
     "GPU batches that a step sends through each layer (FlexGen's --num-gpu-batches)",
     low=1,
@@ -230,7 +228,8 @@ def layer_with_cache(weights: WeightStream, b: Real, s: Real) -> Span:
     """One layer with its cache on the GPU: the next layer's weights beside all its work."""
     computed = serial(
         products=products(weights, b, EAGER),
-        attend=attend_on_gpu(weights.llm, weights.gpu, b, s, EAGER, COPIES),
+        # products take transposed views of the cache (`mha_gen`)
+        attend=attend_on_gpu(weights.llm, weights.gpu, b, s, EAGER, copies=0.0),
     )
     arriving = weights.load(weights.llm.layer_weight_bytes(b))
     return overlap(weights=arriving, computed=computed)
@@ -275,5 +274,5 @@ class CacheToGpu(CacheToCpu):
         return serial(
             unpack=self.dequantise(weights),
             projections=self.weights.projections(self.sequences),
-            attend=attend_on_gpu(llm, gpu, self.sequences, self.s, EAGER, COPIES),
+            attend=attend_on_gpu(llm, gpu, self.sequences, self.s, EAGER, copies=0.0),
         )

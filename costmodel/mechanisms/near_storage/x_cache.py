@@ -95,11 +95,18 @@ def rebuild_from_x(llm: LLM, b: Real, s: Real, gpu: Gpu, path: Path) -> Span:
         b, s: sequences kept as X and their context [1].
         path: the ports from where X lives to the GPU.
     """
-    rebuild = llm.kv_from_x_flops(b, s)
-    attend = llm.attention_flops(b, s)
+    x, kv = llm.x_bytes(b, s), llm.kv_bytes(b, s)
+    rebuild = overlap(
+        compute=gpu.run(llm.kv_from_x_flops(b, s), "T_GPU, K and V"),
+        hbm=gpu.read(x + kv, "X read, K and V written"),
+    )
+    attend = overlap(
+        compute=gpu.run(llm.attention_flops(b, s), "T_GPU, attention"),
+        hbm=gpu.read(kv, "K and V"),
+    )
     return overlap(
-        load=stream(llm.x_bytes(b, s), "T_PCI = a 2sh / B_PCI", **path),
-        compute=gpu.run(rebuild + attend, "T_GPU, K and V"),
+        load=stream(x, "T_PCI = a 2sh / B_PCI", **path),
+        on_gpu=serial(rebuild=rebuild, attend=attend),
     )
 
 

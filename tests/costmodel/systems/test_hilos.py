@@ -319,7 +319,7 @@ def test_hilos_rebuilds_the_share_alpha_from_x_and_stores_both() -> None:
         "host.file move": STREAMED,
         "gpu_link.out move": new,
         "gpu_link.in move": out + x + STREAMED,
-        "gpu.hbm read": STREAMED,
+        "gpu.hbm read": STREAMED + x + 2 * alpha * KV,  # K and V are written, then read
         "gpu.tensor run": LINEAR + HEAD_FLOPS + alpha * (ATTEND + REBUILD),
     }
     check(answer.step, step)

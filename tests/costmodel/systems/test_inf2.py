@@ -414,7 +414,7 @@ def test_inf2_attends_near_storage_to_what_is_not_x() -> None:
         "host.dram read": 0.75 * STREAMED + ALPHA * X,
         "gpu_link.out move": new + ALPHA * NEW_X,
         "gpu_link.in move": 0.6 * QUERIES + STREAMED + ALPHA * X,
-        "gpu.hbm read": STREAMED,
+        "gpu.hbm read": STREAMED + ALPHA * (X + 2 * KV),  # K and V are written, then read
         "gpu.tensor run": LINEAR + HEAD_FLOPS + ALPHA * (ATTEND + REBUILD),
     }
     check(answer.step, step)
@@ -455,7 +455,7 @@ def test_a_cache_that_fits_is_the_cpus_in_inf2() -> None:
         "host.dram read": STREAMED + 0.6 * KV + 0.4 * X,
         "gpu_link.out move": 0.6 * (QUERIES + NEW_KV) + 0.4 * NEW_X,
         "gpu_link.in move": 0.6 * QUERIES + 0.4 * X + STREAMED,
-        "gpu.hbm read": STREAMED,
+        "gpu.hbm read": STREAMED + 0.4 * (X + 2 * KV),
         "gpu.tensor run": LINEAR + HEAD_FLOPS + 0.4 * (ATTEND + REBUILD),
     }
     check(answer.step, step)
