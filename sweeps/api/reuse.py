@@ -23,7 +23,7 @@ from nearkv.sweeps.api.arguments import (
     study_of,
 )
 from nearkv.sweeps.api.tables import table_of_rows
-from nearkv.sweeps.study.sizes import comma_list, names, size
+from nearkv.sweeps.study.sizes import comma_list, names, per_second, size
 
 CAPACITIES = 2.0 ** np.arange(15, 28)
 """Capacities of a curve that is drawn, 32k to 128M [tokens]."""
@@ -59,10 +59,10 @@ def reuse(
     trace: Value | None = None,
     prefix: str | float = 0,
     hit: float = 0.0,
-    rate: float = 0.0,
+    rate: str | float = 0.0,
     rate_scale: float = 1.0,
     block: int = 0,
-    policy: str = "victim",
+    policy: str = "",
     admission: str | Iterable[str] = "all",
     routing: str = "prefix",
     nodes: int = 0,
@@ -83,7 +83,8 @@ def reuse(
         prefix, hit, rate: without a trace: tokens, how often they are found, requests a second.
         rate_scale: how many times as fast the requests of the trace come.
         block: tokens of a block of the trace, 512 by default; a summary states its own.
-        policy: `victim` (replayed), `exclusive` or `inclusive` (read off the reuse curve).
+        policy: `victim` (replayed), `exclusive` or `inclusive` (read off the reuse curve); by
+            default `victim` of a trace and two tiers, else `exclusive`.
         admission: `all` victims are written to the second tier, or those of a `second-touch`; both
             one after the other where both are named.
         routing: requests go to the node with the longest `prefix`, or to a `random` one.
@@ -115,29 +116,36 @@ def reuse(
     from nearkv.sweeps.explore.reuse import reuse as answer
     from nearkv.sweeps.study.block_traces import BLOCK
 
-    if trace is None and rate_scale != 1:
-        raise InputError("--rate-scale: makes a trace faster; without one state --rate")
+    if trace is None and (policy or rate_scale != 1):
+        raise InputError(
+            "--policy, --rate-scale: are of a trace; without one leave them out"
+        )
     requests, summary = (None, None) if trace is None else _trace(trace, block)
     tokens_a_block = summary.block if summary else block or BLOCK
+    tier_names = names(tiers, "tiers")
+    replays = requests is not None and len(tier_names) <= 2
     question = Reuse(
         node=node_of(_one_server(model, server), tokens_a_block, staged),
-        tiers=names(tiers, "tiers"),
+        tiers=tier_names,
         trace=requests,
         summary=summary.faster(rate_scale) if summary else None,
         prefix=size(prefix, "--prefix") if prefix else 0.0,
         hit=hit,
-        rate=rate,
-        policy=policy,
+        rate=_per_second(rate) if rate else 0.0,
+        policy=policy or ("victim" if replays else "exclusive"),
         routing=routing,
         nodes=nodes,
         ttft=_ttft(slo) if slo else 0.0,
         drive=_drive(drive) if drive else 0.0,
     )
     rows, conclusion = [], []
-    for rule in names(admission, "admission") or ("all",):
+    rules = names(admission, "admission") or ("all",)
+    for rule in rules:
         more, said = answer(replace(question, admission=rule))
         rows += more
-        conclusion += said
+        conclusion += [f"{rule}: {text}" for text in said] if len(rules) > 1 else said
+    if summary and not policy:
+        conclusion.append(f"Tiers are those of --policy {question.policy}.")
     table = table_of_rows(rows, conclusion)
     table.attrs["curve"] = summary.text() if summary else ""
     return table
@@ -293,6 +301,16 @@ def _drive(text: str) -> float:
     return capacity
 
 
+def _per_second(rate: str | float) -> float:
+    """Requests a second, as 2 or as 2/s.
+
+    Raises:
+        InputError: it is no rate.
+    """
+    text = rate.removesuffix("/s") if isinstance(rate, str) else rate
+    return per_second(text, "--rate")
+
+
 def _ttft(slo: str) -> float:
     """The mean time to the first token that is asked for, as `ttft_s=2` [s].
 
@@ -301,7 +319,9 @@ def _ttft(slo: str) -> float:
     """
     from nearkv.sweeps.evaluate.slo import parse_targets
 
-    (target, *more) = parse_targets(comma_list(slo) or [slo])
+    if not slo:
+        raise InputError("--slo: state the mean time to the first token, as ttft_s=2")
+    (target, *more) = parse_targets(comma_list(slo))
     if more or target.quantity != "ttft_s" or target.at_least:
         raise InputError(f"--slo {slo!r}: reuse is asked for a mean TTFT, as ttft_s=2")
     return target.value

@@ -15,7 +15,7 @@ from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.drawing import check_figure, save_figure
 from nearkv.sweeps.commands.options import option
 from nearkv.sweeps.commands.plot import Figure, Width
-from nearkv.sweeps.commands.printing import print_table
+from nearkv.sweeps.commands.printing import NO_ANSWER, print_table
 from nearkv.sweeps.commands.writing import tell, write_new
 
 TiersOf = Annotated[
@@ -38,13 +38,17 @@ BlockTrace = Annotated[
 ]
 Prefix = Annotated[str, option("TOKENS", "Without a trace: what requests share.")]
 Hit = Annotated[float, option("SHARE", "Without a trace: how often it is found.")]
-Rate = Annotated[float, option("NUMBER", "Without a trace: requests a second.")]
+Rate = Annotated[str, option("NUMBER", "Without a trace: requests a second, as 2/s.")]
 RateScale = Annotated[float, option("FACTOR", "How many times as fast requests come.")]
 BlockTokens = Annotated[
     int, option("TOKENS", "Tokens of a block of the trace; 0: its own, or 512.", min=0)
 ]
-Policy = Annotated[str, option("POLICY", "victim (replayed), exclusive or inclusive.")]
-Admission = Annotated[str, option("RULES", "Victims written: all, second-touch or both.")]
+Policy = Annotated[
+    str, option("POLICY", "victim (replayed; two tiers), exclusive or inclusive.")
+]
+Admission = Annotated[
+    str, option("RULES", "Victims written: all, second-touch, or one after the other.")
+]
 Routing = Annotated[str, option("RULE", "To the node with the longest prefix, or random.")]
 Slo = Annotated[str, option("ttft_s=SECONDS", "The mean time to the first token.")]
 Drive = Annotated[str, option("SIZE", "Ask again of such drives as bear the writes.")]
@@ -59,10 +63,15 @@ Certificate = Annotated[str, option("FILE.json", "Write the cuts that prove the 
 Check = Annotated[str, option("FILE.json", "Check a proof against this question.")]
 
 SHOWN = (
-    "tier,admission,sized_by,hit_share,total_share,total_low,total_high,prefix_tok,load_ms,"
-    "recompute_ms,both_ms,best,load_pays_from_tok,write_gb_s,dwpd,drives_1_dwpd,life_years"
+    "tier,hit_share,total_share,load_ms,recompute_ms,best,load_pays_from_tok,write_gb_s,dwpd,"
+    "life_years,most_req_s,total_low,total_high,prefix_tok,both_ms,drives_1_dwpd,status"
 )
-"""Columns that a terminal shows."""
+"""Columns that a terminal shows, the most important first."""
+WORN = (
+    "tier,admission,sized_by,total_share,write_gb_s,reads_per_write,drives_1_dwpd,life_years,"
+    "dwpd,capacity_gb,hit_share,usd,status"
+)
+"""Those of a question about wear."""
 
 
 def of_server(
@@ -102,8 +111,8 @@ def reuse(
     line: typer.Context,
     prefix: Prefix = "",
     hit: Hit = 0.0,
-    rate: Rate = 0.0,
-    policy: Policy = "victim",
+    rate: Rate = "",
+    policy: Policy = "",
     admission: Admission = "all",
     routing: Routing = "prefix",
     drive: Drive = "",
@@ -121,7 +130,7 @@ def reuse(
         **{**given, "trace": given["trace"] or None},
         prefix=prefix or 0,
         hit=hit,
-        rate=rate,
+        rate=rate or 0,
         policy=policy,
         admission=admission,
         routing=routing,
@@ -130,7 +139,10 @@ def reuse(
     )
     if save_curve:
         _save(Path(save_curve), table.attrs["curve"])
-    print_table(table, options.view_of(line), SHOWN)
+    asks_wear = drive or len(table["admission"].unique()) > 1
+    print_table(table, options.view_of(line), WORN if asks_wear else SHOWN)
+    if (table["status"] == "infeasible").all():
+        raise typer.Exit(NO_ANSWER)
 
 
 @options.taking(of_requests, of_server, options.of_table)

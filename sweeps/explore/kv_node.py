@@ -49,14 +49,25 @@ class Node:
 
     @cached_property
     def curve(self) -> tuple[Numbers, Numbers]:
-        """Lengths of prompts and the seconds that one alone takes."""
+        """Lengths of prompts that fit, and the seconds that one alone takes.
+
+        Raises:
+            InputError: not even the shortest one fits.
+        """
         longest = scalar(self.llm.longest)
         lengths = np.unique(np.round(np.geomspace(1, longest, LENGTHS)))
         same = np.zeros(len(lengths), np.intp)
         answer = self.probe.answer(same, {"context_tok": lengths})
         estimate = answer.estimate
         seconds = np.broadcast_to(estimate.prefill.seconds, lengths.shape)
-        return lengths, np.asarray(seconds, float)
+        fits = np.broadcast_to(estimate.fits.ok, lengths.shape)
+        if not fits[0]:
+            short = np.broadcast_to(estimate.fits.short_bytes, lengths.shape)[0] / 1e9
+            lacks = f"lacks {short:,.1f} GB for this model"
+            raise InputError(
+                f"platform {self.hw.platform!r}: {lacks}; add GPUs, or take another platform"
+            )
+        return lengths[fits], np.asarray(seconds, float)[fits]
 
     @property
     def longest(self) -> float:
@@ -77,9 +88,17 @@ class Node:
 
     @cached_property
     def token_bytes(self) -> float:
-        """KV of one more token far inside a prompt, on all GPUs that keep it [B]."""
+        """KV of one more token far inside a prompt, on all GPUs that keep it [B].
+
+        Raises:
+            InputError: there is none.
+        """
         last = self.longest
-        return scalar(self.kv_bytes(last) - self.kv_bytes(last / 2)) / (last / 2)
+        grown = scalar(self.kv_bytes(last) - self.kv_bytes(last / 2))
+        if not grown:
+            keeps = "every layer keeps the KV of a window alone, so blocks of a prefix are not kept"
+            raise InputError(f"--model: {keeps}; choose a model with full attention")
+        return grown / (last / 2)
 
     def kv_bytes(self, tokens: Real) -> Real:
         """KV of a prefix on all GPUs that keep it [B]."""
@@ -109,10 +128,14 @@ class Node:
             )
         if name == "hbm":
             self._check_beside_weights(text, capacity)
-        hw = self.hw.with_values({f"{medium}.count": parts})
+        return self.sized(name, capacity, parts)
+
+    def sized(self, name: str, capacity: Real, parts: Real) -> Tier:
+        """A tier of a capacity [B] in so many parts."""
+        hw = self.hw.with_values({f"{TIERS[name].medium}.count": parts})
         built = tier(name, hw, self.block * self.token_bytes, self.staged)
         # larger drives bear as many drive writes a day
-        endurance = capacity / built.capacity * built.endurance
+        endurance = np.maximum(capacity, 1.0) / built.capacity * built.endurance
         return replace(built, capacity=capacity, endurance=endurance)
 
     def place(self, name: str) -> Place:
@@ -138,10 +161,14 @@ class Node:
         Raises:
             InputError: they do not.
         """
-        memory = gpu(self.hw).memory - self.llm.weight_bytes
-        if size > memory:
-            left = f"the weights leave {scalar(memory) / 1e9:,.0f} GB of the GPUs' memory"
+        if size > self.free:
+            left = f"the weights leave {self.free / 1e9:,.0f} GB of the GPUs' memory"
             raise InputError(f"--tier {text!r}: {left}; state less")
+
+    @property
+    def free(self) -> float:
+        """What the weights leave of the GPUs' memory [B]."""
+        return max(scalar(gpu(self.hw).memory - self.llm.weight_bytes), 0.0)
 
     def load(self, tier: Tier, tokens: Real) -> Real:
         """Seconds to bring the KV of a prefix to the GPUs [s]."""

@@ -15,11 +15,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.reuse.fetch import crossover, layerwise
-from nearkv.costmodel.mechanisms.reuse.tiers import Tier
+from nearkv.costmodel.mechanisms.reuse.tiers import TIERS, Tier
 from nearkv.costmodel.mechanisms.reuse.wear import (
     drive_writes_a_day,
     write_price,
@@ -57,6 +56,7 @@ class Reuse:
         nodes: servers, each with tiers of its own; 0 for the fewest below `BUSY`.
         ttft: mean of requests at the rate that is asked for; 0 where none is [s].
         drive: capacity of one drive, in which wear is counted; 0 for those of the tier [B].
+        sized: the tiers, in place of `tiers`, of many sizes: numbers are (points, 1).
     """
 
     node: Node
@@ -72,16 +72,24 @@ class Reuse:
     nodes: int = 0
     ttft: float = 0.0
     drive: float = 0.0
+    sized: tuple[Tier, ...] = ()
 
     @cached_property
     def built(self) -> tuple[Tier, ...]:
         """The tiers of a node, the nearest first."""
-        return tuple(map(self.node.tier, self.tiers))
+        return self.sized or tuple(map(self.node.tier, self.tiers))
 
     @cached_property
     def own(self) -> Numbers:
         """How many there are of each tier, one of each node or one that all share: (tiers,)."""
-        return np.array([1 if tier.is_shared else self.nodes for tier in self.built])
+        return np.array([1 if tier.place.is_shared else self.nodes for tier in self.built])
+
+    @property
+    def capacities(self) -> Numbers:
+        """Of each tier of all nodes: (..., tiers) [B]."""
+        of_node = [np.atleast_1d(tier.capacity) for tier in self.built]
+        capacities: Numbers = self.own * np.concatenate(of_node, axis=-1)
+        return capacities
 
     @property
     def is_replayed(self) -> bool:
@@ -140,22 +148,26 @@ def reuse(question: Reuse) -> tuple[Rows, list[str]]:
     check(question)
     served = replace(question, nodes=question.nodes or fewest_nodes(question))
     hits = hits_of(served)
-    service = service_of(served, hits)
+    reasons = faults_of(served, hits)
+    status = {"status": "infeasible" if reasons else "ok"}
+    service = status | service_of(served, hits)
+    if reasons:
+        service |= dict.fromkeys(("wait_s", "ttft_s", *QUANTILES), np.inf)
     rows = [_row(served, place, hits) | service for place in range(len(served.built))]
-    said = _sentences(served, hits, service)
+    said = _sentences(served, hits, service, reasons)
     worn = [row for row in rows if question.drive and row["drives_1_dwpd"] > 0]
     if worn:
-        more, _ = reuse(replace(served, tiers=_sized(question, worn), drive=0.0))
+        more, _ = reuse(replace(served, tiers=_sized(served, worn), drive=0.0))
         rows += [row | {"sized_by": "wear"} for row in more]
     return rows, said
 
 
 def _sized(question: Reuse, worn: Rows) -> list[str]:
     """The tiers, those of drives with as many as bear what is written at one drive write a day."""
-    drives = {row["tier"]: int(np.ceil(row["drives_1_dwpd"])) for row in worn}
+    drives = {row["tier"]: row["drives_1_dwpd"] for row in worn}
     texts = []
-    for text, built in zip(question.tiers, question.built, strict=True):
-        count = drives.get(built.name)
+    for text, built, own in zip(question.tiers, question.built, question.own, strict=True):
+        count = int(np.ceil(drives.get(built.name, 0.0) / own))
         texts.append(f"{built.name}={count}x{question.drive}B" if count else text)
     return texts
 
@@ -176,15 +188,7 @@ def check(question: Reuse) -> None:
     ):
         if value not in choices:
             raise unknown(name, value, choices, f"--{name}")
-    names = [tier.partition("=")[0].strip() for tier in question.tiers]
-    if not names:
-        raise InputError("--tier: name at least one, as in --tier dram=512GB")
-    if len(set(names)) < len(names):
-        raise InputError(f"--tier: {', '.join(names)} names a tier twice; add their sizes")
-    if question.admission != "all" and question.policy != "victim":
-        raise InputError(f"--admission {question.admission}: is for --policy victim alone")
-    if question.drive and all(np.isinf(tier.endurance) for tier in question.built):
-        raise InputError(f"--drive: {', '.join(names)} does not wear out; name drives")
+    _check_tiers(question)
     if question.nodes < 0:
         raise InputError(f"--nodes: {question.nodes} must be 0 or more")
     if question.summary is None:
@@ -195,6 +199,24 @@ def check(question: Reuse) -> None:
         raise InputError(f"--rate, --rate-scale: at most {MOST_RATE:g} requests per second")
 
 
+def _check_tiers(question: Reuse) -> None:
+    """Refuse tiers that are named twice, in another order than the nearest first, or not at all.
+
+    Raises:
+        InputError: they are.
+    """
+    names = [tier.partition("=")[0].strip() for tier in question.tiers]
+    if not names:
+        raise InputError("--tier: name at least one, as in --tier dram=512GB")
+    if len(set(names)) < len(names):
+        raise InputError(f"--tier: {', '.join(names)} names a tier twice; add their sizes")
+    outwards = [name for name in TIERS if name in names]
+    if outwards != [name for name in names if name in TIERS]:
+        raise InputError(f"--tier: name the nearest first, as {', '.join(outwards)}")
+    if question.drive and all(np.isinf(tier.endurance) for tier in question.built):
+        raise InputError(f"--drive: {', '.join(names)} does not wear out; name drives")
+
+
 def _check_trace(question: Reuse) -> None:
     """Refuse what cannot be asked of a trace.
 
@@ -203,6 +225,8 @@ def _check_trace(question: Reuse) -> None:
     """
     if question.prefix or question.hit or question.rate:
         raise InputError("--prefix, --hit, --rate: are for no trace; leave them out, or it")
+    if question.admission != "all" and question.policy != "victim":
+        raise InputError(f"--admission {question.admission}: is for --policy victim alone")
     is_random = question.routing == "random"
     if question.is_replayed and not question.trace:
         alone = "--policy victim: replays the trace itself, and there is its summary alone"
@@ -212,7 +236,7 @@ def _check_trace(question: Reuse) -> None:
         raise InputError(f"{most}; name two, or take --policy exclusive")
     if is_random and not question.trace:
         raise InputError("--routing random: sends each request; give the trace itself")
-    shared = [tier.name for tier in question.built if tier.is_shared]
+    shared = [tier.name for tier in question.built if tier.place.is_shared]
     if is_random and shared:
         raise InputError(
             f"--routing random: leave out {', '.join(shared)}, which nodes share"
@@ -237,18 +261,29 @@ def _check_prefix(question: Reuse) -> None:
     if prefix > longest:
         takes = f"the model takes {longest:,.0f} tokens; choose another model"
         raise InputError(f"--prefix: a prompt has {prefix:,.0f} tokens, {takes}")
+    held = scalar(question.built[0].capacity) / question.node.token_bytes
+    if prefix > held:
+        holds = f"holds {held:,.0f} tokens, and the prefix has {prefix:,.0f}"
+        raise InputError(f"--tier {question.tiers[0]}: {holds}; state more")
 
 
 def fewest_nodes(question: Reuse) -> int:
-    """Nodes that compute prompts at most `BUSY` of their time; without reuse more would do."""
+    """Nodes that compute prompts at most `BUSY` of their time, and bear what is written.
 
-    def service(nodes: int) -> dict[str, float]:
+    Without reuse as many as its load needs would do, and of writes as many as bear all of them.
+    """
+
+    def does(nodes: int) -> bool:
         on_nodes = replace(question, nodes=nodes)
-        return service_of(on_nodes, hits_of(on_nodes))
+        hits = hits_of(on_nodes)
+        is_borne = bool(np.all(write_loads(on_nodes, hits) <= 1))
+        return is_borne and service_of(on_nodes, hits)["load"] <= BUSY
 
-    most = max(int(np.ceil(service(1)["plain_load"] / BUSY)), 1)
-    busy = range(1, most)
-    return 1 + bisect_left(busy, True, key=lambda nodes: service(nodes)["load"] <= BUSY)
+    alone = replace(question, nodes=1)
+    hits = hits_of(alone)
+    plain = service_of(alone, hits)["plain_load"] / BUSY
+    most = int(np.ceil(max(plain, np.max(write_loads(alone, hits)), 1.0)))
+    return 1 + bisect_left(range(1, most), True, key=does)
 
 
 # --- service ------------------------------------------------------------------------------------
@@ -324,7 +359,8 @@ def request_seconds(question: Reuse, hits: Hits) -> Numbers:
     known = np.sum(tokens, axis=-1)
     rest = node.prefill(np.maximum(prompts, 1.0)) - node.compute(known)
     fetched, loaded = np.zeros(rest.shape), np.zeros(rest.shape)
-    for place, tier in enumerate(written_tiers(question, hits)):
+    for place, built in enumerate(question.built):
+        tier = built.served(hits.written[..., [place]], question.nodes)
         here = tokens[..., place]
         before = reached[..., place] - here
         fetched = fetched + node.fetch(tier, here, before, prompts - known)
@@ -333,19 +369,28 @@ def request_seconds(question: Reuse, hits: Hits) -> Numbers:
     return np.minimum(rest + fetched, hidden)
 
 
-def written_tiers(question: Reuse, hits: Hits) -> list[Tier]:
-    """The tiers while they are written to, which takes of their time."""
-    rates = hits.written / question.own
-    return [
-        tier.written_at(rates[..., place, np.newaxis])
+def write_loads(question: Reuse, hits: Hits) -> Numbers:
+    """Share of the rate of the path to each tier that writing takes, of all nodes: (..., tiers)."""
+    loads = [
+        tier.write_load(hits.written[..., [place]], question.nodes)
         for place, tier in enumerate(question.built)
     ]
+    return np.concatenate(loads, axis=-1)
 
 
-def bears_writes(question: Reuse, hits: Hits) -> NDArray[np.bool_]:
-    """Whether the paths of all nodes to each tier bear what is written: (..., tiers)."""
-    paths = [scalar(tier.write_rate) for tier in question.built]
-    return hits.written <= question.nodes * np.array(paths)
+def faults_of(question: Reuse, hits: Hits) -> list[str]:
+    """Why the nodes do not serve all requests; nothing where they do."""
+    reasons: list[str] = []
+    loads = write_loads(question, hits)
+    for tier, load in zip(question.built, loads, strict=True):
+        if load > 1:
+            reasons.append(f"{tier.name} is written faster than its path bears")
+    seconds = request_seconds(question, hits)
+    if question.rate_of_all / question.nodes * float(moments(question, seconds)[0]) >= 1:
+        reasons.append("prompts come faster than they are served")
+    if reasons and (more := fewest_nodes(question)) > question.nodes:
+        reasons[-1] += f"; --nodes {more} would do"
+    return reasons
 
 
 # --- hits ---------------------------------------------------------------------------------------
@@ -362,32 +407,28 @@ def hits_of(question: Reuse) -> Hits:
     if trace and question.routing == "random":
         trace = trace.routed(question.nodes)
         summary = replace(summary, curve=trace.summary.curve)
-    sizes = np.array([scalar(tier.capacity) for tier in question.built])
-    of_curve = curve_hits(question, summary, sizes)
+    of_curve = curve_hits(question, summary)
     if trace and question.is_replayed:
-        return _replayed(question, trace, sizes, of_curve)
+        return _replayed(question, trace, of_curve)
     return of_curve
 
 
-def curve_hits(question: Reuse, summary: ReuseSummary, sizes: Numbers) -> Hits:
+def curve_hits(question: Reuse, summary: ReuseSummary) -> Hits:
     """What tiers hit by the footprint curve of a trace.
 
     Exclusive tiers hit together as one cache of all their blocks, inclusive ones as the larger of
     them; victims about as if no block lay in two tiers. Of the blocks that are accessed, those
     enter an exclusive tier which the tiers above do not have, and an inclusive one which none has.
-
-    Args:
-        sizes: of the tiers of a node: (..., tiers) [B].
     """
     is_inclusive = question.policy == "inclusive"
     block_bytes = question.node.token_bytes * summary.block
-    blocks = question.own * sizes / block_bytes
+    blocks = question.capacities / block_bytes
     larger = np.maximum.accumulate if is_inclusive else np.cumsum
     reach = larger(blocks, axis=-1)
     upto = summary.curve.hit_ratio(reach)
     share = np.diff(upto, axis=-1, prepend=0.0)
     missed = 1 - upto
-    entered = (missed if is_inclusive else missed + share) * (sizes > 0)
+    entered = (missed if is_inclusive else missed + share) * (blocks > 0)
     return Hits(
         share=share,
         half=summary.curve.half_band(reach),
@@ -407,12 +448,12 @@ def _prefix_tokens(summary: ReuseSummary, upto: Numbers) -> Numbers:
     return share[..., np.newaxis, :] * summary.prompts[:, np.newaxis]
 
 
-def _replayed(question: Reuse, trace: BlockTrace, sizes: Numbers, of_curve: Hits) -> Hits:
+def _replayed(question: Reuse, trace: BlockTrace, of_curve: Hits) -> Hits:
     """What two tiers of these sizes [B] hit as the requests of a trace come one by one."""
-    summary, count = question.summary, len(sizes)
+    summary, count = question.summary, len(question.built)
     assert summary
     block_bytes = question.node.token_bytes * summary.block
-    blocks = question.own * sizes / block_bytes
+    blocks = question.capacities / block_bytes
     first, second = (int(held * trace.share) for held in (*blocks, 0, 0)[:2])
     played = replay(trace.blocks, trace.ends, first, second, question.admission)
     accesses, found = len(trace.blocks), played.hits[:, :count]
@@ -434,10 +475,12 @@ def _replayed(question: Reuse, trace: BlockTrace, sizes: Numbers, of_curve: Hits
 def _row(question: Reuse, place: int, hits: Hits) -> dict[str, Any]:
     """What a tier of all nodes does, and how a prefix of its mean hit comes back from it."""
     node, own = question.node, question.own[place]
-    tier = written_tiers(question, hits)[place]
     tokens, written = hits.tokens[:, place], float(hits.written[place])
+    tier = question.built[place].served(written, question.nodes)
+    write_load = float(question.built[place].write_load(written, question.nodes))
     is_hit = tokens > 0
     mean = float(np.mean(tokens[is_hit])) if np.any(is_hit) else np.nan
+    fetched = mean if write_load < 1 else np.nan
     each = np.where(is_hit, node.kv_bytes(tokens), 0.0)
     read = question.rate_of_all * float(each @ question.weights)
     total, half = float(np.sum(hits.share[: place + 1])), float(hits.half[place])
@@ -454,11 +497,11 @@ def _row(question: Reuse, place: int, hits: Hits) -> dict[str, Any]:
         "total_low": max(total - half, 0.0),
         "total_high": min(total + half, 1.0),
         "prefix_tok": mean,
-        **_ways(node, tier, mean, float(np.mean(question.prompts))),
+        **_ways(node, tier, fetched, float(np.mean(question.prompts))),
         "read_gb_s": read / 1e9,
         "write_gb_s": written / 1e9,
         "reads_per_write": read / written if written else np.nan,
-        "write_share": written / (question.nodes * scalar(tier.write_rate)),
+        "write_share": write_load,
         "usd": capacity * scalar(tier.byte_price),
         **_wear(node, tier, mean, own, written, drive),
     }
@@ -490,7 +533,8 @@ def _wear(
     wears = 1.0 if np.isfinite(endurance) else np.nan
     a_byte = write_price(capacity * scalar(tier.byte_price), endurance)
     rent = node.hw.gpu.count * node.hw.gpu.maybe("rent", np.nan)
-    recomputed = scalar(rent * node.compute(mean) / node.kv_bytes(mean))
+    seconds = scalar(node.compute(mean)) or np.nan
+    recomputed = rent * seconds / scalar(node.kv_bytes(mean))
     return {
         "dwpd": wears * drive_writes_a_day(written, capacity),
         "drives_1_dwpd": wears * drive_writes_a_day(written, drive),
@@ -500,8 +544,10 @@ def _wear(
     }
 
 
-def _sentences(question: Reuse, hits: Hits, service: dict[str, float]) -> list[str]:
-    """What reuse does to the service."""
+def _sentences(
+    question: Reuse, hits: Hits, service: dict[str, Any], reasons: list[str]
+) -> list[str]:
+    """What reuse does to the service, or why there is none."""
     reused = f"{100 * float(np.sum(hits.share)):.1f} % of the blocks are reused"
     busy = f"Prompts keep a node busy for {100 * service['load']:.0f} % of its time"
     less = f"{100 * (1 - service['load'] / service['plain_load']):.0f} % less than without reuse"
@@ -514,15 +560,17 @@ def _sentences(question: Reuse, hits: Hits, service: dict[str, float]) -> list[s
     too_long = float(np.mean(question.prompts > question.node.longest))
     if too_long:
         are = f"{100 * too_long:.3g} % of the prompts are longer than the model takes"
-        told.append(f"{are}; they are timed at {question.node.longest:,.0f} tokens.")
-    for tier, is_borne in zip(question.built, bears_writes(question, hits), strict=True):
-        if not is_borne:
-            told.append(f"infeasible: {tier.name} is written faster than its path bears.")
-    if service["load"] >= 1:
-        why = "infeasible: prompts come faster than they are served"
-        return [*told, f"{why}; --nodes {fewest_nodes(question)} would do."]
+        timed = f"timed at {question.node.longest:,.0f} tokens, and kept whole"
+        told.append(f"{are}; they are {timed}.")
+    if reasons:
+        return [*told, *(f"infeasible: {reason}." for reason in reasons)]
     first = f"The first token comes after {service['ttft_s']:.3g} s in the mean"
-    return [*told, f"{first}, {service['wait_s']:.2g} s of it waiting."]
+    told.append(f"{first}, {service['wait_s']:.2g} s of it waiting.")
+    if service["ttft_s"] > question.ttft > 0:
+        most = f"{service['most_req_s']:.3g} requests per second would have"
+        asked = f"{question.rate_of_all:.3g} requests per second have no mean TTFT"
+        told.append(f"{asked} of {question.ttft:g} s here; {most}.")
+    return told
 
 
 def _doubts(summary: ReuseSummary) -> list[str]:

@@ -59,10 +59,11 @@ class ReuseCurve:
     def hit_ratio(self, capacity: Numbers) -> Numbers:
         """Share of the accesses that an LRU cache of a capacity [blocks] hits [1].
 
-        The window whose footprint fills the cache is how long a block stays in it.
+        The window whose footprint fills the cache is how long a block stays in it. No block lies
+        in less than one.
         """
-        ratio: Numbers = np.interp(capacity, self.footprint, self.hits)
-        return ratio
+        ratio = np.interp(capacity, self.footprint, self.hits)
+        return np.where(np.less(capacity, 1), 0.0, ratio)
 
     def half_band(self, capacity: Numbers) -> Numbers:
         """How far hits of what comes may be from `hit_ratio` if reuse drifts on as it did [1]."""

@@ -28,6 +28,7 @@ class Place:
         capacity: its number of bytes.
         links: roles that the bytes pass to the GPUs.
         is_shared: whether all nodes share one.
+        is_spread: whether what is shared lies on all nodes, each of which adds its rates.
         sold_as: role whose price is that of the capacity; the medium where empty.
     """
 
@@ -35,6 +36,7 @@ class Place:
     capacity: str
     links: tuple[str, ...] = ()
     is_shared: bool = False
+    is_spread: bool = False
     sold_as: str = ""
 
 
@@ -43,7 +45,7 @@ TIERS = {
     "dram": Place("host", "memory", ("gpu_link",), sold_as="dram"),
     "cxl": Place("cxl", "memory", ("gpu_link",)),
     "ssd": Place("ssd", "capacity", ("ssd_link", "gpu_link")),
-    "pool": Place("host", "memory", ("fabric",), is_shared=True, sold_as="dram"),
+    "pool": Place("host", "memory", ("fabric",), True, True, sold_as="dram"),
     "pool-ssd": Place("ssd", "capacity", ("fabric",), is_shared=True),
     "object": Place("object_store", "capacity", ("fabric",), is_shared=True),
 }
@@ -68,6 +70,7 @@ class Tier:
         parts: drives or memories that it is made of [1].
         byte_price: of a byte of capacity; not a number where the platform has no price [USD].
         write_share: of the medium's time that writing takes [1].
+        readers: nodes that share the medium's reads evenly [1].
     """
 
     name: str
@@ -81,6 +84,7 @@ class Tier:
     parts: Real
     byte_price: Real
     write_share: Real = 0.0
+    readers: Real = 1.0
 
     def load(self, amount: Real) -> Span:
         """Bring bytes to the GPUs [B]: t = t0 + bytes / min over the path.
@@ -91,7 +95,8 @@ class Tier:
         waits = Port("fetch", "wait", 1.0, "s")
         medium = self.read["medium"]
         left = np.maximum(1 - self.write_share, LEAST_LEFT)
-        shared = Port(medium.resource, medium.verb, medium.rate * left)
+        rate = medium.rate * left / self.readers
+        shared = Port(medium.resource, medium.verb, rate)
         path = {**self.read, "medium": shared}
         return serial(
             latency=waits(self.latency, "t0"),
@@ -100,20 +105,31 @@ class Tier:
         )
 
     @property
-    def is_shared(self) -> bool:
-        """Whether all nodes share one."""
-        return TIERS[self.name].is_shared
+    def place(self) -> Place:
+        """Where its blocks lie."""
+        return TIERS[self.name]
 
-    def written_at(self, rate: Real) -> Tier:
-        """The tier while blocks are written to it [B/s]."""
-        return replace(self, write_share=np.minimum(rate / self.write["medium"].rate, 1.0))
+    def media(self, nodes: int) -> int:
+        """How many media of its rates all nodes write to: one that they share, or one each [1]."""
+        return 1 if self.place.is_shared and not self.place.is_spread else nodes
 
-    @property
-    def write_rate(self) -> Real:
-        """Of the slowest part of the path from the GPUs [B/s]."""
-        rates = [port.rate for port in self.write.values()]
-        slowest: Real = np.minimum.reduce(np.broadcast_arrays(*rates))[()]
-        return slowest
+    def served(self, written: Real, nodes: int) -> Tier:
+        """The tier as a node reads it while all nodes write to it [B/s]."""
+        media = self.media(nodes)
+        share = np.minimum(written / media / self.write["medium"].rate, 1.0)
+        return replace(self, write_share=share, readers=nodes / media)
+
+    def write_load(self, written: Real, nodes: int) -> Real:
+        """Share of the rate of the slowest part of the path that writing takes, over 1 or not [1].
+
+        Args:
+            written: by all nodes [B/s].
+        """
+        links = [port.rate for name, port in self.write.items() if name != "medium"]
+        of_medium = written / (self.media(nodes) * self.write["medium"].rate)
+        shares = [of_medium, *(written / (nodes * rate) for rate in links)]
+        most: Real = np.maximum.reduce(np.broadcast_arrays(*shares))[()]
+        return most
 
 
 def tier(name: str, hw: Machine, block_bytes: Real, staged: bool = False) -> Tier:

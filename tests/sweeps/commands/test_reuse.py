@@ -60,11 +60,13 @@ def test_a_saved_curve_answers_as_its_trace(
         ("--tier dram", "write it as dram=512GB"),
         ("--tier dram=1TB --tier ssd=1TB", "in one tier"),
         ("--tier dram=1TB --tier dram=2TB", "names a tier twice"),
-        ("--tier dram=1TB --policy lru", "valid are: exclusive, inclusive, victim"),
+        ("--tier dram=1TB --policy lru", "are of a trace"),
         ("--tier dram=1TB --admission second-touch", "need a trace"),
         ("--tier dram=1TB --trace conversation", "are for no trace"),
-        ("--tier dram=1TB --save-curve c.json", "no trace whose curve"),
-        ("--tier dram=1TB --rate-scale 2", "makes a trace faster"),
+        ("--tier dram=6TB --save-curve c.json", "no trace whose curve"),
+        ("--tier dram=1GB", "holds 3,052 tokens, and the prefix has 16,384"),
+        ("--tier ssd=1TB --tier dram=1TB", "the nearest first, as dram, ssd"),
+        ("--tier dram=1TB --rate-scale 2", "are of a trace"),
         ("", "name at least one"),
     ],
 )
@@ -76,7 +78,9 @@ def test_what_cannot_be_asked_is_refused(words: str, says: str) -> None:
     ("words", "says"),
     [
         ("--tier dram=1TB", "give --trace FILE"),
-        ("--tier dram=1TB --trace conversation", "its summary alone"),
+        ("--tier dram=1TB --trace conversation --policy victim", "its summary alone"),
+        ("--tier dram=1TB --trace conversation --policy lru", "exclusive, inclusive, victim"),
+        ("--tier dram=1TB --trace conversation --set gpu.count=1", "lacks 5.4 GB for this model"),
         (
             "--tier dram=1TB --trace synthetic --policy exclusive --routing random",
             "the trace itself",
@@ -85,7 +89,7 @@ def test_what_cannot_be_asked_is_refused(words: str, says: str) -> None:
         ("--tier dram=1TB --trace conversation --block -1", "--block"),
         ("--tier dram=1TB --trace conversation --block 16", "is of blocks of 512"),
         ("--tier dram=1TB --prefix 1k,2k --rate 1", "must be a whole number"),
-        ("--tier dram=1TB --prefix 1k --rate 1e300", "at most 1e+09 requests"),
+        ("--tier dram=1TB --prefix 1k --rate 1e10/s", "at most 1e+09 requests"),
         ("--tier dram=1TB --trace synthetic --policy exclusive --rate-scale 0", "above 0"),
     ],
 )
@@ -109,3 +113,27 @@ def test_pictures_of_hits_and_of_times_are_drawn(tmp_path: Path) -> None:
     assert "load from object" in times.read_text()
     both = ("--trace", "conversation", "--tier", "dram=1TB")
     assert "give --trace for hits" in refusal("plot", *ASKED, *both, "-o", str(hits))
+
+
+def test_an_answer_that_is_none_says_so_in_every_form() -> None:
+    """One drive bears no writes of two nodes: no time is stated, and the exit code is 3."""
+    words = (
+        "--trace",
+        "conversation",
+        "--nodes",
+        "2",
+        "--tier",
+        "ssd=1x7.68TB",
+        "--format",
+        "json",
+    )
+    (row,) = json.loads(succeed(*ASKED, *words, code=3))
+    assert row["status"] == "infeasible"
+    assert row["write_share"] == pytest.approx(1.006, abs=0.01)
+    assert row["load_ms"] is None
+    assert row["ttft_s"] in (None, "inf")
+
+
+def test_a_missed_target_names_the_rate_that_meets_it() -> None:
+    words = ("--trace", "conversation", "--tier", "dram=128GB", "--slo", "ttft_s=2")
+    assert "2.75 requests per second would have" in succeed(*ASKED, *words)

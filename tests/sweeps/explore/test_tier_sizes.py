@@ -13,6 +13,7 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from support.command_line import refusal, succeed
@@ -23,7 +24,7 @@ from nearkv.hardware.errors import InputError
 from nearkv.sweeps.explore.design.certificate import certificate_of, fault_of
 from nearkv.sweeps.explore.kv_node import Node, node_of
 from nearkv.sweeps.explore.reuse import Reuse
-from nearkv.sweeps.explore.tier_sizes import TierSizes
+from nearkv.sweeps.explore.tier_sizes import TierSizes, sizes_of
 from nearkv.sweeps.study.block_traces import CURVES, ReuseSummary, read_summary
 from nearkv.sweeps.study.study import Study
 
@@ -44,20 +45,23 @@ def conversation() -> ReuseSummary:
 
 
 def every_point(asked: TierSizes) -> NDArray[np.int64]:
-    sides = [np.arange(len(sizes)) for sizes in asked.sizes]
+    sides = [np.arange(len(sizes.capacity)) for sizes in asked.sizes]
     return np.stack(np.meshgrid(*sides, indexing="ij"), axis=-1).reshape(-1, len(sides))
 
 
 def random_case(rng: np.random.Generator) -> TierSizes:
-    """Up to four tiers of up to six sizes, in any order, with a target that some sizes meet."""
-    names = rng.permutation(PRICED)[: rng.integers(1, 5)]
-    sizes = [
-        np.unique([0.0, *np.round(10 ** rng.uniform(10, 13.5, rng.integers(1, 6)), -9)])
-        for _ in names
+    """Up to four tiers of up to six sizes, with a target that some sizes meet."""
+    chosen = rng.permutation(PRICED)[: rng.integers(1, 5)]
+    names = [name for name in TIERS if name in chosen]
+    drawn = [np.round(10 ** rng.uniform(10, 13.5, rng.integers(1, 6)), -9) for _ in names]
+    texts = [
+        f"{name}={','.join(f'{size:.0f}B' for size in np.unique(each))}"
+        for name, each in zip(names, drawn, strict=True)
     ]
+    sizes = [sizes_of(node(), text) for text in texts]
     question = Reuse(
         node=node(),
-        tiers=[f"{name}={largest[-1]:.0f}B" for name, largest in zip(names, sizes, strict=True)],
+        tiers=[each.text(len(each.capacity) - 1) for each in sizes],
         summary=conversation().faster(float(rng.uniform(0.2, 2))),
         policy=str(rng.choice(["exclusive", "inclusive"])),
         nodes=int(rng.integers(1, 6)),
@@ -111,20 +115,27 @@ def test_no_size_is_faster_than_its_bound() -> None:
         assert (least >= asked.least_ttft(asked.boxes.high) * (1 - 1e-12)).all()
 
 
+def usd_hour(table: pd.DataFrame) -> float:
+    """Price of tiers over four years, or of what is written as a share of the drives' life."""
+    bought = table["usd"] / (4 * 365 * 24)
+    worn = 3600 * 1e9 * table["write_gb_s"] * table["usd_tb_written"] / 1e12
+    return float(np.maximum(bought, worn.fillna(0)).sum())
+
+
 @pytest.mark.parametrize("policy", ["exclusive", "inclusive"])
 def test_reuse_says_the_same_of_the_answer(policy: str) -> None:
     table = nearkv.solve("tiers", MODEL, slo="ttft_s=3.7", trace="conversation", policy=policy)
-    sizes = {"dram": table["dram_gb"][0], "ssd": table["ssd_gb"][0]}
+    asked = table.attrs["conclusion"][1].removesuffix(".").split(" --tier ")[1:]
     again = nearkv.reuse(
         MODEL,
         trace="conversation",
         policy=policy,
-        tiers=[f"{name}={size}GB" for name, size in sizes.items() if size],
+        tiers=asked,
         nodes=int(table["nodes"][0]),
     )
     assert again["ttft_s"][0] == pytest.approx(table["ttft_s"][0], rel=1e-6)
     assert again["hit_share"].sum() == pytest.approx(table["hit_share"][0], rel=1e-6)
-    assert again["usd"].sum() / (4 * 365 * 24) == pytest.approx(table["usd_hour"][0], rel=1e-6)
+    assert usd_hour(again) == pytest.approx(table["usd_hour"][0], rel=1e-6)
 
 
 def test_what_no_nodes_reach_is_an_answer_with_its_reason() -> None:
@@ -145,7 +156,8 @@ def test_what_no_nodes_reach_is_an_answer_with_its_reason() -> None:
         ("--slo ttft_s=2 --years 0", "must be above 0"),
         ("--slo ttft_s=2 --minimize usd", "by price, usd_hour"),
         ("--slo ttft_s=2 --tier dram=1GB:2GB", "must be low:high"),
-        ("", "write it as"),
+        ("", "state the mean time"),
+        ("--slo ttft_s=2 --tier dram=1GB --tier dram=2GB", "names a tier twice"),
     ],
 )
 def test_what_cannot_be_sized_is_refused(words: str, says: str) -> None:
@@ -170,7 +182,7 @@ def test_victims_are_sized_by_a_replay_of_each_size(tmp_path: Path) -> None:
         tiers = [f"{n}={size}GB" for n, size in (("dram", dram), ("ssd", ssd)) if size]
         if tiers:
             table = nearkv.reuse(MODEL, trace=trace, tiers=tiers, nodes=1, admission="second-touch")
-            times[table["usd"].sum() / (4 * 365 * 24)] = table["ttft_s"][0]
+            times[usd_hour(table)] = table["ttft_s"][0]
     target = float(np.median(list(times.values())))
     cheapest = min(usd for usd, seconds in times.items() if seconds <= target)
     words = ["solve", "tiers", "--model", MODEL, "--trace", str(trace), "--nodes", "1"]
@@ -183,7 +195,7 @@ def test_victims_are_sized_by_a_replay_of_each_size(tmp_path: Path) -> None:
     assert cheapest > min(times)
     assert "holds: " in succeed(*words, slo, "--check", str(proof))
     assert "of another objective" in refusal(*words, "ttft_s=1", "--check", str(proof))
-    many = ("--tier", "cxl=1GB:100GB:+1GB")
+    many = ("--tier", "pool=1GB:100GB:+1GB")
     assert "replays two tiers at most" in refusal(*words, slo, *many)
     alone = [*words[:10], "--tier", "dram=1GB:300GB:+1GB", "--slo", slo]
     assert "replays 256 sizes at most" in refusal(*alone)
