@@ -24,12 +24,10 @@ Gathering reads and writes them, the first product reads them, the second writes
 the weighted sum reads these.
 """
 
-TILES = ((16.0, 64.0), (128.0, 128.0))
-"""Rows of the smallest and the largest tile of a grouped product, and rows in whose time each is
-multiplied.
+TILES = (16.0, 128.0)
+"""Rows of the smallest and the largest tile of a grouped product.
 
-Kernels choose between them by the rows of an expert (triton_kernels, `opt_flags.py`); the matrix
-units of a warp group take 64 rows at a time (PTX ISA, `wgmma`).
+Kernels choose between them by the rows of an expert (triton_kernels, `opt_flags.py`).
 """
 
 _FOUR_BITS = 0.5
@@ -75,7 +73,11 @@ def grouped_products(
     visits = groups * passes * distinct
     weights = visits * layer.expert_parameters * layer.weight_width
     copies = fullest * tokens * layer.active_experts
-    multiplied = [cost * (copies / tile + most_used * visits / 2) for tile, cost in TILES]
+    instruction = hw.gpu.maybe("matrix_rows", 1.0)
+    multiplied = [
+        np.maximum(tile, instruction) * (copies / tile + most_used * visits / 2)
+        for tile in TILES
+    ]
     rows = np.minimum(*multiplied)
     flops = 2 * rows * layer.expert_parameters
     holders = split.expert_group / split.ep
