@@ -255,7 +255,8 @@ class _Search:
         self.evaluations += len(case)
         self._keep(case, point, values)
         single = boxes.sizes == 1
-        bounds[single] = values[: len(boxes)][single]
+        known = np.where(np.isfinite(values), values, np.inf)
+        bounds[single] = known[: len(boxes)][single]
         return bounds
 
     def _is_beaten(self, case: Integers, bounds: Numbers) -> Mask:

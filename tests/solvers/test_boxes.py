@@ -157,3 +157,15 @@ def test_a_large_space_takes_few_evaluations() -> None:
     found = shop.minimise(quick=shop.cheapest)
     assert np.sum(shop.space.sizes) > 1e9
     assert found.progress.evaluations < 50_000
+
+
+@pytest.mark.parametrize("unknown", [np.nan, -np.inf])
+def test_points_whose_value_is_not_known_are_none(unknown: float) -> None:
+    space = Boxes(np.array([0]), np.array([[0]]), np.array([[5]]))
+    best = minimise(
+        space,
+        bound=lambda boxes: np.full((len(boxes), 1), -np.inf),
+        value=lambda case, point: np.where(point < 3, unknown, point.astype(float)),
+    )
+    assert best.point.tolist() == [[3]]
+    assert not len(best.open)

@@ -230,7 +230,8 @@ def nearest_miss(question: Question, space: Space, stopped: bool) -> str:
         near.boxes, near.bound, near.value, quick=near.quick, at_once=AT_ONCE
     )
     if not len(optimum.case):
-        return "no machine that may be built fits the model in its memories"
+        lacked = f"fits the model in its memories and has a {goal.objectives[0]}"
+        return f"no machine that may be built {lacked}"
     answer = Answer(question, near, optimum, ())
     (row,) = answer.rows()
     missed = [
@@ -243,5 +244,5 @@ def nearest_miss(question: Question, space: Space, stopped: bool) -> str:
     )
     return (
         f"no machine meets every limit; the nearest is {row['system']} on {row['server']} "
-        f"({fitted}): {'; '.join(missed)}"
+        f"({fitted}): {'; '.join(missed) or f'it has no {goal.objectives[0]}'}"
     )

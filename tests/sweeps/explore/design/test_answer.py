@@ -12,6 +12,7 @@ import pytest
 from support.designs import by_brute_force, random_question, searched
 
 import nearkv
+from nearkv.hardware.errors import InputError
 from nearkv.sweeps.explore.design.certificate import fault_of
 
 QUESTIONS = int(os.environ.get("NEARKV_CASES", "80")) // 10
@@ -72,3 +73,11 @@ def test_the_split_over_gpus_is_the_best_of_all_that_keep_the_limit(tmp_path: Pa
     assert best == kept["tpot_ms"].min()
     assert best > every["tpot_ms"].min()
     assert table["prefill_s"][0] > every["prefill_s"].min()
+
+
+@pytest.mark.parametrize("limits", ["", "tpot_ms=1e9"])
+def test_a_column_that_no_machine_has_is_named(limits: str) -> None:
+    """The drive of the desktop states no price, so what a token wears out of it is not known."""
+    asked: dict[str, Any] = {"servers": "mac-studio-desktop", "minimize": "usd_mtok"}
+    with pytest.raises(InputError, match=r"has (a|no) usd_mtok"):
+        nearkv.design("flexgen-percent", "opt-6.7b", slo=limits, **asked)
