@@ -59,11 +59,6 @@ def fewest_gpus(hw: Machine, llm: LLM, work: Workload, stated: Stated) -> Real:
     return tensor_parallel(hw, llm)
 
 
-def all_gpus(hw: Machine, llm: LLM, work: Workload, stated: Stated) -> Real:
-    """All GPUs share every product (Megatron-LM) [1]."""
-    return hw.gpu.count
-
-
 def gpus_of_a_node(hw: Machine, llm: LLM, work: Workload, stated: Stated) -> Real:
     """The GPUs of a node share every product (HILOS sec. 6.6, its baseline) [1]."""
     return np.minimum(hw.gpu.count, node_size(hw))
@@ -80,20 +75,14 @@ def remaining(hw: Machine, llm: LLM, work: Workload, stated: Stated) -> Real:
     return np.maximum(np.floor(hw.gpu.count / of_a_replica), 1.0)
 
 
-def wide_experts(hw: Machine, llm: LLM, work: Workload, stated: Stated) -> Real:
-    """Every GPU of a stage, of every replica, has other experts (DeepSeek-V3, sec. 3.4) [1]."""
-    replicas = stated.get("dp", remaining(hw, llm, work, stated))
-    return stated.get("tp", 1.0) * replicas
-
-
 MOST = 1024
 """GPUs that share one model, at most [1]."""
 TP = Knob(
-    "GPUs that share every product (`l3`: the fewest by policy.weights_per_gpu; `all`; `node`)",
+    "GPUs that share every product (`l3`: the fewest by policy.weights_per_gpu; `node`)",
     low=1,
     high=MOST,
     kind="count",
-    rules={"l3": fewest_gpus, "all": all_gpus, "node": gpus_of_a_node},
+    rules={"l3": fewest_gpus, "node": gpus_of_a_node},
 )
 PP = Knob(
     "stages of layers, one after the other (`nodes`: one a node)",
@@ -110,11 +99,10 @@ DP = Knob(
     rules={"remaining": remaining},
 )
 EP = Knob(
-    "GPUs, or groups of them, with other experts each (`all`: every GPU of a stage)",
+    "GPUs, or groups of them, with other experts each",
     low=1,
     high=MOST,
     kind="count",
-    rules={"all": wide_experts},
 )
 ATTENTION = choice(
     "tp: GPUs share the heads of a sequence; dp: each attends to sequences of its own",

@@ -7,7 +7,6 @@ Symbols: n decoding sequences, N resident, Ng and Nc of them on the GPU and the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -59,38 +58,6 @@ from nearkv.costmodel.model.registry import Knob, Reversal, choice, system
 from nearkv.costmodel.model.resources import gpu
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
-
-
-def cached_on_gpus(
-    hw: Machine,
-    llm: LLM,
-    work: Workload,
-    layer: Callable[[LLM, Load], Span],
-    policy: Real,
-) -> Estimate:
-    """Serve a queue whose weights and caches are in GPU memory; prompts come first.
-
-    Args:
-        hw: the GPUs in use.
-        llm, work: what runs.
-        layer: one layer of an iteration.
-        policy: 0 paged, 1 reserve.
-    """
-    kept = partial(on_gpus, hw, llm)
-    serving = Serving(
-        iteration=lambda load: over_layer_types(llm, load, layer),
-        prefill=lambda prompts, load: all_prompts_alone(hw, llm, prompts, load),
-        capacity=tokens_held(beside_weights(hw, llm), llm, work, policy, kept),
-        replicas=data_parallel(hw, llm),
-        reserve=policy,
-        by_type=seen_by_type(llm, work),
-    )
-    needed = {
-        "weights": serving.replicas * llm.weight_bytes,
-        "KV cache and states": cache_needed(llm, work, serving, kept),
-    }
-    return steady(work, serving, fits(gpu=(needed, gpu(hw).memory)))
-
 
 CPU_LACKS = {
     "latent": "no rate is known of a CPU that attends to latents",
@@ -246,7 +213,20 @@ def hbm_pim(
             one_batch=(1 - in_turns) * serial(**parts(load)),
         )
 
-    return cached_on_gpus(hw, llm, work, layer, policy)
+    kept = partial(on_gpus, hw, llm)
+    serving = Serving(
+        iteration=lambda load: over_layer_types(llm, load, layer),
+        prefill=lambda prompts, load: all_prompts_alone(hw, llm, prompts, load),
+        capacity=tokens_held(beside_weights(hw, llm), llm, work, policy, kept),
+        replicas=data_parallel(hw, llm),
+        reserve=policy,
+        by_type=seen_by_type(llm, work),
+    )
+    needed = {
+        "weights": serving.replicas * llm.weight_bytes,
+        "KV cache and states": cache_needed(llm, work, serving, kept),
+    }
+    return steady(work, serving, fits(gpu=(needed, gpu(hw).memory)))
 
 
 @system(

@@ -189,26 +189,22 @@ def prompts_alone(
     prompts: Real,
     load: Load,
     layer_type: LLM | None = None,
-    split: Split | None = None,
 ) -> Span:
     """One layer of prefill, prompt by prompt on every replica, prefill first (L3 sec. 6.1)."""
     layer = layer_type or llm
-    split = split or split_of(hw, llm)
-    passes = prompts / split.dp
+    passes = prompts / data_parallel(hw, llm)
     return serial(
-        linear=linear(hw, llm, load.prompt, passes, layer_type, prompts, split),
+        linear=linear(hw, llm, load.prompt, passes, layer_type, prompts),
         attention=prefill_attention(hw, layer, load.squares),
     )
 
 
-def all_prompts_alone(
-    hw: Machine, llm: LLM, prompts: Real, load: Load, split: Split | None = None
-) -> Span:
+def all_prompts_alone(hw: Machine, llm: LLM, prompts: Real, load: Load) -> Span:
     """Prefill of all layers, prompt by prompt on every replica."""
     return over_layer_types(
         llm,
         load,
-        lambda layer_type, seen: prompts_alone(hw, llm, prompts, seen, layer_type, split),
+        lambda layer_type, seen: prompts_alone(hw, llm, prompts, seen, layer_type),
     )
 
 
