@@ -183,18 +183,17 @@ def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_number_names_the_systems_that_read_it() -> None:
-    """INF²'s kernel attends in tiles, HillInfer's scores; FLEX(DRAM) has plain drives alone."""
+    """INF²'s kernel attends in tiles, HillInfer's scores; FLEX(DRAM) has plain drives alone.
+
+    `endurance_requests` of hilos divides what the drives may write by what a request writes.
+    """
     by_key = readers("csd")
     assert by_key["kernel_tiled"] == ["inf2"]
     assert by_key["kernel_scores"] == ["hillinfer"]
     assert {"hillinfer", "hilos", "inf2"} <= set(by_key["p2p_read"])
     assert not any("flexgen-dram" in names for names in by_key.values())
+    assert "hilos" in by_key["endurance"]
     assert "flexgen-dram" in readers("gpu")["memory"]
-
-
-def test_the_endurance_that_a_column_reads_is_used() -> None:
-    """`endurance_requests` of hilos divides what the drives may write by what a request writes."""
-    assert "hilos" in readers("csd")["endurance"]
 
 
 def test_a_new_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
