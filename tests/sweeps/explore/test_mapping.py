@@ -11,6 +11,7 @@ from support.command_line import printed
 from typer.testing import CliRunner
 
 from nearkv.cli import app
+from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.explore.mapping import best_mapping
 from nearkv.sweeps.study.study import Study
 
@@ -87,6 +88,15 @@ def test_all_methods_agree(numbers: tuple[str, ...]) -> None:
     )
     assert step["greedy"]["step_ms"] == step["exact"]["rule_step_ms"]
     assert step["greedy"]["rule_loss"] == step["exact"]["rule_loss"]
+
+
+@pytest.mark.parametrize("model", ["gemma3-27b", "gpt-oss-20b"])
+def test_windows_beside_full_layers_have_a_best_mapping_too(model: str) -> None:
+    """The same heads of every layer; `compare` answers what `solve` says."""
+    study = Study(("asymmetric",), (model,), batch="64", context="32k")
+    best, every = best_mapping(study, method="exact"), best_mapping(study, method="brute")
+    assert best["step_ms"] == every["step_ms"]
+    assert best["step_ms"] == pytest.approx(table(study)["step_ms"])
 
 
 def test_many_points_at_once_with_those_that_do_not_fit_blank() -> None:
