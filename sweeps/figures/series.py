@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.errors import InputError, unknown, warn
 from nearkv.sweeps.study.sizes import comma_list
 from nearkv.sweeps.tables.table import MARKS
 from nearkv.sweeps.tables.table import check_columns as check_known
@@ -74,9 +74,12 @@ def check_numbers(table: pd.DataFrame, *names: str) -> None:
     if "status" in table.columns:
         runs = table[~table["status"].isin(list(MARKS))]
     for name in names:
-        numbers = [finite(value) for value in runs[name]]
-        if len(runs) and np.isnan(numbers).all():
+        missing = np.isnan([finite(value) for value in runs[name]])
+        if len(runs) and missing.all():
             raise InputError(f"{name} holds no finite number; name another column")
+        if missing.any():
+            blank = f"{missing.sum()} of {len(runs)} rows"
+            warn(f"{name} holds no finite number in {blank}, which stay blank")
 
 
 def columns_of(table: pd.DataFrame) -> list[str]:

@@ -234,6 +234,27 @@ def test_greedy_is_algorithm_1_by_hand() -> None:
     assert bytes_used(tables, exact(tables)) == (10.0, 20.0)
 
 
+def test_greedy_that_finds_no_place_fills_hbm_and_keeps_stated_units() -> None:
+    """2 of 4 heads of 5 B fit 12 B; what they leave holds 2 units of qkv, and none of fc."""
+    ones = np.ones(5)
+    five, one = 5.0 * np.arange(5.0), np.arange(5.0)
+    tables = HeadTables(
+        seconds=(ones, ones, ones),
+        hbm=(five, one, one),
+        lpddr=(five[::-1], one[::-1], one[::-1]),
+        hbm_headroom=np.asarray(12.0),
+        lpddr_headroom=np.asarray(0.0),
+        units=np.asarray(4.0),
+    )
+    assert greedy(tables).units == (2, 2, 0)
+    assert greedy(pin(tables, 0, 1)).units == (1, 4, 3)
+    assert not greedy(tables).ok
+    assert major(0, tables).units[0] == 2
+    few = replace(tables, units=np.asarray(1.0))  # a model with fewer heads than the tables
+    assert major(0, few).units[0] == 1
+    assert major(0, replace(tables, hbm_headroom=np.asarray(-1.0))).units[0] == 0
+
+
 def test_nothing_that_fits_beats_the_optimum_and_policies_obey_their_pin() -> None:
     rng = np.random.default_rng(13)
     for i in range(60):

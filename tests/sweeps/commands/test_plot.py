@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
-from support.command_line import refusal, succeed
+from support.command_line import invoke, refusal, succeed
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.figures.reading import kept, read_table
@@ -205,3 +205,11 @@ def test_a_long_table_is_read_without_a_word(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert len(read_table(str(file))) == rows + 1
+
+
+def test_rows_without_a_number_or_a_reason_are_counted(tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("system,model,step_ms\na,m,1\nb,m,inf\nc,m,nan\n")
+    done = invoke("plot", "bars", str(table), "--value", "step_ms", "-o", str(tmp_path / "b.svg"))
+    assert done.exit_code == 0
+    assert "step_ms holds no finite number in 2 of 3 rows, which stay blank" in done.stderr

@@ -18,6 +18,7 @@ MAP = pd.DataFrame(
         "system": ["a", "a", "b", "b"],
         "context_tok": [1024, 2048, 1024, 2048],
         "batch": [1, 1, 1, 1],
+        "status": ["ok", "ok", "ok", "infeasible"],
         "throughput_tok_s": [4.0, 1.0, 2.0, float("nan")],
     }
 )
