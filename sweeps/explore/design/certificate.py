@@ -16,6 +16,8 @@ from nearkv.solvers.boxes import Boxes, Integers, Mask, Numbers, Optimum, covers
 CLOSE = 1e-7
 """Relative distance of values that are the same, and to which monotony holds [1]."""
 AT_ONCE = 1 << 14
+LARGEST = 1 << 28
+"""Size of a file that may be a certificate: some hundred bytes a case [B]."""
 
 
 class Searched(Protocol):
@@ -93,7 +95,7 @@ def _read(file: str) -> dict[str, Any]:
         InputError: the file is none.
     """
     try:
-        held = json.loads(read_text(Path(file), "certificate"))
+        held = json.loads(read_text(Path(file), "certificate", most=LARGEST))
         cases, cuts = held["cases"], held["cuts"]
     except (ValueError, KeyError, TypeError):
         raise InputError(f"{file}: is no certificate; --certificate writes one") from None
