@@ -15,7 +15,6 @@ from nearkv.costmodel.model.queue import Load
 from nearkv.costmodel.systems.l3 import gpu_side, pim_side
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
-from nearkv.solvers.subbatch.planes import planes
 from nearkv.solvers.subbatch.problem import (
     Chunks,
     Costs,
@@ -25,6 +24,7 @@ from nearkv.solvers.subbatch.problem import (
     least_decode,
     phases,
     pim_seconds,
+    planes,
 )
 from nearkv.solvers.subbatch.schedule import (
     Schedule,

@@ -7,8 +7,7 @@ import pytest
 
 from nearkv.costmodel.algebra.compose import overlap, serial
 from nearkv.costmodel.algebra.span import Leaf, Real, Span
-from nearkv.solvers.subbatch.planes import planes
-from nearkv.solvers.subbatch.problem import Costs, SubbatchProblem, least_decode
+from nearkv.solvers.subbatch.problem import Costs, SubbatchProblem, least_decode, planes
 
 
 def leaf(seconds: Real, resource: str = "gpu") -> Span:
