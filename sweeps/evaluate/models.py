@@ -66,8 +66,12 @@ def model_numbers(name: str) -> Rows:
     llm = llm_from_part(part, _NATIVE)
     rows = [*_computed(llm), *_kinds(llm)]
     stated = numbers(part.name, part)
+    attending = _attending_heads(llm)
     for row in stated:
         row["note"] = row["note"] or _whose(llm, row["key"])
+        if row["key"] in attending:
+            own = attending[row["key"]]
+            row |= {"value": own, "si": own, "note": "of layers that attend"}
     order = stated[0]
     computed = {"part": part.name, "kind": "computed"}
     return [

@@ -63,7 +63,7 @@ def test_an_engine_that_keeps_all_tokens_holds_twice_as_much_of_gpt_oss() -> Non
 
 def test_models_show_says_whose_heads_and_what_a_layer_keeps() -> None:
     jamba = {row["key"]: row for row in model_numbers("jamba-v0.1")}
-    assert jamba["heads"]["note"] == "of state_moe layers"
+    assert (jamba["heads"]["value"], jamba["heads"]["note"]) == (32, "of layers that attend")
     assert jamba["layers: full"]["note"] == "32 heads, 8 of K and V, 4,096 B per token"
     assert jamba["kv at 8k"]["note"] == "of one sequence, its states included"
     llama = {row["key"]: row for row in model_numbers("llama3.1-8b")}
