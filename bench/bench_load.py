@@ -12,7 +12,7 @@ import warnings
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Numbers
-from nearkv.costmodel.mechanisms.serving.load import FULL_SHARE, at_rate
+from nearkv.costmodel.mechanisms.serving.fluid import FULL_SHARE, at_rate
 from nearkv.costmodel.mechanisms.serving.residents import resident
 from nearkv.costmodel.model.queue import Serving
 from nearkv.costmodel.model.workload import ENDLESS, Arrivals

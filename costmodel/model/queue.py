@@ -169,8 +169,23 @@ class Serving:
 
     def load_of(self, work: Workload, sequences: Real, prompt: Real) -> Load:
         """What `iteration_of` carries; arguments as there."""
-        tokens = sequences * work.context
-        hottest = tokens * self.skew(sequences, work.spread.context_square)
-        squares = prompt * work.prompt * work.spread.prompt_square
-        load = Load(sequences, tokens, hottest, prompt, squares)
+        sizes = work.spread.context_square
+        length = work.prompt * work.spread.prompt_square
+        return self.load_at(sequences, work.context, sizes, prompt, length)
+
+    def load_at(
+        self, sequences: Real, context: Real, sizes: Real, prompt: Real, length: Real
+    ) -> Load:
+        """What an iteration carries, over all replicas, as layers of each type see it.
+
+        Args:
+            sequences: decoding [1].
+            context: tokens that each attends to, on average [1].
+            sizes: mean square over squared mean of these [1].
+            prompt: prompt tokens computed beside them [1].
+            length: of their prompts, on average over tokens [1].
+        """
+        tokens = sequences * context
+        hottest = tokens * self.skew(sequences, sizes)
+        load = Load(sequences, tokens, hottest, prompt, prompt * length)
         return load.on_layer_types(self.by_type, self.skew)

@@ -104,10 +104,7 @@ class Iterations:
 
         def load(n: Real, context: Real, tokens: Real, length: Real) -> Load:
             """Of all replicas, each with as much [1]."""
-            attended = dp * n * context
-            hottest = attended * serving.skew(dp * n, sizes)
-            total = Load(dp * n, attended, hottest, dp * tokens, dp * tokens * length)
-            return total.on_layer_types(serving.by_type, serving.skew)
+            return serving.load_at(dp * n, context, sizes, dp * tokens, length)
 
         most = max(sequences, _ONE_BY_ONE[-1] + 1)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nearkv.costmodel.algebra.span import Leaf, Real, Span
-from nearkv.costmodel.mechanisms.serving.load import at_rate, of_users
+from nearkv.costmodel.mechanisms.serving.fluid import at_rate, of_users
 from nearkv.costmodel.model.queue import Load, Serving
 from nearkv.costmodel.model.workload import Arrivals, Workload
 from nearkv.sweeps.evaluate.goodput import first_within, quantile, within
