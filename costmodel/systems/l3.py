@@ -236,6 +236,8 @@ def gpu_side(hw: Machine, llm: LLM, load: Load, layer_type: LLM | None = None) -
 def pim_side(hw: Machine, llm: LLM, load: Load, overlap_comm: Real) -> Span:
     """T_PIM of one layer: t_d, t_comm of Q, K, V and outputs, t_overlap of prompts (eq. 2).
 
+    docs/l3.md, eq. L3-1 and L3-2.
+
     The fullest rankset decides t_d. One rankset of R is engaged as long as prompts' KV arrives,
     at the rate of the slower of PCIe and bus; without the overlap the transfer stops them all
     (sec. 5.1).

@@ -38,7 +38,9 @@ def test_every_paper_has_numbered_equations() -> None:
 @pytest.mark.parametrize("name", EQUATIONS)
 def test_the_code_of_an_equation_exists(name: str) -> None:
     module, _, function = EQUATIONS[name]["code"].rpartition(".")
-    assert callable(getattr(import_module(module), function))
+    code = getattr(import_module(module), function)
+    assert callable(code)
+    assert re.search(rf"docs/\w+\.md, eq\. .*{name}\b", code.__doc__)
 
 
 @pytest.mark.parametrize("name", EQUATIONS)

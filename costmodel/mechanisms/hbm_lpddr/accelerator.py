@@ -107,6 +107,8 @@ def gemm(
 ) -> Span:
     """Weight-stationary product of [m, k] with [k, w] on one side.
 
+    docs/h2m2.md, eq. H2M2-1.
+
     Weights are double-buffered: while a tile computes for m cycles, the next one loads for as many
     cycles as it has rows, so a tile takes max(rows, m). At 1 GHz, four arrays load 512 GB/s: the
     term that keeps HBM from speeding GEMMs up.
@@ -141,6 +143,8 @@ def attend(
     on: Side, llm: LLM, batch: Real, context: Real, n: Real, paged: Real = 0.0
 ) -> Span:
     """Q K^T and scores V of n heads for one new token of every sequence, on matrix-vector units.
+
+    docs/h2m2.md, eq. H2M2-2.
 
     A KV head is read once for the group of queries that share it.
 

@@ -99,7 +99,10 @@ def attend(
     rows: Writeback,
     buffering: Real,
 ) -> Span:
-    """Each sequence where its cache lives, all side by side, while rows are spilled (sec. 4.3)."""
+    """Each sequence where its cache lives, all side by side, while rows are spilled (sec. 4.3).
+
+    docs/inf2.md, eq. INF2-1.
+    """
     llm, s = weights.llm, work.context
     relay = link(hw, "gpu_link", "cache_relay")
     x_path = {"dram": weights.host.read, "link": relay.inward}
@@ -127,7 +130,10 @@ def attend_in_host(
 
 
 def exchange_new_token(llm: LLM, split: Split, gpu_link: Link, uplink: Link) -> Span:
-    """Q, K, V to devices or CPU, attention output back, X to host memory (sec. 4.1, 4.3)."""
+    """Q, K, V to devices or CPU, attention output back, X to host memory (sec. 4.1, 4.3).
+
+    docs/inf2.md, eq. INF2-3.
+    """
     x = llm.x_bytes(split.with_x, 1)
     return serial(
         devices=exchange(llm, split.near, 0.0, uplink, gpu_link),

@@ -149,7 +149,10 @@ def fetch_cold(hw: Machine, amount: Real, hop: Real) -> Span:
 
 
 def cpu_path(hw: Machine, pools: Pools) -> Span:
-    """T_CPU = M_c / f_c + alpha (M_c + sigma M_s) / B_c (eq. 2)."""
+    """T_CPU = M_c / f_c + alpha (M_c + sigma M_s) / B_c (eq. 2).
+
+    docs/hillinfer.md, eq. HILLINFER-1.
+    """
     to_gpu = link(hw, "gpu_link", "pcie").inward
     return serial(
         score=score_hot(hw, pools.hot),
@@ -167,6 +170,8 @@ def csd_path(
     launches: Real,
 ) -> Span:
     """T_SmartSSD = M_s / f_s + (1 - sigma) alpha M_s (1 / B_s + hop / B_c) (eq. 2).
+
+    docs/hillinfer.md, eq. HILLINFER-2.
 
     Scored in chunks (HIE, fig. 7): while one is evaluated, the scores of the last are transferred
     and sorted.
@@ -231,7 +236,10 @@ def rates(hw: Machine, llm: LLM, precision: Real, source: Real, hop: Real) -> Ra
 
 
 def beta_eq4(r: Rates, alpha: Real) -> Real:
-    """B_c f_c (B_s + a f_s) / (B_s f_s (B_c + a f_c)), eq. 4 [1]."""
+    """B_c f_c (B_s + a f_s) / (B_s f_s (B_c + a f_c)), eq. 4 [1].
+
+    docs/hillinfer.md, eq. HILLINFER-4.
+    """
     numerator = r.b_c * r.f_c * (r.b_s + alpha * r.f_s)
     denominator = r.b_s * r.f_s * (r.b_c + alpha * r.f_c)
     return numerator / denominator
@@ -248,6 +256,8 @@ def beta_sec54(r: Rates, alpha: Real) -> Real:
 
 def beta_balanced(r: Rates, alpha: Real, sigma: Real, hop: Real) -> Real:
     """Beta at which T_CPU = T_SmartSSD; 0 where the CPU path is always longer [1].
+
+    docs/hillinfer.md, eq. HILLINFER-3.
 
     Equal to eq. 4 at sigma = 0, hop = 0 and to sec. 5.4 at sigma = 0, hop = 1.
     """

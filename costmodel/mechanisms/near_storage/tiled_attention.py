@@ -21,6 +21,8 @@ SOFTMAX_PASSES = 3
 def attend_in_tiles(hw: Machine, llm: LLM, sequences: Real, s: Real, memory: Port) -> Span:
     """The older attention kernel: 32-wide tiles, in-place transposition, softmax (sec. 5).
 
+    docs/inf2.md, eq. INF2-2.
+
     A tile is loaded into block RAM, K tiles are transposed there (32 elements a cycle and block),
     and the multipliers take one element each a cycle; in-place work leaves nothing to overlap with.
     A cycle of a unit counts as two FLOPs, no matter what it is spent on.

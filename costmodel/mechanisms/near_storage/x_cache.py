@@ -77,6 +77,8 @@ def cache_bytes(llm: LLM, b: Real, alpha: Real, tokens: Real) -> Real:
 def near_storage(llm: LLM, near: Real, s: Real, devices: Csd, rows: Writeback) -> Span:
     """Naive commits, then flash reads beside the kernel, for `near` sequences (sec. 4.1, 4.3).
 
+    docs/hilos.md, eq. HILOS-1.
+
     The devices read the updated cache, so they wait for its commits (fig. 6a); the X-cache loads
     rows of earlier tokens and does not.
     """
@@ -90,6 +92,8 @@ def near_storage(llm: LLM, near: Real, s: Real, devices: Csd, rows: Writeback) -
 
 def rebuild_from_x(llm: LLM, b: Real, s: Real, gpu: Gpu, path: Path) -> Span:
     """Load X to the GPU, project it to K and V, attend; pipelined (HILOS sec. 4.2, INF² sec. 4.3).
+
+    docs/hilos.md, eq. HILOS-2 and HILOS-3.
 
     Args:
         b, s: sequences kept as X and their context [1].
@@ -114,6 +118,8 @@ def alpha_closed_form(
     hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real] = NO_KNOBS
 ) -> Real:
     """Alpha = 2 B_PCI / (B_SSD + B_PCI), sec. 4.2 as printed: MHA only, capped at 1 [1].
+
+    docs/hilos.md, eq. HILOS-4.
 
     X and K, V share the flash, X alone crosses the uplink:
     a 2sh / B_PCI = (a 2sh + (1 - a) 4sh) / B_SSD.
