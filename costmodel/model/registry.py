@@ -129,6 +129,7 @@ class System:
         plugin: the user's file that registered it, where it is no system of nearkv.
         combinations: values that are tried together of knobs that are `auto`; without it, all
             that each allows.
+        optima: systems on the same machine that no choice of this one beats.
     """
 
     name: str
@@ -142,6 +143,7 @@ class System:
     reversals: tuple[Reversal, ...] = ()
     plugin: Plugin | None = None
     combinations: Combinations | None = None
+    optima: tuple[str, ...] = ()
 
     def is_monotone(self, measure: str, axis: str) -> bool:
         """Whether, at default knobs, more work takes no less and more hardware no more of a column.
@@ -236,13 +238,14 @@ def system(
     lacks: Mapping[str, str] = MappingProxyType({}),
     reversals: tuple[Reversal, ...] = (),
     combinations: Combinations | None = None,
+    optima: tuple[str, ...] = (),
 ) -> Callable[[Model], Model]:
     """Register a system under a name.
 
     The function takes `hw, llm, work` and its knobs by name, or all of them as `**knobs`, and
     returns an `Estimate`. Where it names the attention of its layers (`attends`), it sums over the
     layer types of a model; a model with any other type is answered by `not-modelled`, for the
-    reason in `lacks`. `combinations` are as in `System`.
+    reason in `lacks`. `combinations` and `optima` are as in `System`.
 
     Raises:
         ValueError: the name is taken, or the knobs are not the function's keyword arguments.
@@ -262,6 +265,7 @@ def system(
             reversals,
             plugin,
             combinations,
+            optima,
         )
         parameters = inspect.signature(model).parameters.values()
         arguments = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}

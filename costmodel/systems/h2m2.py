@@ -55,6 +55,7 @@ on_asymmetric_memory = partial(
     owns=OWNS,
     attends=ATTENDS,
     lacks=LACKS,
+    optima=("oracle", "asymmetric"),
 )
 """Registers a system of one machine, that of sec. 3.1."""
 PROMPTS_BY_RULE = Reversal(

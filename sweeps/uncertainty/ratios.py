@@ -24,7 +24,8 @@ def ratio_bands(
 
     Numbers that two systems share are drawn once for both, so that what is unknown of both cancels.
     The error of the models is that of a ratio: the row that others are compared with has none. For
-    a band that is the first row, for a share the best at the stated numbers.
+    a band that is the first row, for a share the best at the stated numbers. It lifts no system
+    above one of its optima.
 
     Args:
         blocks: of a study with a band, in the order of the table's rows.
@@ -41,6 +42,9 @@ def ratio_bands(
     assert band is not None
     points = Grid(blocks[0].grid.axes[:shared])
     sizes = [block.grid.size // points.size for block in blocks]
+    first = blocks[0].system
+    bounded = np.repeat([first.name in block.system.optima for block in blocks], sizes)
+    bounding = np.repeat([block.system.name in first.optima for block in blocks], sizes)
     starts = np.cumsum([0, *sizes])
     numbers = np.arange(points.size).reshape(points.shape)
     most = min(block.at_once for block in blocks) // (band.samples * starts[-1])
@@ -54,7 +58,11 @@ def ratio_bands(
         error = np.concatenate([error for _, error in drawn], axis=1)
         own = numbers[piece].ravel()
         for ratio, column in ratios.items():
-            answers = ends(band, ratio, _over_first(rates[column], error, column))
+            likely = _over_first(rates[column], error, column)
+            modelled = _over_first(rates[column], np.zeros_like(error), column)
+            likely[:, bounded] = np.minimum(likely, np.maximum(modelled, 1.0))[:, bounded]
+            likely[:, bounding] = np.maximum(likely, np.minimum(modelled, 1.0))[:, bounding]
+            answers = ends(band, ratio, likely)
             if ratio in FASTER:
                 stated = _by_point(table[column], sizes, points.size)[own]
                 best = np.argmax(np.nan_to_num(stated, nan=-np.inf), axis=1)

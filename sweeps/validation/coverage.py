@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from nearkv.costmodel.model.registry import find_system
 from nearkv.solvers.uncertainty.draws import ranks
 from nearkv.solvers.uncertainty.quantiles import interval_score, quantiles
 from nearkv.solvers.uncertainty.spread import scores, spread
@@ -95,6 +96,8 @@ class Judged:
 def judged(row: SampledClaim, levels: Sequence[float] = LEVELS) -> Judged:
     """Compare a claim with its bands."""
     samples = np.log(row.samples) + _model_error(row)
+    if row.claim.over in find_system(row.claim.system).optima:
+        samples = np.minimum(samples, np.maximum(np.log(row.samples), 0.0))
     stated = np.log(row.stated)
     inside = {}
     for level in levels:

@@ -31,12 +31,14 @@ def by_group(rows: list[SampledClaim]) -> Mapping[str, Mapping[str, Any]]:
 
 @pytest.mark.slow
 def test_bands_hold_what_was_measured(rows: list[SampledClaim]) -> None:
-    """Leave-one-paper-out: 80 to 97 % inside the 90 % bands, which are three wide or less."""
+    """Leave-one-paper-out: 80 to 97 % inside the 90 % bands, of a width of 2.2 in the median."""
     groups = by_group(rows)
     assert 0.80 <= groups["all rows"]["inside_90"] <= 0.97
     assert 0.80 <= groups["all papers"]["inside_90"] <= 0.97
     assert groups["all independent"]["inside_90"] >= 0.80
-    assert groups["all rows"]["width"] <= 3
+    assert groups["all rows"]["width"] <= 2.2
+    assert groups["inf2"]["width"] <= 2.3
+    assert groups["FMInference/FlexLLMGen"]["inside_90"] >= 0.70
     for row in groups.values():
         assert row["inside_50"] <= row["inside_80"] <= row["inside_90"]
 
