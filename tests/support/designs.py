@@ -6,13 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
+from nearkv.costmodel.model.metrics import Answer as Answered
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.boxes import Boxes, Integers, Numbers
 from nearkv.sweeps.evaluate.slo import Target, higher_is_better
 from nearkv.sweeps.explore.design.answer import Answer, best_machines
 from nearkv.sweeps.explore.design.measures import Goal, Space
 from nearkv.sweeps.explore.design.question import Question
-from nearkv.sweeps.study.study import Study
+from nearkv.sweeps.study.study import Study, blocks
 
 SYSTEMS = (
     "flexgen-dram", "flexgen-ssd", "hilos", "inf2", "zero-inference", "deepspeed-uvm",
@@ -99,6 +100,26 @@ def points_of(boxes: Boxes) -> tuple[Integers, Integers]:
         axes.append(place % side)
         place = place // side
     return case, np.stack(axes[::-1], axis=1) + np.repeat(boxes.low, counts, axis=0)
+
+
+def alone(space: Space, number: int, point: Integers) -> float:
+    """The value of one machine as `estimate` knows it, among no others; inf where it has none."""
+    case = space.cases[number]
+    value = space.value(np.array([number]), point[np.newaxis])
+    knobs = space.knobs(number, point) if np.isfinite(value).all() else {}
+    study = space.study.but(
+        systems=(case.system.name,),
+        platforms=(case.machine(point.tolist()),),
+        knobs={**space.study.knobs, **knobs},
+    )
+    (block,) = blocks(study)
+    try:
+        resolved = block.resolved(block.grid.whole)
+    except InputError:
+        return np.inf
+    hw, *_ = block.inputs(block.grid.whole)
+    worth, _ = space.worth(Answered(resolved.estimate, hw, case.system.owns), 1)
+    return float(worth[0, 0])
 
 
 def by_brute_force(space: Space) -> dict[str, float]:

@@ -420,15 +420,11 @@ def _alike(
     cases: Sequence[Case], study: Study, columns: Sequence[str]
 ) -> Iterable[list[int]]:
     """Places of cases of one system whose machines have the same of the numbers that it reads."""
-    read: dict[str, set[str]] = {}
-    tried: set[tuple[str, str]] = set()
+    read = _read_by_system(cases, study)
     stated: dict[tuple[str, str, int], frozenset[str]] = {}
     alike: dict[tuple[object, ...], list[int]] = {}
     for place, case in enumerate(cases):
         name = case.system.name
-        if not read.get(name) and (name, case.server.part.name) not in tried:
-            tried.add((name, case.server.part.name))
-            read[name] = _read(_block(case, study))
         kind: list[object] = [name]
         for role, part in _roles(case).items():
             own = (name, role, id(part))
@@ -458,6 +454,19 @@ def _block(case: Case, study: Study) -> Block:
     machine = replace(sold, name=system.platform, roles=_roles(case))
     (block,) = blocks(study.but(systems=(system.name,), platforms=(machine,)))
     return block
+
+
+def _read_by_system(cases: Sequence[Case], study: Study) -> dict[str, set[str]]:
+    """Numbers that each system reads of the first machine that lacks none of them."""
+    read: dict[str, set[str]] = {}
+    tried: set[tuple[str, str, str]] = set()
+    for case in cases:
+        name, first = case.system.name, next(iter(case.parts.values()))
+        machine = (name, case.server.part.name, first.name)
+        if not read.get(name) and machine not in tried:
+            tried.add(machine)
+            read[name] = _read(_block(case, study))
+    return read
 
 
 def _read(block: Block) -> set[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.designs import by_brute_force, random_question, searched
+from support.designs import alone, by_brute_force, points_of, random_question, searched
 
 import nearkv
 from nearkv.hardware.errors import InputError
@@ -81,3 +81,16 @@ def test_a_column_that_no_machine_has_is_named(limits: str) -> None:
     asked: dict[str, Any] = {"servers": "mac-studio-desktop", "minimize": "usd_mtok"}
     with pytest.raises(InputError, match=r"has (a|no) usd_mtok"):
         nearkv.design("flexgen-percent", "opt-6.7b", slo=limits, **asked)
+
+
+@pytest.mark.parametrize("seed", range(QUESTIONS))
+def test_a_machine_among_others_is_worth_what_it_is_alone(seed: int) -> None:
+    """Machines that state other numbers are not evaluated as one array."""
+    _, space = random_question(seed, most=1e4)
+    case, point = points_of(space.boxes)
+    rows = np.random.default_rng(seed).integers(0, len(case), 4)
+    together = space.value(case[rows], point[rows])[:, 0]
+    every = space.value(case, point)[rows, 0]
+    own = [alone(space, int(case[row]), point[row]) for row in rows]
+    assert together == pytest.approx(own, rel=1e-9)
+    assert every == pytest.approx(own, rel=1e-9)
