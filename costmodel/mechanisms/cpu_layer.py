@@ -183,21 +183,20 @@ class Cores:
     def from_drives(self, llm: LLM, work: Chunks, held: Real) -> Span:
         """Experts in use that no memory holds, read whole, each matrix by one read.
 
-        The most chosen experts are held, as a cache that counts uses keeps them, or a stated share
-        of the reads is.
+        The most chosen experts are held, as a cache that counts uses keeps them. A stated hit rate
+        is of a model that GPU memory and DRAM do not hold as a whole.
 
         Args:
             llm, work: as of `dense`.
             held: share of the experts that GPU memory and DRAM hold [1].
         """
-        if "ssd" not in self.hw.roles:
-            return serial()
         hw = self.hw
+        if "ssd" not in hw.roles:
+            return serial()
+        missed = llm.is_moe * expert_bytes(llm, work, held * llm.experts)
         if "hit" in hw.router:
-            in_use = (1 - hw.router.hit) * expert_bytes(llm, work)
-        else:
-            in_use = expert_bytes(llm, work, held * llm.experts)
-        missed = llm.is_moe * in_use
+            stated = (1 - hw.router.hit) * expert_bytes(llm, work)
+            missed = llm.is_moe * np.less(held, 1) * stated
         matrix = llm.hidden * llm.ffn * llm.weight_width
         flash, lanes = drives(hw, "ssd"), link(hw, "ssd_link", "pcie")
         direct = Port("ssd.flash", "read", hw.derate.expert_reads * flash.read.rate)

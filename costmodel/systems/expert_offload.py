@@ -27,6 +27,7 @@ from nearkv.costmodel.mechanisms.cpu_layer import (
 )
 from nearkv.costmodel.mechanisms.gpu_layer import layer_compute, output_head
 from nearkv.costmodel.mechanisms.serving.experts import (
+    MOVES,
     grouped_products,
     kernels,
     without_experts,
@@ -217,12 +218,13 @@ class Offload:
     def experts(self, llm: LLM, work: Chunks, choice: Real) -> Span:
         """The routed experts of one layer.
 
-        Engines divide them by layers, so GPU and cores take turns.
+        Engines divide them by layers, so GPU and cores take turns. Kernels of llama.cpp multiply
+        the rows there are, without tiles (ggml-cuda, `mmvq.cu`, `mmq.cu`).
         """
         beyond = self.share * llm.experts
         elsewhere = llm.distinct_experts(1.0, beyond) / llm.active_experts
         whole = Split(self.hw.gpu.count, 1.0)
-        products = grouped_products(self.hw, llm, whole, work.tokens, work.count)
+        products = grouped_products(self.hw, llm, whole, work.tokens, work.count, tiles=())
         computed = serial(
             cores=self.cores.experts(llm, work, beyond),
             gpu=scaled(products, 1 - elsewhere),
@@ -296,21 +298,23 @@ class Offload:
     def crossover(self) -> Real:
         """Tokens from which on streaming experts is faster than the cores [1].
 
-        t where 2 k P t (1 / R_cores - 1 / R_gpu) equals the bytes of the experts in use over the
-        link; infinite where the cores are no slower.
+        t where 2 k P t (1 / R_cores - 1 / R_gpu), less what gathering t tokens takes, equals the
+        bytes of the experts in use over the link; infinite where the cores are no slower.
         """
         llm = self.llm
         flops = 2 * llm.active_experts * llm.expert_parameters
         _, operand = llm.operands
         gpus = kernels(self.hw, llm, operand).products(operand)
         cores = processor(self.hw, llm.weight_width).run
-        gain = np.maximum(1 / cores.rate - 1 / gpus.rate, 0.0)
+        moved = MOVES * llm.active_experts * llm.hidden * llm.activation_width
+        gather = moved / gpu(self.hw).read.rate
+        gain = np.maximum(flops / cores.rate - flops / gpus.rate - gather, 0.0)
         arriving = reduce(np.minimum, [port.rate for port in self.path.values()])
         tokens: Real = np.inf
         with np.errstate(divide="ignore", invalid="ignore"):
             for _ in range(3):  # from all experts on, fewer are in use
                 loaded = expert_bytes(llm, Chunks(tokens)) / arriving
-                tokens = np.divide(loaded, flops * gain)
+                tokens = np.divide(loaded, gain)
         return tokens
 
 
@@ -374,8 +378,13 @@ def expert_offload(
     b, tokens = work.batch, work.batch * work.prompt
 
     def prefill(kind: LLM) -> Span:
-        attend = placed.prompt_attention(kind)
-        return placed.layer(kind, chunks_of(tokens, chunk), prompts, attend)
+        attention = placed.prompt_attention(kind)
+
+        def layer(part: Chunks, share: Real) -> Span:
+            on_gpu, on_cores, streamed = (scaled(span, share) for span in attention)
+            return placed.layer(kind, part, prompts, (on_gpu, on_cores, streamed))
+
+        return in_chunks(tokens, chunk, layer)
 
     def decode(kind: LLM) -> Span:
         return placed.layer(kind, Chunks(b), experts, placed.step_attention(kind))
@@ -423,7 +432,11 @@ def cpu_only(
 
     def prefill(kind: LLM) -> Span:
         attention = cores.prompt_attention(kind, b, work.prompt)
-        return cores.layer(kind, chunks_of(tokens, chunk), attention, held)
+
+        def layer(part: Chunks, share: Real) -> Span:
+            return cores.layer(kind, part, scaled(attention, share), held)
+
+        return in_chunks(tokens, chunk, layer)
 
     def decode(kind: LLM) -> Span:
         return cores.layer(kind, Chunks(b), cores.attention(kind, b, s), held)
@@ -445,6 +458,18 @@ def estimate(
     )
 
 
-def chunks_of(tokens: Real, chunk: Real) -> Chunks:
-    """Chunks of at most so many tokens [1] that prompts pass the layers in, one at least."""
-    return Chunks(tokens, np.maximum(np.ceil(tokens / chunk), 1.0))
+def in_chunks(tokens: Real, chunk: Real, layer: Callable[[Chunks, Real], Span]) -> Span:
+    """One layer of prompts that pass it in chunks, all full but the last.
+
+    Args:
+        tokens: of all prompts [1].
+        chunk: tokens of a full one [1].
+        layer: chunks alike and their share of the tokens -> their time.
+    """
+    full = np.floor(tokens / chunk)
+    rest = tokens - full * chunk
+    count, share = np.maximum(full, 1.0), rest / np.maximum(tokens, 1.0)
+    return serial(
+        full=layer(Chunks(full * chunk, count), 1 - share),
+        last=layer(Chunks(rest), share),
+    )

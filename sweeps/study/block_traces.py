@@ -26,10 +26,14 @@ from nearkv.hardware.errors import InputError
 from nearkv.hardware.files import read_text
 
 KEYS = ("timestamp", "input_length", "output_length", "hash_ids")
+PRINTED = 1e-4
+"""Relative error of numbers as a summary prints them."""
 CURVES = Path(__file__).with_name("curves")
 """Summaries that come with the package, by name."""
 BLOCK = 512
 """Tokens of a block, where nothing else is stated."""
+LONGEST_FIELD = 1 << 30
+"""Characters of the blocks of one prompt in CSV."""
 PROMPTS = 64
 """Parts of a summary's requests, by the length of their prompts."""
 MOST_ACCESSES = 10_000_000
@@ -107,13 +111,39 @@ def read_summary(path: Path) -> ReuseSummary:
         summary = ReuseSummary(
             **{**numbers, "prompts": prompts, "curve": ReuseCurve(**curve)}
         )
-        summary.curve.hit_ratio(np.ones(1))
-        positive = (summary.rate, summary.accesses, summary.block, *prompts)
-        if not all(0 <= value < np.inf for value in positive) or not all(positive[:3]):
-            raise ValueError
+        _check_summary(summary)
         return summary
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise InputError(f"{path}: is no summary; --save-curve writes one") from None
+
+
+def _check_summary(summary: ReuseSummary) -> None:
+    """Refuse numbers that no trace has.
+
+    Raises:
+        ValueError: there are some.
+    """
+    curve = summary.curve
+    columns = (curve.windows, curve.footprint, curve.hits, curve.drift)
+    positive = (
+        summary.rate,
+        summary.accesses,
+        curve.accesses,
+        curve.distinct,
+        *summary.prompts,
+    )
+    if not len(summary.prompts):
+        raise ValueError
+    possible = (
+        len({column.shape for column in columns}) == 1 and curve.windows.ndim == 1,
+        isinstance(summary.block, int) and summary.block > 0,
+        all(0 < value < np.inf for value in positive),
+        np.all(np.diff(curve.footprint) >= 0) and np.all(np.diff(curve.hits) >= 0),
+        np.all((curve.hits >= 0) & (curve.hits <= 1) & (np.abs(curve.drift) <= 1)),
+        0 <= summary.error <= 1 and 0 < summary.token_share <= 1 + PRINTED,
+    )
+    if not all(possible):
+        raise ValueError
 
 
 @dataclass(frozen=True)
@@ -202,8 +232,8 @@ def read_blocks(path: Path, block: int = BLOCK) -> BlockTrace:
         arrival, prompt, ids = _request(request, where)
         if arrival < last:
             raise InputError(f"{where}: arrives before the request above; sort the trace")
-        if len(ids) != -(-int(prompt) // block):
-            needs = f"{prompt:g} tokens are {-(-int(prompt) // block)} blocks of {block}"
+        if len(ids) != -(-prompt // block):
+            needs = f"{prompt:g} tokens are {-(-prompt // block):.0f} blocks of {block}"
             advice = "state the block's size, as in --block 16"
             raise InputError(f"{where}: {needs}, hash_ids has {len(ids)}; {advice}")
         if not prompts:
@@ -253,6 +283,7 @@ def _lines(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Requests as they stand in the file, with the numbers of their lines."""
     with _opened(path) as file:
         if ".csv" in path.suffixes:
+            csv.field_size_limit(LONGEST_FIELD)
             rows = csv.DictReader(file)
             missing = [key for key in KEYS if key not in (rows.fieldnames or ())]
             if missing:
@@ -305,10 +336,11 @@ def _request(request: Mapping[str, Any], where: str) -> tuple[float, float, arra
 def _share_kept(path: Path, block: int) -> float:
     """Share of the blocks to keep, so that the trace fits memory; from the length of its lines."""
     beginning, blocks = 0, 0
+    between = " " if ".csv" in path.suffixes else ","
     with _opened(path) as file:
         for line in file:
             beginning += len(line)
-            blocks += line.count(",")
+            blocks += line.count(between)
             if beginning > 1 << 20:
                 break
     unpacked = 4 if path.suffix == ".gz" else 1

@@ -5,6 +5,7 @@ Symbols: t tokens, k active experts, h hidden.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -43,7 +44,12 @@ def without_experts(llm: LLM) -> LLM:
 
 
 def grouped_products(
-    hw: Machine, layer: LLM, split: Split, tokens: Real, passes: Real
+    hw: Machine,
+    layer: LLM,
+    split: Split,
+    tokens: Real,
+    passes: Real,
+    tiles: Sequence[float] = TILES,
 ) -> Span:
     """Products of one layer's experts, each expert divided over the GPUs that hold it.
 
@@ -59,6 +65,7 @@ def grouped_products(
         split: the degrees of parallelism.
         tokens: computed, over all replicas [1].
         passes: times that a replica reads the weights, for equal parts of its tokens [1].
+        tiles: that kernels choose from; of none the rows are multiplied as they are.
     """
     _, operand = gpu(hw).operands(layer)
     gpus = kernels(hw, layer, operand)
@@ -74,11 +81,11 @@ def grouped_products(
     weights = visits * layer.expert_parameters * layer.weight_width
     copies = fullest * tokens * layer.active_experts
     instruction = hw.gpu.maybe("matrix_rows", 1.0)
+    half_empty = most_used * visits / 2
     multiplied = [
-        np.maximum(tile, instruction) * (copies / tile + most_used * visits / 2)
-        for tile in TILES
+        np.maximum(tile, instruction) * (copies / tile + half_empty) for tile in tiles
     ]
-    rows = np.minimum(*multiplied)
+    rows = np.minimum(*multiplied) if tiles else copies
     flops = 2 * rows * layer.expert_parameters
     holders = split.expert_group / split.ep
     moved = MOVES * holders * copies * layer.hidden * layer.activation_width

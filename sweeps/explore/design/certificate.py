@@ -81,27 +81,16 @@ def check_certificate(file: str, space: Searched) -> str:
     Raises:
         InputError: the file is none, or does not hold.
     """
-    held = _read(file)
-    if fault := fault_of(space, held):
-        raise InputError(f"{file}: does not hold: {fault}")
-    cases, cuts = len(held["cases"]), len(held["cuts"])
-    return f"{file} holds: {cuts:,} cuts rule out all else of {cases:,} cases."
-
-
-def _read(file: str) -> dict[str, Any]:
-    """A certificate as `--certificate` wrote it.
-
-    Raises:
-        InputError: the file is none.
-    """
+    text = read_text(Path(file), "certificate", most=LARGEST)
     try:
-        held = json.loads(read_text(Path(file), "certificate", most=LARGEST))
-        cases, cuts = held["cases"], held["cuts"]
-    except (ValueError, KeyError, TypeError):
+        held = json.loads(text)
+        fault = fault_of(space, held)
+        cases, cuts = len(held["cases"]), len(held["cuts"])
+    except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError):
         raise InputError(f"{file}: is no certificate; --certificate writes one") from None
-    assert isinstance(cases, list)
-    assert isinstance(cuts, list)
-    return dict(held)
+    if fault:
+        raise InputError(f"{file}: does not hold: {fault}")
+    return f"{file} holds: {cuts:,} cuts rule out all else of {cases:,} cases."
 
 
 def fault_of(space: Searched, certificate: Mapping[str, Any]) -> str:

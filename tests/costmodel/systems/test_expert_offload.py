@@ -110,6 +110,35 @@ def test_more_tokens_than_the_crossover_are_streamed() -> None:
     assert fixed[2] == min(fixed)
 
 
+def test_each_chunk_of_a_prompt_is_chosen_for_itself() -> None:
+    """A full chunk is streamed; one token more is computed by the cores, as a step's is."""
+    llm = model("qwen3-30b-a3b")
+    chunk = np.ceil(2 * float(answer(llm).also["crossover_tok"]))
+    full, more = (
+        answer(llm, work=Workload(1.0, prompt, 2.0), chunk=chunk).prefill
+        for prompt in (chunk, chunk + 1)
+    )
+    assert full.busy_of("host.cores") == 0
+    assert more.busy_of("gpu_link.in") == pytest.approx(full.busy_of("gpu_link.in"))
+    one_token = answer(llm, work=Workload(1.0, 1.0, 2.0)).prefill
+    assert more.busy_of("host.dram") == pytest.approx(
+        full.busy_of("host.dram") + one_token.busy_of("host.dram")
+    )
+
+
+def test_a_hit_rate_is_of_what_memory_does_not_hold_whole() -> None:
+    hw = BED.with_values({"router.hit": 0.5})
+    for held in (answer(hw=hw, gpu_experts=1.0), SYSTEMS["cpu-only"](hw, MOE, WORK, {})):
+        assert held.step.busy_of("ssd.flash") == 0
+
+
+def test_one_token_is_multiplied_without_tiles() -> None:
+    """Three layers, two experts, two FLOPs a weight."""
+    flops = answer(gpu_experts=1.0, work=Workload(1.0, 100.0, 2.0)).step.traffic("run")
+    experts = 3 * 2 * 2 * EXPERT
+    assert flops["gpu.tensor", "run"] < 20 * experts
+
+
 def test_a_dense_model_has_whole_layers_on_the_cores() -> None:
     """A quarter of the layers, their cache and attention; `-ngl` of llama.cpp."""
     split = answer(DENSE, gpu_experts=0.75)

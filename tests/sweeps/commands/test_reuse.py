@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from support.command_line import refusal, succeed
 
+from nearkv.sweeps.study.block_traces import CURVES
+
 ASKED = ("reuse", "--model", "llama3.1-70b")
 PREFIX = ("--prefix", "16k", "--rate", "0.5")
 LINE = {"input_length": 512, "output_length": 1}
@@ -103,6 +105,29 @@ def test_a_json_that_is_no_curve_is_refused(tmp_path: Path) -> None:
     for text in ("{}", "[]", '{"curve": {}, "prompts": [1]}', "\x00"):
         file.write_text(text)
         assert "is no summary" in refusal(*ASKED, *words)
+
+
+@pytest.mark.parametrize(
+    ("address", "value"),
+    [
+        ("curve.hits", [0.5, 0.2]),
+        ("curve.drift", [0.0]),
+        ("error", float("nan")),
+        ("prompts", []),
+        ("block", 0.5),
+        ("accesses", 1e-3),
+        ("curve.distinct", -1.0),
+    ],
+)
+def test_a_curve_with_numbers_of_no_trace_is_refused(
+    tmp_path: Path, address: str, value: object
+) -> None:
+    file = tmp_path / "c.json"
+    numbers = json.loads((CURVES / "conversation.json").read_text())
+    place, _, key = address.rpartition(".")
+    (numbers[place] if place else numbers)[key] = value
+    file.write_text(json.dumps(numbers))
+    assert "is no summary" in refusal(*ASKED, "--tier", "dram=1TB", "--trace", str(file))
 
 
 def test_pictures_of_hits_and_of_times_are_drawn(tmp_path: Path) -> None:

@@ -199,3 +199,26 @@ def test_victims_are_sized_by_a_replay_of_each_size(tmp_path: Path) -> None:
     assert "replays two tiers at most" in refusal(*words, slo, *many)
     alone = [*words[:10], "--tier", "dram=1GB:300GB:+1GB", "--slo", slo]
     assert "replays 256 sizes at most" in refusal(*alone)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"cases": "x"},
+        {"cases": []},
+        {"cuts": [[0]]},
+        {"cuts": [[0, ["a", 0], [1, 1]]]},
+        {"best": [[5, [0, 0], [1.0]]]},
+        {"best": [[0, [0, 0], ["x"]]]},
+        {"goal": None},
+    ],
+)
+def test_a_certificate_that_was_changed_is_refused(
+    tmp_path: Path, change: dict[str, object]
+) -> None:
+    asked = "--trace conversation --slo ttft_s=3 --nodes 2 --tier dram=1TB,2TB --tier ssd=8TB"
+    words = ("solve", "tiers", "--model", MODEL, *asked.split())
+    proof = tmp_path / "proof.json"
+    succeed(*words, "--certificate", str(proof))
+    proof.write_text(json.dumps(json.loads(proof.read_text()) | change))
+    assert "proof.json: " in refusal(*words, "--check", str(proof))

@@ -97,6 +97,10 @@ def test_a_long_trace_is_sampled_block_by_block(
     monkeypatch.setattr(block_traces, "MOST_ACCESSES", 12_000)
     monkeypatch.setattr(block_traces, "SAMPLE", 12_000)
     some = read_blocks(path)
+    table = tmp_path / "t.csv"
+    rows = [f"{line['timestamp']},8192,1,{' '.join(map(str, line['hash_ids']))}" for line in lines]
+    table.write_text("\n".join(["timestamp,input_length,output_length,hash_ids", *rows]))
+    assert 0.1 < read_blocks(table).share < 0.4
     assert 0.1 < some.share < 0.4
     assert len(some.blocks) == pytest.approx(12_000, rel=0.2)
     for capacity in (500, 1_000, 2_000):
