@@ -1,9 +1,10 @@
 """Other cost models from the package index beside ours, on measured rows that all can express.
 
 These are the serving runs of Llama-3.1-70B in FP8 on H200 with 16 requests; a run of the script
-installs each tool in an environment of its own and prints the table of docs/peers.md:
+installs each tool in an environment of its own and prints the table of docs/peers.md. A folder
+keeps the environments, which take minutes to install, for the next run:
 
-    python -m bench.measured
+    python -m bench.measured [FOLDER]
 """
 
 import re
@@ -36,11 +37,14 @@ AICONFIGURATOR = (
 Row = dict[str, str]
 
 
-def environment(folder: str, package: str) -> Path:
-    """The programs of an environment that has a package."""
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    programs = Path(folder) / "bin"
-    subprocess.run([programs / "pip", "install", "--quiet", package], check=True)
+def environment(folder: Path, package: str) -> Path:
+    """The programs of an environment that has a package, which is installed where it is not yet."""
+    place = folder / package
+    programs = place / "bin"
+    if not place.exists():
+        subprocess.run([sys.executable, "-m", "venv", place], check=True)
+        install = ["install", "--quiet", "--no-compile", package]
+        subprocess.run([programs / "pip", *install], check=True)
     return programs
 
 
@@ -69,15 +73,14 @@ TOOLS = {
 }
 
 
-def main() -> None:
+def main(folder: Path) -> None:
     """Print a table: milliseconds per token of each row, and the median error of each tool."""
     rows = [row for row in validate("independent") if ROW.fullmatch(row["id"])]
     stated = [float(row["stated"]) for row in rows]
     answers = {"nearkv": [float(row["predicted"]) for row in rows]}
     for tool, (package, asked) in TOOLS.items():
-        with tempfile.TemporaryDirectory() as folder:
-            programs = environment(folder, package)
-            answers[tool] = [milliseconds(asked(programs, named(row))) for row in rows]
+        programs = environment(folder, package)
+        answers[tool] = [milliseconds(asked(programs, named(row))) for row in rows]
     heads = " | ".join(f"{named(row)['engine']} tp {named(row)['tp']}" for row in rows)
     print(f"| ms per token | {heads} | median error |")
     print("|---" * (len(rows) + 2) + "|")
@@ -103,4 +106,5 @@ def milliseconds(command: list[str]) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    with tempfile.TemporaryDirectory() as temporary:
+        main(Path(*(sys.argv[1:] or [temporary])).resolve())
