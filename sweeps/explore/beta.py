@@ -35,7 +35,7 @@ def best_beta(study: Study, robust: float = 0.0) -> Columns:
         `rule` (eq. 4 as printed) and `rule_sec54`, each with its loss once cut to what fits;
         `step_ms` and where K and V live at the optimum. Eq. 2 has no write-back of promoted tokens
         and no queue for the drive: `fastest` is the beta with the shortest decode step, and
-        `fastest_ms` that step. Where nothing is off the GPU there is no
+        `fastest_ms` that step. Where nothing is off the GPU, or nothing on the drive, there is no
         beta. With a band, how far beta moves (`value_p05` and so on), what `value` loses in each
         draw (`regret_p05`), and with `robust` the share in host DRAM of the split that is best for
         bad draws, `robust`.
@@ -113,10 +113,10 @@ def _fastest(block: Block, answer: BestBeta) -> dict[str, Real]:
     """The split with the shortest decode step, and that step [ms]."""
     solved = replace(block, requested={**block.requested, "hot_share": "auto"})
     resolved = solved.resolved(block.grid.whole)
-    is_split = answer.bound_by != NOTHING
-    hot_share = np.where(is_split, resolved.knobs["hot_share"], np.nan)
-    with np.errstate(divide="ignore"):
-        beta = hot_share / (1 - hot_share)
+    hot_share = resolved.knobs["hot_share"]
+    is_split = (answer.bound_by != NOTHING) & np.less(hot_share, 1)
+    hot_share = np.where(is_split, hot_share, np.nan)
+    beta = hot_share / (1 - hot_share)
     return {"fastest": beta, "fastest_ms": 1e3 * resolved.estimate.step.seconds}
 
 
@@ -186,8 +186,11 @@ def _why_beta(row: Row) -> str:
     reason = f"{optimum} {bound_by}; {times}{f'; {moves}' if moves else ''}."
     if row["step_ms"] <= _NEARLY * row["fastest_ms"]:
         return reason
+    shortest = "with nothing on the drive"
+    if row["fastest"] is not None:
+        shortest = f"at beta = {row['fastest']:.4g}"
     return (
         f"{reason} Eq. 2 leaves out what else a step does there, such as writing back promoted "
-        f"tokens: the decode step takes {row['step_ms']:.4g} ms, and is shortest at "
-        f"beta = {row['fastest']:.4g}, {row['fastest_ms']:.4g} ms (hillinfer's hot_share=auto)."
+        f"tokens: the decode step takes {row['step_ms']:.4g} ms, and is shortest "
+        f"{shortest}, {row['fastest_ms']:.4g} ms (hillinfer's hot_share=auto)."
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import nearkv
@@ -33,3 +34,12 @@ def test_the_split_of_beta_has_a_band_and_a_robust_share() -> None:
         assert row[f"value_{end}"] == pytest.approx(share / (1 - share), rel=0.02)
     assert 0 <= row["regret_p05"] < row["regret_p95"]
     assert row["robust_step_ms"] <= row["value_step_ms"]
+
+
+def test_a_step_that_is_fastest_without_the_drive_has_no_beta() -> None:
+    """Beta is what host DRAM holds over what the drive holds; of one token the drive holds nothing."""
+    table = nearkv.solve("beta", "qwen-7b", batch=4, context=1)
+    row = table.iloc[0]
+    assert np.isnan(row["fastest"])
+    assert row["fastest_ms"] < row["step_ms"]
+    assert any("shortest with nothing on the drive" in text for text in table.attrs["conclusion"])
