@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -59,16 +60,20 @@ def certificate_of(space: Searched, optimum: Optimum) -> dict[str, Any]:
     Returns:
         What JSON can hold: `cases` by name, `best` and `cuts` of these cases.
     """
-    best = zip(optimum.case, optimum.point, optimum.value, strict=True)
-    cuts = zip(optimum.cuts.case, optimum.cuts.low, optimum.cuts.high, strict=True)
+    cuts = optimum.cuts
     return {
         "goal": space.asked(),
         "monotone": space.relied_on(),
         "cases": space.names,
-        "best": [[int(c), point.tolist(), value.tolist()] for c, point, value in best],
-        "cuts": [[int(c), low.tolist(), high.tolist()] for c, low, high in cuts],
+        "best": _rows(optimum.case, optimum.point, optimum.value),
+        "cuts": _rows(cuts.case, cuts.low, cuts.high),
         "open": len(optimum.open),
     }
+
+
+def _rows(*columns: Integers | Numbers) -> list[list[Any]]:
+    """Arrays of as many rows each, side by side as JSON holds them."""
+    return [list(row) for row in zip(*(each.tolist() for each in columns), strict=True)]
 
 
 def check_certificate(file: str, space: Searched) -> str:
@@ -103,35 +108,41 @@ def fault_of(space: Searched, certificate: Mapping[str, Any]) -> str:
         space: of the question, with its prices and rules of assembly.
         certificate: as `certificate_of` gives it.
     """
-    return next(_faults(space, certificate), "")
+    return next(chain(_strangeness(space, certificate), _faults(space, certificate)), "")
+
+
+def _strangeness(space: Searched, certificate: Mapping[str, Any]) -> Iterator[str]:
+    """What shows that a certificate is of another question, or of none that was answered."""
+    if certificate["goal"] != space.asked():
+        yield "it is of another objective or other limits"
+    if json.dumps(certificate["open"]) != "0":
+        yield "the search was stopped before it ended, so it proves no more than its gap"
+    if certificate["cases"] != space.names:
+        yield "its cases are not those of the question"
+    if certificate["monotone"] != space.relied_on():
+        yield "it relies on another monotony than the question allows"
 
 
 def _faults(space: Searched, certificate: Mapping[str, Any]) -> Iterator[str]:
-    """The faults of a certificate; what comes after the first may not be asked for."""
-    if certificate["goal"] != space.asked():
-        yield "it is of another objective or other limits"
-    if certificate["open"]:
-        yield "the search was stopped before it ended, so it proves no more than its gap"
-    place = {name: case for case, name in enumerate(space.names)}
-    if unknown := [name for name in certificate["cases"] if name not in place]:
-        yield f"the question has no case {unknown[0]!r}"
-    known = np.array([place[name] for name in certificate["cases"]], np.int64)
+    """Faults of the cuts and of the best; what comes after the first may not be asked for."""
     if not certificate["cuts"]:
         yield "it has no cuts"
-    cuts = _cuts(certificate, known)
-    if cuts.low.shape[1] != space.boxes.low.shape[1]:
+    best, shown = (zip(*certificate[name], strict=True) for name in ("best", "cuts"))
+    case, point, value = map(np.array, best)
+    cuts = Boxes(*map(np.array, shown))
+    if any(
+        each.dtype.kind != "i" for each in (case, point, cuts.case, cuts.low, cuts.high)
+    ):
+        yield "it has places that are no whole numbers"
+    if not cuts.low.shape[1] == cuts.high.shape[1] == space.boxes.low.shape[1]:
         yield "it has no cuts of this space"
     covered = covers(space.boxes, cuts)
     if not np.all(covered):
         first = space.names[int(np.argmin(covered))]
         yield f"cuts do not fill {int(np.sum(~covered))} cases once, as {first}"
-    best = certificate["best"]
-    case = known[[row[0] for row in best]]
-    axes, objectives = space.boxes.low.shape[1], len(space.asked()["objectives"])
-    point = np.array([row[1] for row in best], np.int64).reshape(-1, axes)
-    value = np.array([row[2] for row in best], float).reshape(-1, objectives)
-    inside = (space.boxes.low[case] <= point) & (point <= space.boxes.high[case])
-    if not np.all(inside) or not np.allclose(space.value(case, point), value, CLOSE, 0):
+    boxes = space.boxes[case]
+    inside = (case[:, np.newaxis] >= 0) & (boxes.low <= point) & (point <= boxes.high)
+    if not np.all(inside) or not _is_close(space.value(case, point), value):
         yield "what it names as best does not have the value it states"
     holds = _holds(space, cuts, case, value)
     if not np.all(holds):
@@ -140,12 +151,9 @@ def _faults(space: Searched, certificate: Mapping[str, Any]) -> Iterator[str]:
         yield f"{int(np.sum(~holds))} cuts do not hold, as {name} {cuts.low[row].tolist()}"
 
 
-def _cuts(certificate: Mapping[str, Any], known: Integers) -> Boxes:
-    """The cuts of a certificate as boxes of the space that was built anew."""
-    rows = certificate["cuts"]
-    case = known[[row[0] for row in rows]]
-    low, high = (np.array([row[end] for row in rows], np.int64) for end in (1, 2))
-    return Boxes(case, low.reshape(len(rows), -1), high.reshape(len(rows), -1))
+def _is_close(values: Numbers, stated: Numbers) -> bool:
+    """Whether objectives of points are those that are stated of them."""
+    return values.shape == stated.shape and np.allclose(values, stated, CLOSE, 0)
 
 
 def _holds(space: Searched, cuts: Boxes, case: Integers, value: Numbers) -> Mask:

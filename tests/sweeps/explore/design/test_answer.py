@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,47 @@ def tampered(certificate: dict[str, Any], rng: np.random.Generator) -> dict[str,
     else:
         changed["cases"] = [f"{name}x" for name in changed["cases"]]
     return changed
+
+
+MALFORMED: list[Callable[[dict[str, Any]], object]] = [
+    lambda proof: proof["cases"].pop(),
+    lambda proof: proof["cases"].reverse(),
+    lambda proof: proof["monotone"].clear(),
+    lambda proof: proof["monotone"].append("lies: x by y"),
+    lambda proof: proof["cuts"][0].__setitem__(0, "0"),
+    lambda proof: proof["cuts"][0].__setitem__(0, float(proof["cuts"][0][0])),
+    lambda proof: proof["cuts"][0].__setitem__(0, float("inf")),
+    lambda proof: proof["cuts"][0].__setitem__(0, 10**30),
+    lambda proof: proof["cuts"][0].__setitem__(1, {}),
+    lambda proof: proof["cuts"][0].pop(),
+    lambda proof: proof["best"][0].__setitem__(0, -1),
+    lambda proof: proof["best"][0].__setitem__(0, 10**6),
+    lambda proof: proof["best"][0].__setitem__(1, [0.5, 0]),
+    lambda proof: proof["best"][0].__setitem__(2, ["1"]),
+    lambda proof: proof["best"].clear(),
+    lambda proof: proof.update(cuts={}),
+    lambda proof: proof.update(best=None),
+    lambda proof: proof.update(open=None),
+    lambda proof: proof.pop("goal"),
+]  # fmt: skip
+"""Ways to spoil a certificate that are no cut of another box."""
+
+
+def test_a_spoiled_certificate_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"model": "opt-30b", "context": "16k", "batch": 8}
+    asked |= {"systems": "gpu,hilos,flexgen-dram", "servers": "hilos-server,workstation-2gpu"}
+    proof = nearkv.design(**asked, budget="40kUSD").attrs["certificate"]
+    file = tmp_path / "proof.json"
+    for spoil in MALFORMED:
+        spoilt = json.loads(json.dumps(proof))
+        spoil(spoilt)
+        file.write_text(json.dumps(spoilt))
+        with pytest.raises(InputError, match=r"does not hold: |is no certificate") as refused:
+            nearkv.check_design(file, **asked, budget="40kUSD")
+        assert len(str(refused.value).splitlines()) == 1
+    file.write_text("[" * 10**5)
+    with pytest.raises(InputError, match="is no certificate"):
+        nearkv.check_design(file, **asked, budget="40kUSD")
 
 
 @pytest.mark.parametrize("seed", range(QUESTIONS))
