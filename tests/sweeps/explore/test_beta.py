@@ -37,7 +37,7 @@ def test_the_split_of_beta_has_a_band_and_a_robust_share() -> None:
 
 
 def test_a_step_that_is_fastest_without_the_drive_has_no_beta() -> None:
-    """Beta is what host DRAM holds over what the drive holds; of one token the drive holds nothing."""
+    """Beta is what host DRAM holds over what the drive holds, here nothing."""
     table = nearkv.solve("beta", "qwen-7b", batch=4, context=1)
     row = table.iloc[0]
     assert np.isnan(row["fastest"])
