@@ -95,7 +95,8 @@ def test_the_answer_is_the_cheapest_of_all_sizes_and_its_cuts_prove_it() -> None
             answer.cuts.low, answer.cuts.high, answer.bounds[:, 0], strict=True
         ):
             inside = np.all((points >= low) & (points <= high), axis=1)
-            assert best <= bound <= value[inside].min()
+            # the wear of a box and of its corner are sums of their own
+            assert best * (1 - 1e-12) <= bound <= value[inside].min() * (1 + 1e-12)
 
 
 def test_sizes_have_the_same_time_alone_and_among_others() -> None:
