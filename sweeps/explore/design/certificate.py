@@ -127,9 +127,14 @@ def _faults(space: Searched, certificate: Mapping[str, Any]) -> Iterator[str]:
     """Faults of the cuts and of the best; what comes after the first may not be asked for."""
     if not certificate["cuts"]:
         yield "it has no cuts"
-    best, shown = (zip(*certificate[name], strict=True) for name in ("best", "cuts"))
+    cuts = Boxes(*map(np.array, zip(*certificate["cuts"], strict=True)))
+    nothing = (
+        np.zeros(0, np.int64),
+        cuts.low[:0],
+        np.zeros((0, len(space.asked()["objectives"]))),
+    )
+    best = zip(*certificate["best"], strict=True) if certificate["best"] else nothing
     case, point, value = map(np.array, best)
-    cuts = Boxes(*map(np.array, shown))
     if any(
         each.dtype.kind != "i" for each in (case, point, cuts.case, cuts.low, cuts.high)
     ):

@@ -139,6 +139,14 @@ def test_reuse_says_the_same_of_the_answer(policy: str) -> None:
     assert usd_hour(again) == pytest.approx(table["usd_hour"][0], rel=1e-6)
 
 
+def test_that_nothing_is_fast_enough_is_proven(tmp_path: Path) -> None:
+    asked = "--trace conversation --slo ttft_s=0.1 --nodes 2 --tier dram=1TB"
+    words = ("solve", "tiers", "--model", MODEL, *asked.split())
+    proof = str(tmp_path / "proof.json")
+    succeed(*words, "--certificate", proof, code=3)
+    assert "holds: " in succeed(*words, "--check", proof)
+
+
 def test_what_no_nodes_reach_is_an_answer_with_its_reason() -> None:
     words = ("solve", "tiers", "--trace", "conversation", "--model", MODEL)
     answer = succeed(*words, "--slo", "ttft_s=0.1", code=3)
