@@ -48,7 +48,7 @@ class Key:
         whole: True where only whole numbers count.
         optional: True where a part may lack it.
         zero: True where zero is a value.
-        most: largest value, in `unit`; that of `LIMITS` where none is stated.
+        least, most: smallest and largest value, in `unit`; those of `LIMITS` where none is stated.
         only: the values it may take, in `unit`; any where empty.
         usual: range of the machines there are, in `unit`; not known where empty.
         column: unit that columns show it in; that of its dimension where empty.
@@ -60,6 +60,7 @@ class Key:
     whole: bool = False
     optional: bool = False
     zero: bool = False
+    least: float = 0.0
     most: float = math.inf
     only: tuple[float, ...] = ()
     usual: tuple[float, ...] = ()
@@ -106,7 +107,7 @@ class Key:
         """Smallest and largest value there can be, zero apart, in SI."""
         size = unit_of(self.unit)[1]
         least, most = LIMITS[self.unit]
-        return least * size, min(most, self.most) * size
+        return max(least, self.least) * size, min(most, self.most) * size
 
     def doubt(self, value: float) -> str:
         """What is odd, though possible, about a value in SI units; empty where nothing is."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,6 +115,7 @@ class Optimum:
         bounds: of the cuts, as they were shown: (cuts, objectives).
         open: what a search that was stopped did not decide.
         progress: where it stopped.
+        is_interrupted: whether Ctrl-C stopped it.
     """
 
     group: Integers
@@ -125,6 +126,7 @@ class Optimum:
     bounds: Numbers
     open: Boxes
     progress: Progress
+    is_interrupted: bool = False
 
 
 def minimise(
@@ -180,8 +182,8 @@ def minimise(
             search.round(at_once)
             if report:
                 report(search.progress)
-    except KeyboardInterrupt:
-        pass  # a round that was not finished leaves its boxes open
+    except KeyboardInterrupt:  # a round that was not finished leaves its boxes open
+        return replace(search.optimum(), is_interrupted=True)
     return search.optimum()
 
 

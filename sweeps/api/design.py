@@ -31,7 +31,8 @@ class Asked(Axes, total=False):
         slo: limits on columns, as `tpot_ms=66,ttft_s=10`.
         minimize, maximize: the column to make best; the price where neither is named.
         pareto: two or three columns instead, whose front is asked for.
-        users: sequences that must all be served at once; in place of `batch`.
+        users: sequences of one batch, which must all be served at once; in place of `batch`. They
+            are no `users` of `estimate`, who ask again when answered.
         servers: names or files of servers; all of the catalogue where none is named.
         prices: CSV of part,usd[,low,high,basis,date,source] in place of the catalogue's prices.
         terms: `years`, `usd_kwh`, `pue`, `utilisation` in place of those of ownership.toml.
@@ -77,7 +78,8 @@ def design(
         `estimate` of that machine, then `bound` and `gap` of what was asked; of a front, a row a
         machine. `attrs` holds the `conclusion`, the `certificate`, the `machine` of each row as
         TOML, the `command` that prints the row once the name of that file is appended, and how
-        many points were evaluated, `evaluations`.
+        many points were evaluated, `evaluations`; what was `asked`, and whether Ctrl-C
+        `interrupted` the search.
 
     Raises:
         InputError: an argument that cannot be used, or no machine within the limits.
@@ -88,11 +90,15 @@ def design(
     """
     from nearkv.sweeps.explore.design.answer import best_machines
 
+    if not seconds > 0:
+        raise InputError(f"--seconds {seconds:g}: must be a number above 0")
     answer = best_machines(_question(systems, model, asked), seconds, report)
     table = table_of_rows(answer.rows(), answer.sentences())
     table.attrs["machine"] = [design.machine_file() for design in answer.designs]
     table.attrs["command"] = [design.command() for design in answer.designs]
     table.attrs["certificate"] = answer.certificate()
+    table.attrs["asked"] = answer.question.text
+    table.attrs["interrupted"] = answer.optimum.is_interrupted
     table.attrs["evaluations"] = answer.optimum.progress.evaluations
     return table
 

@@ -36,7 +36,8 @@ Pareto = Annotated[
     str, option("COLUMNS", "Instead the front of two or three columns: cost_usd,tpot_ms.")
 ]
 Users = Annotated[
-    int, option("NUMBER", "Sequences that must all be served at once.", min=0)
+    int,
+    option("NUMBER", "Sequences of one batch, not of load: all served at once.", min=0),
 ]
 Servers = Annotated[
     str,
@@ -68,10 +69,10 @@ MachineOut = Annotated[
 ]
 
 SHOWN = (
-    "system,server,gpus,hosts,dram_gib,ssds,csds,cost_usd,usd_mtok,throughput_tok_s,tpot_ms,"
-    "ttft_s,batch_run,power_w,bottleneck,bound,gap"
+    "server,cost_usd,ttft_s,tpot_ms,gpus,gap,usd_mtok,throughput_tok_s,hosts,dram_gib,ssds,csds,"
+    "batch_run,power_w,bottleneck,bound"
 )
-"""Columns that a terminal shows."""
+"""Columns that a terminal shows, the most important first."""
 
 
 def design(
@@ -110,8 +111,8 @@ def design(
 ) -> None:
     """Find the machine that serves a workload best within a budget, with a proof.
 
-    Example: nearkv design --model gpt-oss-120b --context 64k --users 16 --slo tpot_ms=66 \
---budget 100kUSD
+    Example: nearkv design --model gpt-oss-120b --context 64k --output-tokens 1k --users 16 \
+--slo tpot_ms=66 --budget 100kUSD
     """
     from nearkv.hardware.errors import InputError
     from nearkv.sweeps.api.design import check_design
@@ -164,8 +165,10 @@ def design(
         *table.attrs["conclusion"],
         f"The first row is what `{written}` prints{after}.",
     ]
-    usual = f"{SHOWN},{minimize or maximize or pareto}".strip(",")
-    print_table(table, view, usual, below=below)
+    usual = f"system,{minimize or maximize or pareto or 'cost_usd'},{SHOWN}"
+    print_table(table, view, usual, title=table.attrs["asked"], below=below)
+    if table.attrs["interrupted"]:
+        raise KeyboardInterrupt
 
 
 def _progress() -> Callable[[Progress], None]:

@@ -15,14 +15,14 @@ from nearkv.hardware.platform import Platform
 from nearkv.hardware.schema import PARTLESS
 from nearkv.solvers.boxes import Optimum, Progress, minimise
 from nearkv.sweeps.evaluate.columns import BOTTLENECK, columns
-from nearkv.sweeps.explore.design.certificate import certificate_of
+from nearkv.sweeps.explore.design.certificate import CLOSE, certificate_of
 from nearkv.sweeps.explore.design.flips import flips_of, winning_share
 from nearkv.sweeps.explore.design.measures import Space
 from nearkv.sweeps.explore.design.question import Question
 from nearkv.sweeps.explore.design.space import Case
 from nearkv.sweeps.explore.rows import Rows
 from nearkv.sweeps.study.study import LENGTHS, Block, Study, blocks, name_of
-from nearkv.sweeps.tables.table import records
+from nearkv.sweeps.tables.table import cell_text, records
 
 TURNING = 3
 """Numbers that are named of those that would turn the ranking."""
@@ -30,6 +30,11 @@ AT_ONCE = 1 << 14
 """Boxes bounded together: a round asks each system once for all of its boxes."""
 SLOTS = ("gpu", "host", "ssd", "csd", "raid", "dimm")
 """Roles whose parts are columns of the answer."""
+OF_A_BATCH = (
+    "All sequences start at once: ttft_s is the mean over this batch, of which the last waits "
+    "longest, and stages of a pipeline are taken as full."
+)
+"""What times of a batch are, for readers who know load as requests that arrive over time."""
 Report = Callable[[Progress], None]
 
 
@@ -162,10 +167,13 @@ class Answer:
         """How sure the answer is, and what was left out."""
         progress, cases = self.optimum.progress, len(self.space.cases)
         machines = np.sum(self.space.boxes.sizes)
-        asked = f"{cases:,} cases of {machines:.3g} machines, {progress.evaluations:,} evaluated"
+        asked = f"{cases:,} cases of {machines:,.0f} machines, {progress.evaluations:,} evaluated"
         said = [f"Proven over {asked}."]
         if len(self.optimum.open):
-            said = [f"Stopped: {len(self.optimum.open):,} boxes are open; {asked}."]
+            known = sentence_of_bound(self.space, self.optimum)
+            said = [f"Stopped: {len(self.optimum.open):,} boxes are open; {asked}{known}."]
+        if self.question.study.batch[0] > 1:
+            said.append(OF_A_BATCH)
         if len(self.order) > 1 and len(self.space.goal.objectives) == 1:
             said += self.flips()
         if self.unpriced:
@@ -175,11 +183,13 @@ class Answer:
     def flips(self) -> list[str]:
         """Who comes second, and what would make it the first."""
         first, second = self.designs[:2]
-        value, next_best = np.abs(self.optimum.value[self.order[:2], 0])
+        value, next_best = map(float, np.abs(self.optimum.value[self.order[:2], 0]))
         name, other = self.space.goal.objectives[0], second.case.system.name
+        if np.isclose(value, next_best, CLOSE, 0):
+            return [f"{first.place} and {second.place} tie: {name} {cell_text(value)}."]
         said = (
             f"{first.place} is first, {second.place} next: "
-            f"{name} {next_best:.4g} after {value:.4g}."
+            f"{name} {cell_text(next_best)} after {cell_text(value)}."
         )
         if self.question.draws:
             share = winning_share(self.space, first.block, second.block)
@@ -202,6 +212,7 @@ def best_machines(
 
     Raises:
         InputError: no machine may be built, or none meets every limit.
+        KeyboardInterrupt: Ctrl-C came before any machine was found.
     """
     space, unpriced = question.space()
     optimum = minimise(
@@ -215,27 +226,49 @@ def best_machines(
         seconds=seconds,
         report=report,
     )
+    if optimum.is_interrupted and not len(optimum.case):
+        raise KeyboardInterrupt(none_found(space, optimum))
     if not len(optimum.case):
-        raise InputError(nearest_miss(question, space, len(optimum.open) > 0))
+        is_over = not len(optimum.open)
+        raise InputError(
+            nearest_miss(question, space) if is_over else none_found(space, optimum)
+        )
     return Answer(question, space, optimum, unpriced)
 
 
-def nearest_miss(question: Question, space: Space, stopped: bool) -> str:
+def none_found(space: Space, optimum: Optimum) -> str:
+    """That a search was stopped before it found a machine, and what is known by then."""
+    known = f"{len(optimum.open):,} boxes are open{sentence_of_bound(space, optimum)}"
+    return f"stopped before a machine was found that meets every limit; {known}; allow more time"
+
+
+def sentence_of_bound(space: Space, optimum: Optimum) -> str:
+    """What no machine is better than in the first objective, and the gap of the best so far."""
+    bound, best = np.min(optimum.progress.bound), np.min(optimum.progress.value)
+    if not np.isfinite(bound):
+        return ""
+    said = (
+        f"; none is better than {space.goal.objectives[0]} {cell_text(float(abs(bound)))}"
+    )
+    gap = abs(best / bound - 1) if bound < best < np.inf else 0.0
+    return f"{said}, a gap of {gap:.1%}" if best < np.inf else said
+
+
+def nearest_miss(question: Question, space: Space) -> str:
     """Why no machine meets every limit: the one that misses least, and by how much which limit."""
-    if stopped:
-        return "no machine was found in --seconds that meets every limit; allow more time"
     goal = replace(space.goal, is_nearest=True, objectives=space.goal.objectives[:1])
     near = replace(space, goal=goal)
     optimum = minimise(
         near.boxes, near.bound, near.value, quick=near.quick, at_once=AT_ONCE
     )
     if not len(optimum.case):
-        lacked = f"fits the model in its memories and has a {goal.objectives[0]}"
+        lacked = f"holds the model, runs it with the knobs and has a {goal.objectives[0]}"
         return f"no machine that may be built {lacked}"
     answer = Answer(question, near, optimum, ())
     (row,) = answer.rows()
     missed = [
-        f"{limit.name} {row[limit.quantity]:.4g} where {limit.value:g} is allowed ({limit.option})"
+        f"{limit.name} {cell_text(float(row[limit.quantity]))} where {cell_text(limit.value)} is "
+        f"{'asked' if limit.at_least else 'allowed'} ({limit.option})"
         for limit in goal.limits
         if limit.margin(np.array(float(row[limit.quantity]))) < 0
     ]

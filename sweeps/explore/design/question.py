@@ -20,7 +20,8 @@ from nearkv.sweeps.evaluate.prices import is_of_costs
 from nearkv.sweeps.evaluate.slo import Target
 from nearkv.sweeps.explore.design.measures import Goal, Space
 from nearkv.sweeps.explore.design.space import Case, cases_of
-from nearkv.sweeps.study.study import Study
+from nearkv.sweeps.study.study import Study, name_of
+from nearkv.sweeps.tables.table import cell_text
 
 BUDGETS = {
     "USD": ("cost_usd", 1.0),
@@ -57,9 +58,7 @@ def _budget(text: str) -> Target:
     except InputError:
         value, dimension = 0.0, ""
     if dimension not in BUDGETS or not value:
-        raise InputError(
-            f"{where}: is no amount with a unit of a budget; write {_EXAMPLES}"
-        )
+        raise InputError(f"{where} is no amount with a unit of a budget; write {_EXAMPLES}")
     column, size = BUDGETS[dimension]
     return Target(column, "", False, value * size, "--budget")
 
@@ -87,7 +86,10 @@ def read_prices(file: str) -> dict[str, dict[str, Quantity]]:
         basis = row.get("basis") or "purchase"
         if basis not in _BASES:
             raise unknown("basis", basis, _BASES, where)
-        prices.setdefault(row["part"], {})[_BASES[basis]] = _price(row, basis, where)
+        own = prices.setdefault(row["part"], {})
+        if _BASES[basis] in own:
+            raise InputError(f"{where}: {row['part']} has a {basis} price already")
+        own[_BASES[basis]] = _price(row, basis, where)
     return prices
 
 
@@ -98,8 +100,10 @@ def _price(row: Mapping[str, str], basis: str, where: str) -> Quantity:
     low, high = (
         parse(row.get(end) or row["usd"], "1", f"{where}: {end}") for end in ("low", "high")
     )
-    if not low <= usd <= high:
-        raise InputError(f"{where}: usd {usd:g} must lie from low {low:g} to high {high:g}")
+    if not 0 < low <= usd <= high:
+        raise InputError(
+            f"{where}: usd {usd:g} must lie from low {low:g} to high {high:g}, above 0"
+        )
     return Quantity(
         usd,
         unit,
@@ -134,6 +138,22 @@ class Question:
     terms: Mapping[str, float] = field(default_factory=dict)
     rents: bool = False
     draws: bool = False
+
+    @property
+    def text(self) -> str:
+        """The workload and the limits, in words."""
+        study = self.study
+        limits = [
+            f"{limit.name} {'>=' if limit.at_least else '<='} {cell_text(limit.value)}"
+            for limit in self.goal.limits
+        ]
+        asked = [
+            name_of(study.models[0]),
+            f"{study.context[0]:,.0f} tokens of context",
+            f"{study.output_tokens[0]:,.0f} of output",
+            f"{study.batch[0]:,.0f} sequences",
+        ]
+        return ", ".join([*asked, *limits])
 
     @property
     def needs_prices(self) -> bool:

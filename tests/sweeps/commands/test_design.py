@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
-from support.command_line import refusal, succeed
+from support.command_line import invoke, printed, refusal, succeed
+
+from nearkv.solvers.boxes import Progress
 
 SMALL = ("--server", "workstation-2gpu,pcie-4gpu-server,dgx-spark-desktop")
 ASKED = (
@@ -51,15 +54,15 @@ def test_gpus_are_split_as_the_limits_ask_and_the_command_says_how(tmp_path: Pat
     file = tmp_path / "split.toml"
     asked = ("gpu", "--server", "pcie-8gpu-server", "--model", "gpt-oss-120b", "--context", "64k")
     limits = ("--users", "16", "--output-tokens", "256", "--slo", "tpot_ms=66,ttft_s=10")
-    printed = succeed("design", *asked, *limits, "--machine-out", str(file))
-    command = " ".join(printed.split()).split("`")[1].split()
+    text = succeed("design", *asked, *limits, "--machine-out", str(file))
+    command = " ".join(text.split()).split("`")[1].split()
     assert command[:3] == ["nearkv", "estimate", "gpu"]
     (split,) = json.loads(succeed(*command[1:], "--format", "json"))
     unsplit = [word for word in command[1:] if "=" not in word and word != "--knob"]
     (fastest_step,) = json.loads(succeed(*unsplit, "--format", "json"))
     assert split["step_ms"] > fastest_step["step_ms"]
     assert split["ttft_s"] <= 10 < fastest_step["ttft_s"]
-    assert f"{split['tpot_ms']:.4g}" in printed
+    assert f"{split['tpot_ms']:.4g}" in text
 
 
 def test_a_proof_is_written_and_holds_for_its_question_alone(tmp_path: Path) -> None:
@@ -74,6 +77,51 @@ def test_a_proof_is_written_and_holds_for_its_question_alone(tmp_path: Path) -> 
     held["cuts"].pop()
     proof.write_text(json.dumps(held), encoding="utf-8")
     assert "do not fill" in refusal("design", *ASKED, "--budget", "60kUSD", "--check", str(proof))
+
+
+@pytest.mark.parametrize("is_found", [True, False])
+def test_ctrl_c_prints_the_best_so_far_and_how_far_the_best_may_be(
+    is_found: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A best machine stands with its bound, its gap and its proof; exit code 130 either way."""
+
+    def press(progress: Progress) -> None:
+        if is_found == np.isfinite(np.min(progress.value)):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("nearkv.sweeps.commands.design._progress", lambda: press)
+    monkeypatch.setattr("nearkv.sweeps.explore.design.answer.AT_ONCE", 1)
+    proof = tmp_path / "proof.json"
+    limit = "tpot_ms=50" if is_found else "tpot_ms=1"
+    stopped = invoke("design", *ASKED, "--slo", limit, "--certificate", str(proof))
+    assert stopped.exit_code == 130
+    said = stopped.stdout if is_found else stopped.stderr
+    assert "boxes are open" in said
+    assert "none is better than cost_usd" in said
+    assert proof.exists() == is_found
+    if is_found:
+        assert "a gap of" in said
+        sentence = refusal("design", *ASKED, "--slo", limit, "--check", str(proof))
+        assert "stopped before it ended" in sentence
+
+
+def test_a_narrow_terminal_shows_the_price_and_the_times_and_what_was_asked() -> None:
+    text = printed("design", *ASKED, "--budget", "60kUSD")
+    first, *_ = text.split("\n---")
+    workload = (
+        "gpt-oss-20b, 16,384 tokens of context, 256 of output, 4 sequences, cost_usd <= 60,000"
+    )
+    assert workload in " ".join(first.split())
+    assert {"server", "gpus", "system", "cost_usd", "ttft_s", "tpot_ms"} <= {*first.split()}
+    assert "All sequences start at once" in text
+
+
+def test_machines_that_are_alike_tie() -> None:
+    """Both systems run in the same housing."""
+    asked = ("--server", "workstation-2gpu", "--model", "gpt-oss-20b", "--users", "4")
+    text = succeed("design", "gpu,full-cache", *asked, "--minimize", "rack_units")
+    assert "workstation-2gpu tie: rack_units 4." in " ".join(text.split())
+    assert "wins" not in text
 
 
 def test_prices_of_ones_own_decide(tmp_path: Path) -> None:
@@ -136,6 +184,10 @@ def test_a_front_has_no_machine_that_another_dominates() -> None:
         (("--knob", "tp=1,2"), "not a list"),
         (("--prices", "none.csv"), "none.csv"),
         (("--pareto", "cost_usd"), "two or three different columns"),
+        (("--pue", "0.5"), "--pue 0.5: must be at least 1"),
+        (("--seconds", "nan"), "must be a number above 0"),
+        (("--slo", "batch_run=1e12"), "where 1e+12 is asked (--slo)"),
+        (("--knob", "tp=3"), "runs it with the knobs"),
     ],
 )
 def test_bad_input_gets_one_sentence(words: tuple[str, ...], sentence: str) -> None:
@@ -153,6 +205,8 @@ def test_bad_input_gets_one_sentence(words: tuple[str, ...], sentence: str) -> N
         ("part,usd,basis\nrtx-5090,5,lease\n", "unknown basis 'lease'"),
         ("part,usd,low,high\nrtx-5090,5,6,7\n", "must lie from low 6 to high 7"),
         ("part,usd\nrtx-5090,cheap\n", "is not a number"),
+        ("part,usd\nrtx-5090,0\n", "above 0"),
+        ("part,usd\nrtx-5090,5\nrtx-5090,6\n", "has a purchase price already"),
     ],
 )
 def test_a_price_list_is_checked(text: str, sentence: str, tmp_path: Path) -> None:
