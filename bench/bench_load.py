@@ -16,7 +16,7 @@ from nearkv.costmodel.mechanisms.serving.fluid import FULL_SHARE, at_rate
 from nearkv.costmodel.mechanisms.serving.residents import resident
 from nearkv.costmodel.model.queue import Serving
 from nearkv.costmodel.model.workload import ENDLESS, Arrivals
-from nearkv.sweeps.evaluate.goodput import first_within, quantile, within
+from nearkv.solvers.goodput import first_within, quantile, within
 from nearkv.sweeps.evaluate.simulate import simulate
 from nearkv.sweeps.study.study import Study, blocks
 from nearkv.sweeps.study.traces import Trace

@@ -36,8 +36,8 @@ _ZOOMS = 7
 """How often those around the best are then tried: to 1e-10 of the range."""
 TOTAL: Timed = attrgetter("total")
 """The span that a placement of weights makes least, unless another is asked for."""
-STEP: Timed = attrgetter("step")
-"""The span that a split over GPUs makes least."""
+Cost = Callable[[Estimate], Real]
+"""What a search makes least."""
 _ALIKE = 1e-9
 """A placement that is faster by less than this share is as fast [1]."""
 
@@ -200,12 +200,7 @@ def _search(question: _Question, searched: list[str]) -> Resolved:
     trials = replace(question, explained=False)
     points = (1,) * question.axes
     mesh = _combined(question, searched)
-    # a split for prompts alone, after which no step follows, is the one that computes them fastest
-    prompts_alone = question.system.combinations and np.all(
-        np.less_equal(question.work.output, 1)
-    )
-    timed = TOTAL if prompts_alone else STEP
-    best = _best_of(trials, searched, mesh.reshape(*mesh.shape, *points), timed)
+    best = _best_of(trials, searched, mesh.reshape(*mesh.shape, *points))
     if not any(knob.kind == "number" for knob in knobs):
         return _trial(question, best, searched)
     tried = mesh.shape[1]
@@ -224,6 +219,20 @@ def _search(question: _Question, searched: list[str]) -> Resolved:
     seconds = resolved.estimate.step.seconds
     choice = Choice(best[place], seconds, np.nan, knobs[place].low, knobs[place].high)
     return replace(resolved, choice=choice, tried=tried)
+
+
+def _cost_of(question: _Question) -> Cost:
+    """What a search makes least: of splits over GPUs the whole batch, of other knobs a step.
+
+    Where requests arrive, a split serves most of them within the limits.
+    """
+    if not question.system.combinations:
+        return attrgetter("step.seconds")
+    if question.work.arrivals is None:
+        return attrgetter("total.seconds")
+    from nearkv.solvers.goodput import load_cost
+
+    return load_cost
 
 
 def _combined(question: _Question, searched: list[str]) -> NDArray[np.float64]:
@@ -288,23 +297,22 @@ def _best_of(
     question: _Question,
     searched: list[str],
     combinations: NDArray[np.float64],
-    timed: Timed = STEP,
 ) -> NDArray[np.float64]:
-    """The combination with the fewest seconds at each design point: (knobs, *points).
+    """The combination of the least cost at each design point: (knobs, *points).
 
     Args:
         question: what is evaluated.
         searched: names of the knobs.
         combinations: their values: (knobs, combinations, *points).
-        timed: the span whose seconds count.
     """
+    cost = _cost_of(question)
     first = combinations[:, :1]
     best = first[:, 0]
-    lowest = _seconds(_trial(question, first, searched), timed)[0]
+    lowest = _cost(_trial(question, first, searched), cost)[0]
     at_once = max(_POINTS_AT_ONCE // max(lowest.size, 1), 1)
     for begin in range(1, combinations.shape[1], at_once):
         values = combinations[:, begin : begin + at_once]
-        seconds = _seconds(_trial(question, values, searched), timed)
+        seconds = _cost(_trial(question, values, searched), cost)
         # one trial may lack an axis that another has, as what it runs knows nothing of it
         every = np.broadcast_shapes(seconds.shape, values.shape[1:])
         seconds = np.broadcast_to(seconds, every)
@@ -324,15 +332,15 @@ def _trial(question: _Question, values: Iterable[Real], searched: list[str]) -> 
     return _innermost(question.having(candidate))
 
 
-def _seconds(trial: Resolved, timed: Timed = STEP) -> NDArray[np.float64]:
-    """Seconds of a step, or of what is timed, combinations first.
+def _cost(trial: Resolved, cost: Cost) -> NDArray[np.float64]:
+    """The cost of a trial, combinations first.
 
     Where it does not fit, more than any step takes, and the more the more bytes are missing; what
     is not modelled comes after all that is.
     """
     fits = trial.estimate.fits
     penalty = np.where(fits.unmodelled, np.inf, _BEYOND * (1 + fits.short_bytes))
-    return np.where(fits.ok, timed(trial.estimate).seconds, penalty)
+    return np.where(fits.ok, cost(trial.estimate), penalty)
 
 
 # --- choices that leave a share open ----------------------------------------------------------
@@ -399,9 +407,14 @@ def _fastest(first: _Question, options: Sequence[Mapping[str, Requested]]) -> Re
     if not others:
         return _innermost(first.having(best))
     trials = replace(first, explained=False)
-    lowest = _seconds(_innermost(trials.having(best)), first.placed_for)
+
+    def seconds_of(option: Mapping[str, Requested]) -> NDArray[np.float64]:
+        trial = _innermost(trials.having(option))
+        return _cost(trial, lambda estimate: first.placed_for(estimate).seconds)
+
+    lowest = seconds_of(best)
     for other in others:
-        seconds = _seconds(_innermost(trials.having(other)), first.placed_for)
+        seconds = seconds_of(other)
         faster = np.less(seconds, lowest * (1 - _ALIKE))
         best = {name: np.where(faster, value, best[name]) for name, value in other.items()}
         lowest = np.where(faster, seconds, lowest)

@@ -139,6 +139,7 @@ class Serving:
         skew: sequences, mean square over squared mean of their sizes -> load of the fullest
             rankset over the mean [1].
         by_type: what layers of each type see of a load; none where all layers are alike.
+        in_parts: whether the memory may hold parts of requests, whose rest another one holds.
     """
 
     iteration: Callable[[Load], Span]
@@ -152,6 +153,7 @@ class Serving:
     minimum_chunk: Real = 0.0
     budget: Real = 0.0
     by_type: Mapping[str, Seen] = field(default_factory=dict)
+    in_parts: bool = False
 
     def one_on_each(self, sequences: Real) -> Real:
         """Share of sequences that is one on each replica; 1 where they are fewer [1]."""

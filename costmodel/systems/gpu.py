@@ -159,10 +159,10 @@ def splits(hw: Machine, llm: LLM) -> Mapping[str, NDArray[np.float64]]:
     return dict(zip(names, np.array(tried).T, strict=True))
 
 
-CHOSEN_FOR_THE_STEP = Reversal(
-    ("prefill_s", "total_s"),
+CHOSEN_FOR_THE_BATCH = Reversal(
+    ("prefill_s", "step_ms"),
     (ANY,),
-    "a split is chosen for its step, and prompts may take longer on another",
+    "a split is chosen for the whole batch, and prompts or a step may take longer on it",
 )
 
 
@@ -197,7 +197,7 @@ CHUNK = Knob(
         "policy": POLICY,
         "chunk": CHUNK,
     },
-    reversals=(CHOSEN_FOR_THE_STEP, ring("nvlink.count")),
+    reversals=(CHOSEN_FOR_THE_BATCH, ring("nvlink.count")),
     combinations=splits,
 )
 def gpu_servers(

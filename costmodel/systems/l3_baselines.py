@@ -115,6 +115,7 @@ def cpu_offload(hw: Machine, llm: LLM, work: Workload, *, cpu_share: Real) -> Es
         longest_capacity=np.greater(cpu_share, 0)
         * tokens_held(hw.host.memory, llm, work, 0.0),
         by_type=seen_by_type(llm, work),
+        in_parts=True,
     )
     return steady(work, serving, both_memories(hw, llm, work, serving, cpu_share))
 

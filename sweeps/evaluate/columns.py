@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.mechanisms.serving.fluid import FULL
 from nearkv.costmodel.model.capacity import STATUSES, Fits
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
@@ -188,6 +189,8 @@ def cells_at(
     if is_asked("note", wanted):
         overridden = block.overridden(mesh["model"].astype(int))
         notes = {**estimate.notes, **overridden, **without_idle_power(answer)}
+        if block.method == "simulate":
+            notes.pop(FULL, None)
         answers["note"] = noted(notes)
     answers |= _metrics(answer, wanted)
     if block.method != "simulate" and (BOTTLENECK in asked or TIMES in asked):
@@ -304,7 +307,7 @@ def _metrics(answer: Answer, wanted: Collection[str]) -> dict[str, Cell]:
     estimate = answer.estimate
     values = dict(estimate.also)
     if estimate.work.arrivals is not None:
-        from nearkv.sweeps.evaluate.goodput import load_columns
+        from nearkv.solvers.goodput import load_columns
 
         values |= load_columns(estimate)
     own = list(values)

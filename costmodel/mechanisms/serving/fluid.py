@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -367,6 +368,11 @@ class Stream:
     others: Real
     own: Real = 0.0
 
+    @cached_property
+    def plain(self) -> Real:
+        """An iteration without a prompt [s]."""
+        return self.iteration(0.0, 0.0)
+
     def iteration(self, prompt: Real, length: Real) -> Real:
         """An iteration beside which a request decodes, with tokens of prompts of a length [s]."""
         return self.serving.iteration(self.load(1 + self.others, prompt, length)).seconds
@@ -382,7 +388,7 @@ class Stream:
     def parts(self, parts: list[Real]) -> Real:
         """Lengths of parts of the requests, along a new first axis [1]."""
         stacked = np.stack(np.broadcast_arrays(*parts))
-        points = np.ndim(self.iteration(0.0, 0.0))
+        points = np.ndim(self.plain)
         missing = points - (stacked.ndim - 1)
         return stacked.reshape(len(parts), *(1,) * missing, *stacked.shape[1:])
 
@@ -471,7 +477,7 @@ def pace_of(stream: Stream) -> Pace:
     work, serving, rate, others = stream.work, stream.serving, stream.rate, stream.others
     chunked = serving.chunked
     prompts = stream.parts(work.prompt_parts)
-    plain = stream.iteration(0.0, 0.0)
+    plain = stream.plain
     beside = serving.budget - 1 - others
     budget = np.where(np.greater(serving.budget, 0), beside, serving.minimum_chunk)
     most = np.where(np.greater(chunked, 0), np.maximum(budget, 1.0), np.inf)
@@ -526,7 +532,7 @@ def respond(stream: Stream) -> Response:
     decoding = _mean(steps * tpot)
     n = rate * decoding
 
-    slope = replace(stream, others=others + 1).iteration(0.0, 0.0) - plain
+    slope = replace(stream, others=others + 1).plain - plain
     steady = 1 - np.clip(others * slope / plain, 0.0, 0.95)
     swing = pace.busy * (1 - pace.busy) * (longer / pace.mixed * pace.mean / plain) ** 2
     forgets = 2 * (1 - pace.busy) / pace.met(plain * pace.chunks + pace.added)
@@ -664,7 +670,8 @@ def under_load(
     tokens = np.maximum(work.output - 1, _TINY)
     paced = response.decoding / (tokens * np.maximum(iteration.seconds, _TINY))
     waiting = Port("queue.wait", "wait", 1.0, "s")
-    crowded = np.greater(n, FULL_SHARE * resident(work, serving))
+    held = requests_held(work, serving)
+    crowded = np.greater(n, FULL_SHARE * held) & np.greater(work.batch, held)
     return Estimate(
         prefill=serial(waiting=waiting(latency.ttft, "line, residual and prompt")),
         step=paced * iteration,

@@ -25,13 +25,38 @@ def tokens_reserved(work: Workload, reserve: Real) -> Real:
 
 
 def requests_held(work: Workload, serving: Serving) -> Real:
-    """Requests of mean size that would fill the memory [1]."""
-    return serving.capacity / tokens_reserved(work, serving.reserve)
+    """Requests of mean size that would fill the memory, whole ones where all are alike [1]."""
+    held = serving.capacity / tokens_reserved(work, serving.reserve)
+    return whole(work, serving, held)
 
 
 def resident(work: Workload, serving: Serving) -> Real:
     """Requests that decode together, N: all, or as many of mean size as the memory holds [1]."""
-    return resident_in(requests_held(work, serving), work.batch, serving.replicas)
+    held = requests_held(work, serving)
+    n = resident_in(held, work.batch, serving.replicas)
+    return np.minimum(whole(work, serving, n), work.batch)
+
+
+def whole(work: Workload, serving: Serving, requests: Real) -> Real:
+    """Requests in memory, of which each replica holds whole ones where all are alike [1].
+
+    As many as fit when they end are always held, and never more than fit when they begin: of
+    requests that grow little both are the same number. Requests of unlike lengths fill what is
+    left beside one another, so their mean number is no whole one.
+
+    Args:
+        work, serving: the queue.
+        requests: of mean size, in the memory of all replicas [1].
+    """
+    dp = serving.replicas
+    begin = work.prompt + serving.reserve * work.output
+    one_each = np.minimum(dp, work.batch)
+    fewest, most = (
+        np.maximum(dp * np.floor(serving.capacity / (dp * length) + _ROUNDING), one_each)
+        for length in (work.final, begin)
+    )
+    alike = np.less_equal(work.spread.longest, 1) & (not serving.in_parts)
+    return np.where(alike, np.clip(requests, fewest, most), requests)[()]
 
 
 def resident_in(held: Real, batch: Real, replicas: Real) -> Real:

@@ -45,10 +45,10 @@ GPU = SYSTEMS["gpu"]
 
 
 def resolved(llm: LLM, work: Workload, hw: Machine, **requested: Real | str) -> dict[str, Real]:
-    """Knobs of the best split, and its step."""
+    """Knobs of the best split, and its whole batch."""
     knobs = {name: knob.default for name, knob in GPU.knobs.items()}
     answer = resolve_knobs(GPU, hw, llm, work, {**knobs, **requested})
-    return {**answer.knobs, "seconds": answer.estimate.step.seconds}
+    return {**answer.knobs, "seconds": answer.estimate.total.seconds}
 
 
 def waited_for(resource: str, span: Span) -> Real:
@@ -288,8 +288,34 @@ def test_no_split_is_faster(name: str, platform: str, gpus: int, batch: float) -
     tried = np.array(list(product(degrees, degrees, degrees, degrees, (0.0, 1.0))))
     tp, pp, dp, ep, attention = tried[tried[:, :3].prod(axis=1) <= gpus].T
     answer = GPU(hw, llm, work, split(tp, dp, pp=pp, ep=ep, attention=attention))
-    seconds = np.where(answer.fits.ok, answer.step.seconds, np.inf)
+    seconds = np.where(answer.fits.ok, answer.total.seconds, np.inf)
     assert float(best["seconds"]) == pytest.approx(np.min(seconds), rel=1e-12)
+
+
+@pytest.mark.parametrize("limits", [("ttft_s=1", "tpot_ms=60"), ("ttft_s=0.7", "tpot_ms=60"), ()])
+def test_under_load_no_split_serves_more_within_the_limits(limits: tuple[str, ...]) -> None:
+    """All GPUs in replicas of a stated size, five requests per second; no limits: least TPOT."""
+    knobs = {"tp": [1, 2, 4, 8, "auto"], "dp": "remaining", "pp": 1, "attention": 0}
+    *stated, chosen = nearkv.compare(
+        "gpu", "llama3.1-70b", platform="hgx-b200", context="8k", output_tokens=512, rate=5,
+        slo=limits, knobs=knobs,
+    ).to_dict("records")  # fmt: skip
+    if limits:
+        most = max(one["goodput_req_s"] for one in stated if one["status"] == "ok")
+        assert chosen["goodput_req_s"] >= most * (1 - 1e-6) > 0
+    else:
+        least = min(one["tpot_ms"] for one in stated if one["status"] == "ok")
+        assert chosen["tpot_ms"] <= least * (1 + 1e-6)
+
+
+def test_of_users_the_split_that_answers_most_is_taken() -> None:
+    """Two GPUs a replica have the shortest step, and no room for 64 users beside the weights."""
+    table = nearkv.compare(
+        "gpu", "llama3.1-70b", platform="hgx-h100", context="8k", output_tokens=512, users=64,
+        knobs={"tp": [2, 8, "auto"]},
+    )  # fmt: skip
+    by_two, by_eight, chosen = table["throughput_tok_s"]
+    assert chosen >= by_eight > 2 * by_two
 
 
 def test_splits_divide_heads_layers_and_experts() -> None:

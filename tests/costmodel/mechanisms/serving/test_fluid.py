@@ -6,6 +6,8 @@ requests of mean size, so 10 decode: half of one is idle.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -319,6 +321,30 @@ def test_requests_load_before_they_decode(chunk: float, decode: float) -> None:
     serving = queue(12 * 210.5, chunk)
     assert resident(work, serving) == pytest.approx(11.5)
     assert decoding(work, serving) == pytest.approx(decode)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "replicas", "reserve", "longest", "expected"),
+    [
+        # two prompts of 200 never fit, though 1.9 requests of mean length do
+        (399.0, 1.0, 0.0, 1.0, 1.0),
+        # two begin (400 <= 420), and one has to leave before they end (442): between one and two
+        (420.0, 1.0, 0.0, 1.0, 420 / 210.5 - 0.5),
+        # three with their 221 tokens reserved
+        (663.0, 1.0, 1.0, 1.0, 3.0),
+        # 2.67 of them on each of two replicas
+        (1180.0, 2.0, 1.0, 1.0, 4.0),
+        # of unlike lengths as many as on average: half of one on each replica is idle
+        (663.0, 1.0, 0.0, 2.0, 663 / 210.5 - 0.5),
+    ],
+)
+def test_requests_that_are_alike_are_held_whole(
+    tokens: float, replicas: float, reserve: float, longest: float, expected: float
+) -> None:
+    """A hundred requests of 200 + 21 tokens."""
+    serving = replace(queue(tokens, 1.0), replicas=replicas, reserve=reserve)
+    work = replace(WORK, spread=Spread(longest=longest))
+    assert resident(work, serving) == pytest.approx(expected)
 
 
 LOWEST = np.array([0.1, 0.37, 0.8])

@@ -14,7 +14,7 @@ from nearkv.costmodel.algebra.span import Leaf, Real, Span
 from nearkv.costmodel.mechanisms.serving.fluid import at_rate, of_users
 from nearkv.costmodel.model.queue import Load, Serving
 from nearkv.costmodel.model.workload import Arrivals, Workload
-from nearkv.sweeps.evaluate.goodput import first_within, quantile, within
+from nearkv.solvers.goodput import first_within, quantile, within
 from nearkv.sweeps.evaluate.simulate import simulate
 from nearkv.sweeps.study.traces import Trace
 

@@ -6,12 +6,30 @@ import numpy as np
 from scipy.special import betainc
 
 from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.model.estimate import Estimate, Latency, Laws
+from nearkv.costmodel.model.estimate import Estimate, Laws
 
 _DEVIATIONS, _SUMS = np.polynomial.hermite_e.hermegauss(7)
 _WEIGHTS = _SUMS / _SUMS.sum()
 """Points and weights of an average over a normal law."""
 _HALVINGS = 28
+
+
+_PER_REQUEST = 1e4
+"""Seconds a token that one request per second more is worth: any but differences of rounding."""
+
+
+def load_cost(estimate: Estimate) -> Real:
+    """What is least where most requests per second keep the limits; of equal ones, the TPOT.
+
+    Args:
+        estimate: of requests that arrive.
+    """
+    return estimate.latency.tpot - _PER_REQUEST * goodput(estimate)
+
+
+def goodput(estimate: Estimate) -> Real:
+    """Requests per second that keep both limits; of a static batch, all requests are alike."""
+    return estimate.work.batch / np.maximum(estimate.total.seconds, 1e-9) * _kept(estimate)
 
 
 def load_columns(estimate: Estimate) -> dict[str, Real]:
@@ -20,23 +38,20 @@ def load_columns(estimate: Estimate) -> dict[str, Real]:
     Args:
         estimate: of requests that arrive, or of users of a static batch.
     """
-    arrivals, latency, laws = estimate.work.arrivals, estimate.latency, estimate.laws
-    if arrivals is None:
-        return {}
-    present = estimate.work.batch
-    kept: Real
     columns: dict[str, Real] = {}
-    if laws is None:
-        kept = _keeps(latency, arrivals.ttft_slo, arrivals.tpot_slo)
-    else:
-        kept = first_within(laws, arrivals.ttft_slo) * within(laws, arrivals.tpot_slo)
-        columns["tpot_p90_ms"] = 1e3 * quantile(laws, 0.9)
-    rate = present / np.maximum(estimate.total.seconds, 1e-9)
-    return {**columns, "goodput_req_s": rate * kept, "users_served": present * kept}
+    if estimate.laws is not None:
+        columns["tpot_p90_ms"] = 1e3 * quantile(estimate.laws, 0.9)
+    served = estimate.work.batch * _kept(estimate)
+    return {**columns, "goodput_req_s": goodput(estimate), "users_served": served}
 
 
-def _keeps(latency: Latency, ttft: Real, tpot: Real) -> Real:
-    """1 where both limits are kept, else 0 [1]."""
+def _kept(estimate: Estimate) -> Real:
+    """Share of the requests that keep both limits [1]."""
+    arrivals, latency, laws = estimate.work.arrivals, estimate.latency, estimate.laws
+    assert arrivals is not None, "limits are of requests that arrive"
+    ttft, tpot = arrivals.ttft_slo, arrivals.tpot_slo
+    if laws is not None:
+        return first_within(laws, ttft) * within(laws, tpot)
     both = np.less_equal(latency.ttft, ttft) & np.less_equal(latency.tpot, tpot)
     return np.where(both, 1.0, 0.0)
 
