@@ -61,8 +61,8 @@ class Trial:
     def held(self) -> Trial:
         """This trial at the degrees of parallelism chosen here, where a system chooses any.
 
-        They are chosen for the step: for other work or hardware others, whose prompts may take
-        longer.
+        They are chosen for the whole batch: for other work or hardware others, whose prompts or
+        steps may take longer.
         """
         if not self.system.combinations:
             return self
@@ -173,7 +173,8 @@ def nothing_for_nothing(trial: Trial) -> Iterator[str]:
 
 def slower_with_more_work(trial: Trial) -> Iterator[str]:
     """More sequences or longer prompts never make a step or the prefill faster."""
-    held = trial.held
+    # replicas for more sequences than the fewest would idle until there are as many
+    held = replace(trial, work=Workload(1.0, 1024.0, 64.0)).held
     sizes = np.array([1.0, 2.0, 5.0, 16.0])
     fixed = np.full(sizes.shape, 4.0)
     cases = {

@@ -92,13 +92,13 @@ def test_a_larger_ring_may_be_slower() -> None:
     assert not find_system("rank-pim").is_monotone("step_ms", "gpu.count")
 
 
-def test_more_gpus_never_slow_a_step_whose_split_is_chosen() -> None:
+def test_more_gpus_never_slow_a_batch_whose_split_is_chosen() -> None:
     counts: dict[str, Real] = {"gpu.count": np.arange(1.0, 17.0), "nvlink.latency": 1e-3}
     for name in ("llama2-7b", "mixtral-8x7b"):
         answer = answer_of("gpu", name, Workload(16.0, 4096.0, 64.0), **counts)
-        steps = np.asarray(answer.step.seconds)[np.asarray(answer.fits.ok)]
-        assert np.all(np.diff(steps) <= 1e-12)
-    assert find_system("gpu").is_monotone("step_ms", "gpu.count")
+        batches = np.asarray(answer.total.seconds)[np.asarray(answer.fits.ok)]
+        assert np.all(np.diff(batches) <= 1e-12)
+    assert find_system("gpu").is_monotone("total_s", "gpu.count")
 
 
 def test_axes_are_work_or_numbers_of_the_machine() -> None:
