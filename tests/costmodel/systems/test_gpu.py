@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -295,7 +296,7 @@ def test_no_split_is_faster(name: str, platform: str, gpus: int, batch: float) -
 @pytest.mark.parametrize("limits", [("ttft_s=1", "tpot_ms=60"), ("ttft_s=0.7", "tpot_ms=60"), ()])
 def test_under_load_no_split_serves_more_within_the_limits(limits: tuple[str, ...]) -> None:
     """All GPUs in replicas of a stated size, five requests per second; no limits: least TPOT."""
-    knobs = {"tp": [1, 2, 4, 8, "auto"], "dp": "remaining", "pp": 1, "attention": 0}
+    knobs: dict[str, Any] = {"tp": [1, 2, 4, 8, "auto"], "dp": "remaining", "pp": 1, "attention": 0}
     *stated, chosen = nearkv.compare(
         "gpu", "llama3.1-70b", platform="hgx-b200", context="8k", output_tokens=512, rate=5,
         slo=limits, knobs=knobs,
