@@ -88,4 +88,4 @@ performance: setup ## measure what commands cost, write docs/performance.md
 	$(BIN)/python -m bench.performance
 
 lock: ## pin every dependency anew
-	uv pip compile pyproject.toml --extra dev --universal --generate-hashes --python-version 3.11 --no-header -o requirements.lock
+	uv pip compile pyproject.toml --extra dev --universal --no-strip-extras --generate-hashes --python-version 3.11 --no-header -o requirements.lock

@@ -52,9 +52,9 @@ def lay_out(shown: Display) -> str:
             _print_upright(console, shown)
         elif not shown.title:
             console.print("no rows")
-        for sentence in shown.below:
+        for line in "\n".join(shown.below).splitlines():
             # a word that is too long stays whole: a command in it can be copied
-            parts = wrap(sentence, width, break_long_words=False, break_on_hyphens=False)
+            parts = wrap(line, width, break_long_words=False, break_on_hyphens=False)
             console.print("\n".join(parts), soft_wrap=True)
     lines = map(str.rstrip, captured.get().splitlines())
     return "\n".join(lines) + "\n"
