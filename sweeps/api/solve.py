@@ -111,7 +111,8 @@ def _check(
         if name not in taken:
             listed = ", ".join(taken)
             raise InputError(f"solve {question!r} does not take {name}; it takes {listed}")
-    for name in needed:
+    if needed:
+        name = needed[0]
         example = f"{name}={_EXAMPLES[name]!r}"
         raise InputError(f"solve: {name} is missing; give it, as in {example}")
 

@@ -106,9 +106,8 @@ def conclusion(study: Study, table: Columns) -> list[str]:
     answered = frame[frame["status"] == "ok"]
     number = len(frame.drop_duplicates(points))
     # a rate that every answer has leaves no system out; all keep up with requests that arrive
-    shared = [ratio for ratio in RATIOS if answered[RATIOS[ratio]].notna().all()]
-    if study.rate:
-        shared = []
+    compared = () if study.rate else RATIOS
+    shared = [ratio for ratio in compared if answered[RATIOS[ratio]].notna().all()]
     sentences = []
     if shared and len(answered):
         ratio = shared[0]

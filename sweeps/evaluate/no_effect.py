@@ -91,7 +91,7 @@ def warn_of_unread(
     read: set[str] = set()
     for block in study_blocks:
         box = next(block.grid.boxes(_POINTS))
-        with suppress(LackingError):  # whoever evaluates the block says so
+        with suppress(LackingError):  # the evaluation of the block says so
             _metrics(block, box, {}, read)
     systems = ", ".join(dict.fromkeys(block.system.name for block in study_blocks))
     why = f"changes nothing: no system here reads it ({systems})"

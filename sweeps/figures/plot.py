@@ -71,7 +71,7 @@ def suitable(
     many = bool(over) and table[over].nunique() > MOST_GROUPS
     if many and table[over].dtype.kind in "if":
         return lines(table, value, over=over)
-    # a baseline that nobody named is dropped where it would leave a group blank
+    # a baseline that was not named is dropped where it would leave a group blank
     valued = table[table[value] > 0]
     own = valued[valued["system"].astype(str) == baseline]
     divides = valued[over].isin(own[over]).all() if over else len(own)
