@@ -16,11 +16,11 @@ from operator import attrgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.blend import blend
+from nearkv.costmodel.algebra.blend import blend, is_same
 from nearkv.costmodel.algebra.span import Real, Span
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.solvers.shares.headroom import feasible_share
-from nearkv.solvers.shares.minimum import Choice, Mask, is_unchanged, minimise
+from nearkv.solvers.shares.minimum import Choice, Mask, minimise
 
 Evaluate = Callable[[Real], Estimate]
 """A value -> the system's answer there."""
@@ -269,6 +269,6 @@ def _moving(start: Span, end: Span) -> set[str]:
     for at_start, at_end in pairs:
         path, before, _ = at_start
         _, after, _ = at_end
-        if not is_unchanged(before, after):
+        if not is_same(before.amount, after.amount):
             moving.add(path)
     return moving

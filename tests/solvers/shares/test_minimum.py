@@ -18,7 +18,7 @@ from nearkv.costmodel.algebra.span import Leaf, Numbers, Port, Repeat, Serial, S
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.solvers.shares.minimum import Highest, curve_between, minimise
+from nearkv.solvers.shares.minimum import minimise, tangent
 from nearkv.sweeps.explore.knob import best_knob, why_alpha
 from nearkv.sweeps.study.study import Study
 
@@ -118,30 +118,28 @@ def test_mha_balances_flash_and_what_x_passes(
     assert least <= answer["rule_loss"][0] < most
 
 
-def test_a_line_below_another_at_every_point_is_dropped() -> None:
+def test_of_overlapped_leaves_the_longest_has_the_tangent() -> None:
     """Of three overlapped leaves one is nowhere the longest; two cross."""
     low, high = leaf("a", np.array([1.0, 2.0])), leaf("b", np.array([1.0, 3.0]))
     crossing = leaf("c", np.array([2.0, 0.0]))
     start = overlap(low=low, high=high, crossing=crossing)
     end = overlap(low=leaf("a", 1.0), high=leaf("b", 1.5), crossing=leaf("c", 1.0))
-    curve = curve_between(start, end)
-    assert isinstance(curve, Highest)
-    assert len(curve.parts) == 2
     for share in (0.0, 0.3, 1.0):
-        assert curve.tangent(share).f == pytest.approx(blend(start, end, share).seconds)
+        assert tangent(start, end, share).f == pytest.approx(blend(start, end, share).seconds)
+    # c falls from 2 to 1 above b, which rises from 1 to 1.5; b falls from 3 to 1.5 above c
+    assert np.array_equal(tangent(start, end, 0.0).d, [-1.0, -1.5])
 
 
 def test_layers_repeat_as_often_at_both_ends() -> None:
     """Equal counts of their own are as good as one count; others have no line between them."""
     read = Port("ssd.flash", "read", 2.0)
     start, end = np.array([3.0, 4.0]) * read(2.0), np.array([3.0, 4.0]) * read(6.0)
-    line = curve_between(start, end)
-    assert np.array_equal(line.tangent(0.0).f, [3, 4])
-    assert np.array_equal(line.tangent(1.0).f, [9, 12])
-    one_for_all = curve_between(3.0 * read(2.0), np.array([3.0, 3.0]) * read(6.0))
-    assert np.array_equal(one_for_all.tangent(1.0).f, [9, 9])
+    assert np.array_equal(tangent(start, end, 0.0).f, [3, 4])
+    assert np.array_equal(tangent(start, end, 1.0).f, [9, 12])
+    one_for_all = tangent(3.0 * read(2.0), np.array([3.0, 3.0]) * read(6.0), 1.0)
+    assert np.all(np.equal(one_for_all.f, 9))
     with pytest.raises(ValueError, match="number of repetitions"):
-        curve_between(start, np.array([3.0, 5.0]) * read(6.0))
+        tangent(start, np.array([3.0, 5.0]) * read(6.0), 0.0)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +151,7 @@ def test_layers_repeat_as_often_at_both_ends() -> None:
 )
 def test_a_line_is_of_one_resource_at_one_rate(other: Leaf, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        curve_between(Leaf("a", "read", 1.0, 5.0, "B"), other)
+        tangent(Leaf("a", "read", 1.0, 5.0, "B"), other, 0.0)
 
 
 def test_a_sum_of_many_maxima_is_as_good_as_one() -> None:
