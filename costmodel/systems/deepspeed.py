@@ -20,10 +20,8 @@ from nearkv.costmodel.mechanisms.weights.residency import (
     WEIGHTS,
     Headroom,
     Residency,
-    beside_gpu,
-    choose_residency,
+    dram_or_drives,
     overflow,
-    weights_on_storage,
 )
 from nearkv.costmodel.mechanisms.weights.streaming import (
     WeightStream,
@@ -145,10 +143,10 @@ def residency(
     hw: Machine, llm: LLM, work: Workload, choice: Real, stored: Real
 ) -> Residency:
     """Weights where the choice puts them beside one sequence, a share on the drives at least."""
-    paper = beside_gpu(0.0, np.maximum(weights_on_storage(hw, llm), stored))
     left = host(hw).memory - managed_bytes(llm, work)
-    headroom = Headroom(left, stored=stored, pinned=False)
-    return choose_residency(choice, paper, hw, llm, work, headroom)
+    return dram_or_drives(
+        hw, llm, work, choice, Headroom(left, stored=stored, pinned=False)
+    )
 
 
 def prefill_layer(weights: WeightStream, work: Workload, b: Real, spilled: Span) -> Span:

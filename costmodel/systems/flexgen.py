@@ -27,15 +27,12 @@ from nearkv.costmodel.mechanisms.weights.residency import (
     SSD_WEIGHTS,
     WEIGHTS,
     Headroom,
-    Residency,
-    beside_gpu,
-    choose_residency,
+    dram_or_drives,
     host_weights,
     kv_share_in,
     layer_copies,
     overflow,
     share_leaving,
-    weights_on_storage,
     weights_or_drives,
 )
 from nearkv.costmodel.mechanisms.weights.streaming import (
@@ -78,7 +75,8 @@ def copies_breaks(
 ) -> tuple[Real]:
     """The share of weights on the drives from which DRAM beside copies is not full [1]."""
     room = beside_copies(hw, llm, work, knobs.get("gpu_batches", 1.0), 0.0)
-    return (overflow(residency(hw, llm, work, knobs.get("weights", FILLED), room)),)
+    tiers = dram_or_drives(hw, llm, work, knobs.get("weights", FILLED), room)
+    return (overflow(tiers),)
 
 
 def rounds_breaks(
@@ -86,7 +84,7 @@ def rounds_breaks(
 ) -> tuple[Real, ...]:
     """Shares of weights on the drives at which DRAM begins to hold more sequences at once [1]."""
     room = beside_sequence(hw, llm, work, knobs.get("gpu_batches", 1.0), 0.0)
-    tiers = residency(hw, llm, work, knobs.get("weights", FILLED), room)
+    tiers = dram_or_drives(hw, llm, work, knobs.get("weights", FILLED), room)
     sequence = sequence_in_dram(llm, work)
     left = host(hw).memory - hw.policy.pinned_relays
     rooms = [left - b * sequence for b in possible_batches(work.batch)]
@@ -167,55 +165,34 @@ def flexgen_raid(
 
 
 @in_hilos("flexgen-ssd", owns=("gpu", "host", "ssd"))
-def flexgen_ssd(
-    hw: Machine,
-    llm: LLM,
-    work: Workload,
-    *,
-    gpu_batches: Real,
-    weights: Real,
-    ssd_weights: Real,
-) -> Estimate:
+def flexgen_ssd(hw: Machine, llm: LLM, work: Workload, **knobs: Real) -> Estimate:
     """FlexGen with the KV cache on PCIe 4.0 SSDs, FLEX(SSD) (HILOS sec. 6.1).
 
     Args:
         hw: roles gpu, gpu_link, host, ssd, ssd_link.
         llm, work: what runs.
-        gpu_batches: GPU batches of a step [1].
-        weights: where weights live, as in `mechanisms.weights.residency`.
-        ssd_weights: least share on the drives of what is not on the GPU [1].
+        knobs: those of `all_kv_on_storage`.
 
     Returns:
         Prefill, one decode step and what fits. Source: HILOS sec. 2.2, 4.1.
     """
-    drives = drives_of(hw)
-    return all_kv_on_storage(hw, llm, work, drives, weights, gpu_batches, ssd_weights)
+    return all_kv_on_storage(hw, llm, work, drives_of(hw), **knobs)
 
 
 @in_hilos("flexgen-16ssd", owns=("gpu", "host", "raid", "chassis"))
-def flexgen_16ssd(
-    hw: Machine,
-    llm: LLM,
-    work: Workload,
-    *,
-    gpu_batches: Real,
-    weights: Real,
-    ssd_weights: Real,
-) -> Estimate:
+def flexgen_16ssd(hw: Machine, llm: LLM, work: Workload, **knobs: Real) -> Estimate:
     """FlexGen on the drives of 16 SmartSSDs, accelerators off, behind one uplink (HILOS sec. 6.1).
 
     Args:
         hw: roles gpu, gpu_link, host, raid, uplink.
         llm, work: what runs.
-        gpu_batches: GPU batches of a step [1].
-        weights: where weights live, as in `mechanisms.weights.residency`.
-        ssd_weights: least share on the drives of what is not on the GPU [1].
+        knobs: those of `all_kv_on_storage`.
 
     Returns:
         Prefill, one decode step and what fits. Source: HILOS sec. 6.1, 6.3.
     """
     drives = file_storage(hw, "raid", link(hw, "uplink", "uplink"), host(hw))
-    return all_kv_on_storage(hw, llm, work, drives, weights, gpu_batches, ssd_weights)
+    return all_kv_on_storage(hw, llm, work, drives, **knobs)
 
 
 @in_hilos(
@@ -254,7 +231,7 @@ def flexgen_dram(
     relays = hw.policy.pinned_relays
     passing = passing_latents(llm, work, gpu_batches)
     headroom = beside_sequence(hw, llm, work, gpu_batches, ssd_weights)
-    tiers = residency(hw, llm, work, weights, headroom)
+    tiers = dram_or_drives(hw, llm, work, weights, headroom)
     streamed = weights_from_files(hw, llm, tiers, drives)
     in_dram = host_weights(hw, llm, tiers)
     free = streamed.host.memory - in_dram - relays
@@ -290,18 +267,7 @@ def flexgen_dram(
     )
 
 
-# --- weights ----------------------------------------------------------------------------------
-
-
-def residency(
-    hw: Machine, llm: LLM, work: Workload, choice: Real, headroom: Headroom
-) -> Residency:
-    """Weights where the choice puts them, in what the step leaves.
-
-    The paper's rule: in host DRAM, above the policy's size on storage (HILOS sec. 6.1).
-    """
-    stored = np.maximum(weights_on_storage(hw, llm), headroom.stored)
-    return choose_residency(choice, beside_gpu(0.0, stored), hw, llm, work, headroom)
+# --- what a step leaves to weights ------------------------------------------------------------
 
 
 def beside_copies(
@@ -343,13 +309,21 @@ def all_kv_on_storage(
     llm: LLM,
     work: Workload,
     drives: FileStorage,
-    weights: Real,
+    *,
     gpu_batches: Real,
+    weights: Real,
     ssd_weights: Real,
 ) -> Estimate:
-    """None of the KV cache in host DRAM, which is left to weights and copies."""
+    """None of the KV cache in host DRAM, which is left to weights and copies.
+
+    Args:
+        drives: what holds the KV cache.
+        gpu_batches: GPU batches of a step [1].
+        weights: where weights live, as in `mechanisms.weights.residency`.
+        ssd_weights: least share on the drives of what is not on the GPU [1].
+    """
     headroom = beside_copies(hw, llm, work, gpu_batches, ssd_weights)
-    tiers = residency(hw, llm, work, weights, headroom)
+    tiers = dram_or_drives(hw, llm, work, weights, headroom)
     streamed = weights_from_files(hw, llm, tiers, drives)
     return kv_on_storage(hw, streamed, work, drives, 0.0, gpu_batches)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -42,6 +43,10 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
 CHIPS = ("hbm_chip", "lpddr_chip")
+on_gh_machine = partial(
+    system, platform="gh-asymmetric", cite="h2m2", attends=ATTENDS, lacks=LACKS
+)
+"""Registers a system of one machine, that of sec. 5.1."""
 
 
 def layer_kernels(on: Side, llm: LLM, tokens: Real, attention: Span) -> Span:
@@ -84,19 +89,38 @@ def prefill_and_step(
     return prompts, serial(layers=over_layers(llm, of_step), head=head)
 
 
+def one_memory(
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    memory: str,
+    layer: Callable[[Span], Span] = lambda span: span,
+) -> Estimate:
+    """Both chips on one memory, which holds everything.
+
+    Args:
+        memory: its role.
+        layer: the kernels of a layer -> that layer.
+    """
+    check_heads(llm)
+    on = side(hw, memory, *CHIPS)
+    prefill, step = prefill_and_step(on, llm, work, layer)
+    return Estimate(
+        prefill=prefill,
+        step=step,
+        fits=fits(**{memory: (last_contents(llm, work), on.capacity)}),
+        work=work,
+        batch_run=work.batch,
+        also={"memory_energy_j_tok": memory_energy(hw, step, work.batch, memory)},
+    )
+
+
 def last_contents(llm: LLM, work: Workload) -> dict[str, Real]:
     """Decoder layers, output head and the cache at the end of the requests [B]."""
     return decoder_contents(llm, work.batch, np.maximum(work.final, work.context))
 
 
-@system(
-    "lpddr-only",
-    platform="gh-asymmetric",
-    cite="h2m2",
-    owns=("lpddr", *CHIPS),
-    attends=ATTENDS,
-    lacks=LACKS,
-)
+@on_gh_machine("lpddr-only", owns=("lpddr", *CHIPS))
 def lpddr_only(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     """Both chips on LPDDR, which they share: the baseline (H2M2 sec. 5.1).
 
@@ -107,27 +131,10 @@ def lpddr_only(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     Returns:
         Prefill, one decode step and what fits. Source: H2M2 fig. 4b, sec. 5.1.
     """
-    check_heads(llm)
-    on = side(hw, "lpddr", *CHIPS)
-    prefill, step = prefill_and_step(on, llm, work)
-    return Estimate(
-        prefill=prefill,
-        step=step,
-        fits=fits(lpddr=(last_contents(llm, work), on.capacity)),
-        work=work,
-        batch_run=work.batch,
-        also={"memory_energy_j_tok": memory_energy(hw, step, work.batch, "lpddr")},
-    )
+    return one_memory(hw, llm, work, "lpddr")
 
 
-@system(
-    "hbm-8",
-    platform="gh-asymmetric",
-    cite="h2m2",
-    owns=("hbm8", *CHIPS),
-    attends=ATTENDS,
-    lacks=LACKS,
-)
+@on_gh_machine("hbm-8", owns=("hbm8", *CHIPS))
 def hbm_8(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     """Eight HBM modules, two chips' worth of compute, and all-reduces between them (H2M2 sec. 5.5).
 
@@ -138,34 +145,17 @@ def hbm_8(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     Returns:
         Prefill, one decode step and what fits. Source: H2M2 sec. 5.5.
     """
-    check_heads(llm)
-    on = side(hw, "hbm8", *CHIPS)
     link = Port("collective.link", "wait", 1.0, "s")
     any_batch = np.greater(work.batch, 0)
 
     def reduced(kernels: Span) -> Span:
         reduce = link(hw.collective.all_reduce * any_batch, "all-reduces of a layer")
-        return serial(work=kernels, all_reduce=powered(reduce, on.name))
+        return serial(work=kernels, all_reduce=powered(reduce, "hbm8"))
 
-    prefill, step = prefill_and_step(on, llm, work, reduced)
-    return Estimate(
-        prefill=prefill,
-        step=step,
-        fits=fits(hbm8=(last_contents(llm, work), on.capacity)),
-        work=work,
-        batch_run=work.batch,
-        also={"memory_energy_j_tok": memory_energy(hw, step, work.batch, "hbm8")},
-    )
+    return one_memory(hw, llm, work, "hbm8", reduced)
 
 
-@system(
-    "hierarchical",
-    platform="gh-asymmetric",
-    cite="h2m2",
-    owns=("hbm", "lpddr", *CHIPS, "c2c"),
-    attends=ATTENDS,
-    lacks=LACKS,
-)
+@on_gh_machine("hierarchical", owns=("hbm", "lpddr", *CHIPS, "c2c"))
 def hierarchical(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     """Both chips on HBM; what HBM cannot hold comes from LPDDR in every step (H2M2 fig. 4c).
 

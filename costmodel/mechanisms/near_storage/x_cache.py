@@ -29,12 +29,10 @@ from nearkv.costmodel.mechanisms.weights.residency import (
     Headroom,
     Residency,
     alphas_that_fill,
-    beside_gpu,
-    choose_residency,
+    dram_or_drives,
     host_weights,
     link_is_slower,
     overflow,
-    weights_on_storage,
 )
 from nearkv.costmodel.mechanisms.weights.streaming import Path, WeightStream
 from nearkv.costmodel.model.capacity import Fits, fits
@@ -266,9 +264,8 @@ def place_weights(
         choice: index into the choices of `WEIGHTS`.
         stored: least share on the devices of what is not on the GPU [1].
     """
-    paper = beside_gpu(0.0, np.maximum(weights_on_storage(hw, llm), stored))
     left = host(hw).memory - buffer_bytes(llm, work.batch, caching)
-    return choose_residency(choice, paper, hw, llm, work, Headroom(left, stored=stored))
+    return dram_or_drives(hw, llm, work, choice, Headroom(left, stored=stored))
 
 
 def device_breaks(

@@ -213,6 +213,17 @@ def x_cache_bytes(llm: LLM, work: Workload) -> Real:
     )
 
 
+def dram_or_drives(
+    hw: Machine, llm: LLM, work: Workload, choice: Real, headroom: Headroom
+) -> Residency:
+    """Return where weights live by a choice of `WEIGHTS`, in what a step leaves.
+
+    The paper's rule: in host DRAM, above the policy's size on storage (HILOS sec. 6.1).
+    """
+    stored = np.maximum(weights_on_storage(hw, llm), headroom.stored)
+    return choose_residency(choice, beside_gpu(0.0, stored), hw, llm, work, headroom)
+
+
 def weights_or_drives(
     hw: Machine,
     llm: LLM,
