@@ -56,7 +56,7 @@ def reuse(
     model: Models,
     *,
     tiers: str | Iterable[str],
-    trace: Value | None = None,
+    trace: Value = "",
     prefix: str | float = 0,
     hit: float = 0.0,
     rate: str | float = 0.0,
@@ -116,11 +116,11 @@ def reuse(
     from nearkv.sweeps.explore.reuse import reuse as answer
     from nearkv.sweeps.study.block_traces import BLOCK
 
-    if trace is None and (policy or rate_scale != 1):
+    if not trace and (policy or rate_scale != 1):
         raise InputError(
             "--policy, --rate-scale: are of a trace; without one leave them out"
         )
-    requests, summary = (None, None) if trace is None else _trace(trace, block)
+    requests, summary = _trace(trace, block) if trace else (None, None)
     tokens_a_block = summary.block if summary else block or BLOCK
     tier_names = names(tiers, "tiers")
     replays = requests is not None and len(tier_names) <= 2
@@ -156,7 +156,7 @@ def tier_sizes(
     *,
     trace: Value,
     slo: str,
-    tiers: str | Iterable[str] = ("dram", "ssd"),
+    tiers: str | Iterable[str] = (),
     rate_scale: float = 1.0,
     block: int = 0,
     policy: str = "exclusive",
@@ -211,7 +211,7 @@ def tier_sizes(
         nodes=nodes,
         ttft=_ttft(slo),
     )
-    texts = [tiers] if isinstance(tiers, str) else tiers
+    texts = [tiers] if isinstance(tiers, str) else tiers or ("dram", "ssd")
     each = [tier for text in texts for tier in SEPARATOR.split(text)]
     asked = sizing(question, each, years)
     if check:

@@ -7,10 +7,11 @@ import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nearkv.hardware.errors import InputError
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.options import option
 from nearkv.sweeps.commands.printing import echo, print_table
@@ -75,6 +76,7 @@ SHOWN = (
 """Columns that a terminal shows, the most important first."""
 
 
+@options.taking(options.of_table)
 def design(
     line: typer.Context,
     systems: SystemsOrStudy = "",
@@ -102,55 +104,32 @@ def design(
     knobs: options.Knobs = [],
     band: options.Band = None,
     plugins: options.Plugins = [],
-    columns: options.Columns = "",
-    form: options.Format = "",
-    file: options.Out = "",
-    pivot: options.Pivot = "",
-    caption: options.Caption = "",
-    label: options.Label = "",
 ) -> None:
     """Find the machine that serves a workload best within a budget, with a proof.
 
     Example: nearkv design --model gpt-oss-120b --context 64k --output-tokens 1k --users 16 \
 --slo tpot_ms=66 --budget 100kUSD
     """
-    from nearkv.hardware.errors import InputError
     from nearkv.sweeps.api.design import check_design
     from nearkv.sweeps.api.design import design as answer
-    from nearkv.sweeps.study.sizes import pairs
     from nearkv.sweeps.study.study_files import load_study
 
-    view = options.view_of(line)
-    stated = {"years": years, "usd_kwh": usd_kwh, "pue": pue, "utilisation": utilisation}
-    asked: dict[str, Any] = {
-        "budget": budget,
-        "slo": slo,
-        "minimize": minimize,
-        "maximize": maximize,
-        "pareto": pareto,
-        "users": users,
-        "servers": servers,
-        "prices": prices,
-        "terms": {name: value for name, value in stated.items() if value},
-        "rent": rent,
-    }
-    asked |= {"band": band} if band else {}
-    axes: dict[str, Any] = {
-        "batch": batch,
-        "context": context,
-        "output_tokens": output_tokens,
-        "knobs": pairs(knobs, "--knob"),
-    }
-    axes |= {"plugin": plugins} if plugins else {}
-    given = options.given(line)
-    if users and "batch" in given:
+    view, stated = options.view_of(line), options.given(line)
+    if users and "batch" in stated:
         raise InputError("--users is the batch to serve at once; leave out --batch")
+    asked = options.arguments(line)
+    for name in ("seconds", "certificate", "check", "machine_out", "plugins"):
+        del asked[name]
+    terms = {name: asked.pop(name) for name in ("years", "usd_kwh", "pue", "utilisation")}
+    asked["terms"] = {name: value for name, value in terms.items() if value}
     if systems.endswith(".toml"):
-        asked |= {"systems": load_study(systems, plugins)}
-        axes = {name: value for name, value in axes.items() if name in given}
-    else:
-        asked |= {"systems": systems}
-    asked |= {"model": model or None, **axes}
+        asked["systems"] = load_study(systems, plugins)
+        axes = {"model", "batch", "context", "output_tokens", "knobs"} - stated.keys()
+        asked = {name: value for name, value in asked.items() if name not in axes}
+    if plugins:
+        asked["plugin"] = plugins
+    if not band:
+        del asked["band"]
     if check:
         echo(check_design(check, **asked) + "\n")
         return

@@ -45,11 +45,13 @@ def figure(
     from pathlib import Path
 
     from nearkv.sweeps.commands.drawing import check_figure, save_figure
-    from nearkv.sweeps.figures.papers import draw, paper_figure
+    from nearkv.sweeps.commands.printing import print_table
+    from nearkv.sweeps.figures.papers import draw, figure_titles, paper_figure
     from nearkv.sweeps.figures.style import use_font
 
     if not name:
-        list_figures()
+        titles = figure_titles()
+        print_table([{"figure": name, "what": title} for name, title in titles.items()])
         return
     path = file or f"{Path(name).stem}.pdf"
     check_figure(path)
@@ -57,15 +59,6 @@ def figure(
     given = options.given(line)
     drawn = paper_figure(name, options.study_of(line, system), given)
     save_figure(draw(drawn), path, f"; {summary(drawn)}")
-
-
-def list_figures() -> None:
-    """Print the name and the title of every figure."""
-    from nearkv.sweeps.commands.printing import print_table
-    from nearkv.sweeps.figures.papers import figure_titles
-
-    rows = [{"figure": name, "what": title} for name, title in figure_titles().items()]
-    print_table(rows)
 
 
 def summary(drawn: PaperFigure) -> str:

@@ -9,7 +9,7 @@ import typer
 
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.options import option
-from nearkv.sweeps.commands.printing import numbers_by_kind, print_table
+from nearkv.sweeps.commands.printing import counted_by, print_table
 from nearkv.sweeps.commands.writing import report_problems, write_toml
 
 NUMBERS = "part,key,value,unit,kind,source,at,range,si,note"
@@ -55,7 +55,9 @@ def show(
     from nearkv.sweeps.study.sizes import pairs
 
     rows = hardware_numbers(name, pairs(sets, "--set"))
-    print_table(rows, options.view_of(line), NUMBERS, below=[numbers_by_kind(rows)])
+    print_table(
+        rows, options.view_of(line), NUMBERS, below=[counted_by(rows, "kind", "number")]
+    )
 
 
 @options.taking(options.of_table)

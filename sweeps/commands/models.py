@@ -9,7 +9,7 @@ import typer
 
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.options import option
-from nearkv.sweeps.commands.printing import numbers_by_kind, print_table
+from nearkv.sweeps.commands.printing import counted_by, print_table
 from nearkv.sweeps.commands.writing import report_problems, write_toml
 
 Model = Annotated[
@@ -45,7 +45,7 @@ def show(line: typer.Context, name: Model) -> None:
     from nearkv.sweeps.evaluate.models import model_numbers
 
     rows = model_numbers(name)
-    print_table(rows, options.view_of(line), below=[numbers_by_kind(rows)])
+    print_table(rows, options.view_of(line), below=[counted_by(rows, "kind", "number")])
 
 
 def new(name: NewModel, base: StartModel = "llama2-7b") -> None:

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.study.sizes import pairs
+
 if TYPE_CHECKING:
     from nearkv.sweeps.study.study import Study
 
@@ -279,6 +282,36 @@ def taking(
     return added
 
 
+def arguments(
+    line: typer.Context, without: Callable[..., None] = of_table
+) -> dict[str, Any]:
+    """What the options of a command say, by name, as a function of `nearkv.api` takes it.
+
+    Args:
+        line: of the command.
+        without: options that say something else, how a table is shown.
+
+    Raises:
+        InputError: an option that is not NAME=VALUE, or that is given twice.
+    """
+    left_out = signature(without).parameters
+    stated = {name: value for name, value in line.params.items() if name not in left_out}
+    for name in ("sets", "knobs", "parts"):
+        if name in stated:
+            stated[name] = pairs(stated[name], f"--{name.removesuffix('s')}")
+    return stated
+
+
+FIELDS = {
+    "system": "systems",
+    "model": "models",
+    "platform": "platforms",
+    "trace": "traces",
+    "level": "slo",
+}
+"""Argument of a command -> field of a study, where they differ."""
+
+
 def study_of(line: typer.Context, systems: str | Sequence[str]) -> Study:
     """The study that the options of a command describe.
 
@@ -289,43 +322,25 @@ def study_of(line: typer.Context, systems: str | Sequence[str]) -> Study:
     Raises:
         InputError: an option that is not NAME=VALUE, that is given twice, or that cannot be read.
     """
-    from nearkv.hardware.errors import InputError
-    from nearkv.sweeps.study.bands import SAMPLES, check_draws
+    from nearkv.sweeps.study.bands import check_draws
     from nearkv.sweeps.study.own_systems import load_plugins
-    from nearkv.sweeps.study.study import Study, pairs
+    from nearkv.sweeps.study.study import Study
 
-    options = line.params
-    output_tokens, plugins = options["output_tokens"], options["plugins"]
+    stated = arguments(line)
+    output_tokens = stated["output_tokens"]
     if output_tokens.endswith(TABLE_FILES):
         place = f"--output-tokens {output_tokens!r}"
         raise InputError(
             f"{place}: is a number of tokens; -o {output_tokens} names the file"
         )
-    if plugins:
-        load_plugins(plugins)
-    study = Study(
-        systems=systems,
-        models=options["model"],
-        batch=options["batch"],
-        context=options["context"],
-        output_tokens=output_tokens,
-        rate=options.get("rate") or (),
-        users=options.get("users") or (),
-        slo=options.get("level") or "",
-        platforms=options["platform"],
-        sets=pairs(options["sets"], "--set"),
-        knobs=pairs(options["knobs"], "--knob"),
-        zipped=pairs(" ".join(options["zipped"]).split(), "--zip"),
-        traces=options["trace"],
-        method=options["method"],
-        seed=options["seed"],
-        band=options["band"] or 0.0,
-        samples=options["samples"],
-        plugins=plugins,
-        parts=pairs(options["parts"], "--part"),
-    )
-    if study.seed or study.samples != SAMPLES or options["band"] is not None:
-        check_draws(study.seed, study.samples, options["band"], study.traces)
+    load_plugins(stated["plugins"])
+    stated["zipped"] = pairs(" ".join(stated["zipped"]).split(), "--zip")
+    fields: dict[str, Any] = {"systems": systems, "models": ""}
+    for name in (*signature(of_study).parameters, *signature(of_load).parameters):
+        if stated.get(name):
+            fields[FIELDS.get(name, name)] = stated[name]
+    study = Study(**fields)
+    check_draws(study.seed, study.samples, stated["band"], study.traces)
     return study
 
 
@@ -339,7 +354,7 @@ def given(line: typer.Context) -> dict[str, str]:
     stated = {}
     for parameter in line.command.params:
         name = str(parameter.name)
-        field = name if name in known else f"{name}s"
+        field = FIELDS.get(name, name)
         source = line.get_parameter_source(name)
         if field in known and source and source.name == "COMMANDLINE":
             value = line.params[name]
@@ -367,10 +382,6 @@ class View:
     caption: str = ""
     label: str = ""
 
-    def form_or(self, usual: str) -> str:
-        """The format asked for, or the usual one."""
-        return self.form or usual
-
     @property
     def written(self) -> str:
         """Columns of a file of data: all of them where those named fill the cells of a pivot."""
@@ -388,11 +399,9 @@ def view_of(line: typer.Context) -> View:
     Raises:
         InputError: an unknown format, or a caption or a label that no format prints.
     """
-    from nearkv.hardware.errors import InputError
     from nearkv.sweeps.tables.formats import check_format
 
-    options = ("form", "columns", "file", "pivot", "caption", "label")
-    view = View(**{name: line.params[name] for name in options})
+    view = View(**{name: line.params[name] for name in signature(of_table).parameters})
     if view.form:
         check_format(view.form)
     is_latex = view.form == "latex" or view.file.endswith(".tex")
@@ -408,8 +417,6 @@ def list_view_of(line: typer.Context) -> View | None:
     Raises:
         InputError: an option stands before the command that prints.
     """
-    from nearkv.hardware.errors import InputError
-
     view = view_of(line)
     if line.invoked_subcommand is None:
         return view
@@ -426,8 +433,6 @@ def check_shown(view: View, breakdown: bool, ratios: Iterable[str], method: str)
     Raises:
         InputError: a breakdown or a ratio that --columns does not name, or a breakdown of a queue.
     """
-    from nearkv.hardware.errors import InputError
-
     columns = view.columns
     if breakdown and method == "simulate":
         raise InputError(

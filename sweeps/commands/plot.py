@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from nearkv.sweeps.commands.drawing import check_figure, save_figure
-from nearkv.sweeps.commands.options import option, taking
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
+from nearkv.sweeps.commands.options import arguments, option, taking
 
 Table = Annotated[
     str,
@@ -57,13 +52,15 @@ def of_figure(
     """Options of every figure: the table, the file, and what the figure says."""
 
 
-def draw(line: typer.Context, figure: Callable[[pd.DataFrame], Axes]) -> None:
+def draw(line: typer.Context, figure: str, **drawn: Any) -> None:
     """Draw the rows of a table that are kept, and write the figure as the options say.
 
     Args:
         line: of a command that takes the options of every figure.
-        figure: what draws rows.
+        figure: name of the function of `nearkv.plot`, which takes the command's own options.
+        drawn: options in place of the command's own.
     """
+    from nearkv.sweeps.figures import plot
     from nearkv.sweeps.figures.reading import kept, read_table
     from nearkv.sweeps.figures.style import restyle, use_font
     from nearkv.sweeps.study.sizes import pairs
@@ -71,7 +68,8 @@ def draw(line: typer.Context, figure: Callable[[pd.DataFrame], Axes]) -> None:
     given = line.params
     check_figure(given["file"])
     use_font(given["font"])
-    axes = figure(kept(read_table(given["table"]), given["where"]))
+    rows = kept(read_table(given["table"]), given["where"])
+    axes = getattr(plot, figure)(rows, **arguments(line, of_figure) | drawn)
     labels = pairs(given["labels"], "--labels")
     restyle(axes, given["title"], labels, given["ylim"], given["legend"])
     save_figure(axes.figure, given["file"])
@@ -95,10 +93,7 @@ def bars(
 
     Example: nearkv plot bars out.csv --value decode_tok_s --baseline flexgen-ssd -o bars.pdf
     """
-    from nearkv.sweeps.figures.bars import bars
-
-    options: dict[str, Any] = {"over": over, "by": by, "baseline": baseline}
-    draw(line, lambda rows: bars(rows, value, log=log, width=width, **options))
+    draw(line, "bars")
 
 
 @taking(of_figure)
@@ -113,9 +108,7 @@ def lines(
 
     Example: nearkv plot lines out.csv --value step_ms --over context_tok -o lines.pdf
     """
-    from nearkv.sweeps.figures.lines import lines
-
-    draw(line, lambda rows: lines(rows, value, over=over, by=by, width=width))
+    draw(line, "lines")
 
 
 @taking(of_figure)
@@ -132,9 +125,7 @@ def breakdown(
 
     Example: nearkv plot breakdown out.csv --relative -o breakdown.pdf
     """
-    from nearkv.sweeps.figures.breakdown import breakdown
-
-    draw(line, lambda rows: breakdown(rows, by=by, relative=relative, width=width))
+    draw(line, "breakdown")
 
 
 @taking(of_figure)
@@ -154,12 +145,10 @@ def policy_map(
 
     Example: nearkv plot map out.csv --x context_tok --y batch --boundaries flips.csv -o map.pdf
     """
-    from nearkv.sweeps.figures.policy_map import policy_map
     from nearkv.sweeps.figures.reading import read_table
 
     edges = read_table(boundaries) if boundaries else None
-    axes: dict[str, Any] = {"x": x, "y": y, "by": by, "width": width}
-    draw(line, lambda rows: policy_map(rows, value, boundaries=edges, **axes))
+    draw(line, "policy_map", boundaries=edges)
 
 
 @taking(of_figure)
@@ -175,9 +164,7 @@ def pareto(
 
     Example: nearkv pareto ... --format csv | nearkv plot pareto - -o front.pdf
     """
-    from nearkv.sweeps.figures.scatter import pareto
-
-    draw(line, lambda rows: pareto(rows, x, y, by=by, colour=colour, width=width))
+    draw(line, "pareto")
 
 
 @taking(of_figure)
@@ -186,9 +173,7 @@ def tornado(line: typer.Context, width: Width = "column") -> None:
 
     Example: nearkv sensitivity ... --format csv | nearkv plot tornado - -o tornado.pdf
     """
-    from nearkv.sweeps.figures.tornado import tornado
-
-    draw(line, lambda rows: tornado(rows, width=width))
+    draw(line, "tornado")
 
 
 @taking(of_figure)
@@ -197,9 +182,7 @@ def roofline(line: typer.Context, width: Width = "column") -> None:
 
     Example: nearkv estimate ... --explain --format csv | nearkv plot roofline - -o roofline.pdf
     """
-    from nearkv.sweeps.figures.roofline import roofline
-
-    draw(line, lambda rows: roofline(rows, width=width))
+    draw(line, "roofline")
 
 
 @taking(of_figure)
@@ -208,9 +191,7 @@ def footprint(line: typer.Context, width: Width = "column") -> None:
 
     Example: nearkv estimate ... --footprint --format csv | nearkv plot footprint - -o memory.pdf
     """
-    from nearkv.sweeps.figures.breakdown import footprint
-
-    draw(line, lambda rows: footprint(rows, width=width))
+    draw(line, "footprint")
 
 
 @taking(of_figure)
@@ -219,9 +200,7 @@ def parity(line: typer.Context, by: By = "paper", width: Width = "column") -> No
 
     Example: nearkv validate --format csv | nearkv plot parity - -o parity.pdf
     """
-    from nearkv.sweeps.figures.scatter import parity
-
-    draw(line, lambda rows: parity(rows, by=by, width=width))
+    draw(line, "parity")
 
 
 @taking(of_figure)
@@ -230,6 +209,4 @@ def reliability(line: typer.Context, by: By = "rows_of", width: Width = "column"
 
     Example: nearkv coverage --reliability --format csv | nearkv plot reliability - -o bands.pdf
     """
-    from nearkv.sweeps.figures.scatter import reliability
-
-    draw(line, lambda rows: reliability(rows, by=by, width=width))
+    draw(line, "reliability")

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from nearkv.hardware.errors import InputError
 from nearkv.sweeps.commands.options import View
 from nearkv.sweeps.commands.writing import (
     check_output,
-    csv_of,
+    encoded,
     save,
-    save_text,
+    save_bytes,
     text_format,
 )
+from nearkv.sweeps.study.sizes import comma_list
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -77,9 +79,7 @@ def print_table(
             be written.
         typer.Exit: the only row has no answer.
     """
-    from nearkv.hardware.errors import InputError
     from nearkv.sweeps.api.tables import rows_of
-    from nearkv.sweeps.study.sizes import comma_list
     from nearkv.sweeps.tables.formats import render
     from nearkv.sweeps.tables.table import MOST_SHOWN
 
@@ -96,7 +96,7 @@ def print_table(
     if view.file and not written:
         save(table, view.written, study, view.file)
     if is_long and form == "csv":
-        echo(csv_of(table, view.columns))
+        echo(encoded(table, view.columns, "csv").decode())
     elif is_long and form != "json":
         if not view.file:
             raise InputError(f"{limit}; print them with --format csv or json")
@@ -108,7 +108,7 @@ def print_table(
             shown = display(rows, replace(view, form=written), usual, study, requested)
             shown = replace(shown, title=title or shown.title)
             text = render(shown, written, view.caption, view.label)
-            save_text(text, len(shown.rows), study, view.file)
+            save_bytes(text.encode(), len(shown.rows), study, view.file)
         shown = display(rows, replace(view, form=form), usual, study, requested)
         prices = prices_of(study, [*comma_list(view.columns), *requested])
         told = (*below, *left_out(rows, shown, view, study), *prices)
@@ -153,7 +153,6 @@ def display(
     Raises:
         InputError: a name that is no column, or a pivot of what is none.
     """
-    from nearkv.sweeps.study.sizes import comma_list
     from nearkv.sweeps.tables.pivot import pivoted
     from nearkv.sweeps.tables.table import Display, check_columns, marked
 
@@ -229,15 +228,15 @@ def echo(text: str) -> None:
     Raises:
         InputError: standard output is closed.
     """
-    from nearkv.hardware.errors import InputError
-
     if sys.stdout is None:
         raise InputError("standard output is closed; send it somewhere")
     typer.echo(text, nl=False)
 
 
-def numbers_by_kind(rows: Sequence[dict[str, Any]]) -> str:
-    """How many numbers there are, and where they come from."""
-    counts = Counter(row["kind"] for row in rows)
-    parts = ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
-    return f"{len(rows)} numbers: {parts}."
+def counted_by(rows: Sequence[Mapping[str, Any]], column: str, noun: str) -> str:
+    """How many rows there are, and how many of each value of a column, the most first."""
+    from nearkv.sweeps.tables.table import counted
+
+    counts = Counter(row[column] for row in rows)
+    parts = ", ".join(f"{count} {value}" for value, count in counts.most_common())
+    return f"{counted(len(rows), noun)}: {parts}."

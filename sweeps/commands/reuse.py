@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from inspect import signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -95,17 +93,6 @@ def of_requests(
     """Options that describe requests of a trace and what serves them."""
 
 
-def words_of(line: typer.Context, *groups: Callable[..., None]) -> dict[str, Any]:
-    """What a command was given of groups of options, as functions of `nearkv.api` take it."""
-    from nearkv.sweeps.study.sizes import pairs
-
-    names = [name for group in groups for name in signature(group).parameters]
-    given = {name: line.params[name] for name in names}
-    for name in ("sets", "parts"):
-        given[name] = pairs(given[name], f"--{name.removesuffix('s')}")
-    return given
-
-
 @options.taking(of_requests, of_server, options.of_table)
 def reuse(
     line: typer.Context,
@@ -125,18 +112,9 @@ def reuse(
     """
     from nearkv.sweeps.api.reuse import reuse as answer
 
-    given = words_of(line, of_requests, of_server)
-    table = answer(
-        **{**given, "trace": given["trace"] or None},
-        prefix=prefix or 0,
-        hit=hit,
-        rate=rate or 0,
-        policy=policy,
-        admission=admission,
-        routing=routing,
-        drive=drive,
-        staged=staged,
-    )
+    given = options.arguments(line)
+    del given["save_curve"]
+    table = answer(**given)
     if save_curve:
         _save(Path(save_curve), table.attrs["curve"])
     asks_wear = drive or len(table["admission"].unique()) > 1
@@ -165,9 +143,8 @@ def tiers(
 
     if minimize != "usd_hour":
         raise InputError(f"--minimize {minimize!r}: tiers are chosen by price, usd_hour")
-    given = words_of(line, of_requests, of_server)
-    given["tiers"] = given["tiers"] or ("dram", "ssd")
-    given |= {"years": years, "policy": policy, "admission": admission, "check": check}
+    given = options.arguments(line)
+    del given["minimize"], given["certificate"]
     table = tier_sizes(**given)
     if certificate and not check:
         write_new(Path(certificate), json.dumps(table.attrs["certificate"]) + "\n")
@@ -185,7 +162,8 @@ def picture(
     from nearkv.sweeps.api.reuse import fetch_times, hit_curves
     from nearkv.sweeps.figures.lines import lines
 
-    given = words_of(line, of_server)
+    given = options.arguments(line)
+    del given["trace"], given["width"]
     if bool(trace) == bool(given["tiers"]):
         raise InputError("give --trace for hits, or --tier and --model for times")
     check_figure(file)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from nearkv.hardware.errors import InputError
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.options import option
 from nearkv.sweeps.commands.printing import print_table
 
 if TYPE_CHECKING:
-    import pandas as pd
-
+    from nearkv.sweeps.api.arguments import Axes
     from nearkv.sweeps.study.study import Study
 
 # Names of columns are written as `--columns` takes them, the most important first: a narrow
@@ -131,7 +131,6 @@ def check_readable(view: options.View, study: Study) -> None:
     Raises:
         InputError: more design points than a reader sees, to be printed for one.
     """
-    from nearkv.hardware.errors import InputError
     from nearkv.sweeps.study.study import blocks
     from nearkv.sweeps.tables.table import MOST_SHOWN
 
@@ -143,17 +142,36 @@ def check_readable(view: options.View, study: Study) -> None:
         )
 
 
-def show_knob(answer: pd.DataFrame, study: Study, view: options.View, usual: str) -> None:
-    """Print a solved knob: the point, the answer, the bound, the paper's rules, and why."""
+def show_knob(
+    line: typer.Context, question: str, systems: str, usual: str, **asked: Any
+) -> None:
+    """Solve a knob, and print the point, the answer, the bound, the paper's rules, and why."""
+    from nearkv.sweeps.api.solve import solve
+
+    view, study = options.view_of(line), options.study_of(line, systems)
+    check_readable(view, study)
+    answer = solve(question, study, **asked)
     # a band and each rule of a paper bring columns of their own
     beside = ("value_", "regret_", "robust", "bound_", "rule")
     names = [name for name in answer.columns if name.startswith(beside)]
     print_table(answer, view, ",".join([usual, *names]), study)
 
 
-def searched(answer: pd.DataFrame) -> str:
-    """Columns of a searched answer that people see."""
-    return ",".join(name for name in answer.columns if name not in SEARCHED)
+def show_searched(
+    line: typer.Context, question: str, systems: str, first: str = "", **asked: Any
+) -> None:
+    """Search an answer, and print it without the columns that say how it was searched.
+
+    Args:
+        line, question, systems, asked: what is asked.
+        first: columns that come before the others.
+    """
+    from nearkv.sweeps.api.solve import solve
+
+    view, study = options.view_of(line), options.study_of(line, systems)
+    answer = solve(question, study, **asked)
+    names = [name for name in answer.columns if name not in SEARCHED]
+    print_table(answer, view, ",".join([first, *names]), study)
 
 
 @options.taking(options.of_study, options.of_table)
@@ -169,12 +187,7 @@ def alpha(
 
     Example: nearkv solve alpha --model opt-66b,qwen2.5-32b --context 32k --platform hilos-a100
     """
-    from nearkv.sweeps.api.solve import solve
-
-    view, study = options.view_of(line), options.study_of(line, system)
-    check_readable(view, study)
-    answer = solve("alpha", study, robust=robust)
-    show_knob(answer, study, view, KNOB)
+    show_knob(line, "alpha", system, KNOB, robust=robust)
 
 
 @options.taking(options.of_study, options.of_table)
@@ -189,12 +202,7 @@ def spill(
 
     Example: nearkv solve spill --model opt-30b,opt-66b --context 16k --platform hilos-a100
     """
-    from nearkv.sweeps.api.solve import solve
-
-    view, study = options.view_of(line), options.study_of(line, system)
-    check_readable(view, study)
-    answer = solve("spill", study, robust=robust)
-    show_knob(answer, study, view, KNOB)
+    show_knob(line, "spill", system, KNOB, robust=robust)
 
 
 @options.taking(options.of_study, options.of_table)
@@ -211,12 +219,7 @@ def knob(
 
     Example: nearkv solve knob cache --system zero-inference --model opt-30b --context 8k
     """
-    from nearkv.sweeps.api.solve import solve
-
-    view, study = options.view_of(line), options.study_of(line, system)
-    check_readable(view, study)
-    answer = solve("knob", study, name=name, robust=robust)
-    show_knob(answer, study, view, KNOB)
+    show_knob(line, "knob", system, KNOB, name=name, robust=robust)
 
 
 @options.taking(options.of_study, options.of_table)
@@ -232,11 +235,7 @@ def beta(
 
     Example: nearkv solve beta --model qwen-7b --batch 8 --context 12k --platform aipc-4090
     """
-    from nearkv.sweeps.api.solve import solve
-
-    view, study = options.view_of(line), options.study_of(line, "hillinfer")
-    check_readable(view, study)
-    show_knob(solve("beta", study, robust=robust), study, view, BETA)
+    show_knob(line, "beta", "hillinfer", BETA, robust=robust)
 
 
 @options.taking(options.of_table)
@@ -257,19 +256,12 @@ def mapping(
 
     Example: nearkv solve mapping --model gpt3-175b --batch 32 --context 1024 --method exact
     """
-    from nearkv.sweeps.api.arguments import Axes, study_of
+    from nearkv.sweeps.api.arguments import study_of
     from nearkv.sweeps.api.solve import solve
-    from nearkv.sweeps.study.sizes import pairs
 
-    axes: Axes = {
-        "batch": batch,
-        "context": context,
-        "output_tokens": 1,
-        "platform": platform,
-        "sets": pairs(sets, "--set"),
-        "parts": pairs(parts, "--part"),
-    }
-    study = study_of("asymmetric", model, axes)
+    axes = options.arguments(line) | {"output_tokens": 1}
+    del axes["model"], axes["method"]
+    study = study_of("asymmetric", model, cast("Axes", axes))
     answer = solve("mapping", study, method=method)
     print_table(answer, options.view_of(line), MAPPING, study)
 
@@ -295,20 +287,8 @@ def mapping_trace(
     Example: nearkv solve mapping-trace --model gpt3-175b --iterations 128 --seed 1
     """
     from nearkv.sweeps.api.solve import solve
-    from nearkv.sweeps.study.sizes import pairs
 
-    answer = solve(
-        "mapping-trace",
-        model,
-        requests=requests,
-        iterations=iterations,
-        finish=finish,
-        shortest=shortest,
-        longest=longest,
-        seed=seed,
-        platform=platform,
-        sets=pairs(sets, "--set"),
-    )
+    answer = solve("mapping-trace", **options.arguments(line))
     print_table(answer, options.view_of(line), ",".join(answer.columns))
 
 
@@ -336,21 +316,8 @@ def subbatch(
     from nearkv.sweeps.api.solve import solve
     from nearkv.sweeps.api.tables import rows_of
     from nearkv.sweeps.explore.subbatch import brief
-    from nearkv.sweeps.study.sizes import pairs
 
-    answer = solve(
-        "subbatch",
-        model,
-        requests=requests,
-        prompts=prompts,
-        platform=platform,
-        homes=homes,
-        time_limit=time_limit,
-        slack=slack,
-        seed=seed,
-        sets=pairs(sets, "--set"),
-        parts=pairs(parts, "--part"),
-    )
+    answer = solve("subbatch", **options.arguments(line))
     view, rows = options.view_of(line), rows_of(answer)
     people = view.is_for_people and not view.file
     shown = brief(rows) if people else rows
@@ -382,21 +349,10 @@ def placement(
     from nearkv.sweeps.explore.placement import shares_of
     from nearkv.sweeps.study.sizes import comma_list, pairs
 
-    swaps = pairs(parts, "--part")
-    answer = solve(
-        "placement",
-        model,
-        context=context,
-        output_tokens=output_tokens,
-        platform=platform,
-        sets=pairs(sets, "--set"),
-        parts=swaps,
-        search=search,
-        gpu_batch=gpu_batch,
-        num_batches=num_batches,
-        fix=shares_of(pairs(comma_list(",".join(fix)), "--fix")),
-    )
-    machine = ["model", "platform", *(f"{role}.part" for role in swaps)]
+    stated = options.arguments(line)
+    shares = shares_of(pairs(comma_list(",".join(fix)), "--fix"))
+    answer = solve("placement", **stated | {"fix": shares})
+    machine = ["model", "platform", *(f"{role}.part" for role in stated["parts"])]
     # a single placement is read as a list, which has space for every column
     usual = ",".join([*machine, PLACED]) if len(answer) > 1 else ""
     print_table(answer, options.view_of(line), usual)
@@ -414,16 +370,11 @@ def batch(
 
     Example: nearkv solve batch --system hilos,flexgen-dram --model opt-66b --context 16k,64k
     """
-    from nearkv.hardware.errors import InputError
-    from nearkv.sweeps.api.solve import solve
-
     # its value says nothing: 16 is also what is taken where it is left out
     source = line.get_parameter_source("batch")
     if source is not None and source.name == "COMMANDLINE":
         raise InputError("solve batch chooses the batch; leave out --batch")
-    view, study = options.view_of(line), options.study_of(line, system)
-    answer = solve("batch", study, slo=slo)
-    print_table(answer, view, f"{BATCH},{searched(answer)}", study)
+    show_searched(line, "batch", system, BATCH, slo=slo)
 
 
 @options.taking(options.of_study, options.of_table)
@@ -441,11 +392,7 @@ def hardware(
     Example: nearkv solve hardware --model opt-66b --context 64k --vary csd.count \
 --slo throughput_tok_s=0.5
     """
-    from nearkv.sweeps.api.solve import solve
-
-    view, study = options.view_of(line), options.study_of(line, system)
-    answer = solve("hardware", study, vary=vary, slo=slo)
-    print_table(answer, view, searched(answer), study)
+    show_searched(line, "hardware", system, vary=vary, slo=slo)
 
 
 @options.taking(options.of_study, options.of_table)
@@ -460,8 +407,4 @@ def crossover(
     Example: nearkv solve crossover --system flexgen-dram,hilos --model opt-66b \
 --along context=1k:1M
     """
-    from nearkv.sweeps.api.solve import solve
-
-    view, study = options.view_of(line), options.study_of(line, system)
-    answer = solve("crossover", study, along=along, of=of)
-    print_table(answer, view, searched(answer), study)
+    show_searched(line, "crossover", system, along=along, of=of)

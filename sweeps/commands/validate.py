@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.options import option
-from nearkv.sweeps.commands.printing import print_table
+from nearkv.sweeps.commands.printing import counted_by, print_table
 
 SHOWN = "paper,id,stated,predicted,verdict,unit,claim,error,bound,where,explanation,command"
 """Columns a terminal shows of a claim; CSV and JSON hold all."""
@@ -79,18 +77,9 @@ def validate(
         typer.echo()
     elif counts and view.is_for_people:
         below = [lay_out(Display(counts)).rstrip()]
-    counted = [*below, verdict_counts(rows)]
-    print_table(rows, view, SHOWN, requested=JUDGED, below=counted)
+    below.append(counted_by(rows, "verdict", "claim"))
+    print_table(rows, view, SHOWN, requested=JUDGED, below=below)
     for sentence in table.attrs["worse"]:
         typer.echo(f"nearkv: {sentence}", err=True)
     if table.attrs["worse"]:
         raise typer.Exit(1)
-
-
-def verdict_counts(rows: Sequence[dict[str, Any]]) -> str:
-    """How many claims there are, by verdict."""
-    from nearkv.sweeps.tables.table import counted
-
-    counts = Counter(row["verdict"] for row in rows)
-    parts = ", ".join(f"{count} {name}" for name, count in counts.most_common())
-    return f"{counted(len(rows), 'claim')}: {parts}."

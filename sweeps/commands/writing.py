@@ -44,23 +44,17 @@ def save(table: Table, only: str, study: Study | None, file: str) -> None:
     Raises:
         InputError: a name that is no column, or a file that cannot be written.
     """
-    from nearkv.sweeps.jobs.outputs import form_of, write_content
+    from nearkv.sweeps.jobs.outputs import form_of
 
-    path = Path(file)
-    content = _encoded(table, only, form_of(path))
-    tell(write_content(content, len(table), path, study))
+    save_bytes(encoded(table, only, form_of(Path(file))), len(table), study, file)
 
 
-def csv_of(table: Table, only: str) -> str:
-    """The columns of a comma-separated list as CSV.
+def encoded(table: Table, only: str, form: str) -> bytes:
+    """The columns of a comma-separated list as a program reads them.
 
     Raises:
         InputError: a name that is no column.
     """
-    return _encoded(table, only, "csv").decode()
-
-
-def _encoded(table: Table, only: str, form: str) -> bytes:
     from nearkv.sweeps.api.tables import columns_of
     from nearkv.sweeps.jobs.formats import encoded, table_of
     from nearkv.sweeps.tables.table import select
@@ -69,11 +63,11 @@ def _encoded(table: Table, only: str, form: str) -> bytes:
     return encoded(table_of(columns), form)
 
 
-def save_text(text: str, rows: int, study: Study | None, file: str) -> None:
-    """Write a formatted table, and beside it where every number comes from."""
+def save_bytes(content: bytes, rows: int, study: Study | None, file: str) -> None:
+    """Write a table to a file, and beside it where every number comes from."""
     from nearkv.sweeps.jobs.outputs import write_content
 
-    tell(write_content(text.encode(), rows, Path(file), study))
+    tell(write_content(content, rows, Path(file), study))
 
 
 def printable(line: str) -> str:

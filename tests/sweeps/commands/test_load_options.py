@@ -78,3 +78,11 @@ def test_a_trace_with_arrival_times_is_a_load(tmp_path: Path) -> None:
     # one each two seconds: nobody waits for another
     assert most == pytest.approx(mean)
     assert rate == pytest.approx(10, rel=0.05)
+
+
+def test_limits_vary_a_study_from_a_file(tmp_path: Path) -> None:
+    """Of requests that all wait from the start no limit counts any, with a file or without."""
+    study = tmp_path / "study.toml"
+    study.write_text('systems = ["flexgen-dram"]\nmodel = ["opt-30b"]\n')
+    refused = refusal("sweep", str(study), "--slo", "ttft_s=3")
+    assert "slo: counts requests that arrive" in refused

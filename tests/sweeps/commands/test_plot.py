@@ -111,7 +111,7 @@ def test_what_no_figure_shows_is_one_sentence(options: list[str], sentence: str)
 
 def test_workers_are_refused_for_a_figure() -> None:
     axes = ["--system", "hilos", "--model", "opt-30b"]
-    assert "drawn from a table in memory" in refusal("sweep", *axes, "--jobs", "2", "-o", "a.pdf")
+    assert "not for a.pdf" in refusal("sweep", *axes, "--jobs", "2", "-o", "a.pdf")
 
 
 def test_a_chart_takes_the_place_of_the_table() -> None:
