@@ -54,9 +54,10 @@ class Knob:
         breaks: shares between which every amount is affine in this share; without it, amounts are
             affine over all of its range.
         settled: where no share but the least need be tried, whatever the other knobs.
-        share: of a choice, the share that its first value leaves open. Where the choice is `auto`,
-            that share is solved for the least seconds of the whole batch, no less than stated, and
-            the other values are tried beside it.
+        share: of a choice, the share that its first value leaves open; beyond 0 it is another
+            placement, with a name of its own. Where the choice is `auto`, that share is solved for
+            the least seconds of the whole batch, no less than stated, and the other values are
+            tried beside it.
         within: the number of the workload that bounds what a count can use, as `batch`; a larger
             count is noted.
     """
@@ -74,6 +75,19 @@ class Knob:
     settled: Settled | None = None
     share: str = ""
     within: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the values 0, 1, ... of a choice; last, of the first one beside an open share.
+
+        >>> Knob("where", choices=("filled", "gpu"), share="ssd_weights").names
+        ('filled', 'gpu', 'filled+ssd_weights')
+        """
+        return (
+            (*self.choices, f"{self.choices[0]}+{self.share}")
+            if self.share
+            else self.choices
+        )
 
     @property
     def is_continuous(self) -> bool:

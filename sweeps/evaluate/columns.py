@@ -19,6 +19,7 @@ from nearkv.costmodel.model.capacity import STATUSES, Fits
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.metrics import COLUMNS, Answer, without_idle_power
+from nearkv.costmodel.model.registry import Knob
 from nearkv.costmodel.model.workload import Workload
 from nearkv.solvers.knobs import Resolved, resolve_knobs
 from nearkv.sweeps.study.grid import Box, shape_of
@@ -258,9 +259,7 @@ def _knob_cells(
         if not knob.sets:
             if name in knobs:
                 value = knobs[name]
-                cells[name] = value
-                if knob.choices:
-                    cells[name] = Names(np.asarray(value).astype(int), knob.choices)
+                cells[name] = _named(knob, value, knobs) if knob.choices else value
             continue
         # a knob that stands for a hardware number shows that: as set, or as the platform states it
         role, _, own = knob.sets.partition(".")
@@ -274,6 +273,13 @@ def _knob_cells(
         elif stated := block.platform.roles[role].numbers.get(own):
             cells[column] = key.shown(stated.si)
     return cells
+
+
+def _named(knob: Knob, value: Real, knobs: Mapping[str, Real]) -> Names:
+    """The value of a choice by its name; the first one beside an open share has another name."""
+    place = np.asarray(value).astype(int)
+    is_shared = (place == 0) & np.greater(knobs.get(knob.share, 0.0), 0)
+    return Names(np.where(is_shared, len(knob.choices), place), knob.names)
 
 
 def without_answer(block: Block, reason: str) -> Columns:

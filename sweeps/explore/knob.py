@@ -198,8 +198,10 @@ def _why_knob(row: Row, name: str) -> str:
     point = f"{row['system']}, {row['model']}"
     if lacking := lacks_answer(row, point):
         return lacking
-    value = row["value"]
+    value, share = row["value"], find_knob(find_system(row["system"]), name).share
     best = f"{point}: {name} = {value if isinstance(value, str) else format(value, '.4g')}"
+    if share and row[share]:
+        best = f"{best} at {share} = {row[share]:.4g}"
     if row.get("tried"):
         return f"{best}, the best of {row['tried']:,.0f} values that were tried; no bound is known."
     if "bound_s" in row:  # a placement, which is of least total_s

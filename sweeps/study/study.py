@@ -467,8 +467,12 @@ def _axes(
     for name, knob in system.knobs.items():
         stated = study.knobs.get(name)
         if not knob.sets:
-            default = choices(knob.default, f"--knob {name}")
-            cases.append(_knob_cases(system, name, knob, stated or default))
+            given = stated or choices(knob.default, f"--knob {name}")
+            if knob.share and knob.names[-1] in given and knob.share not in study.knobs:
+                raise InputError(
+                    f"--knob {name}={knob.names[-1]}: give {knob.share} a value as well"
+                )
+            cases.append(_knob_cases(system, name, knob, given))
         elif stated:
             if knob.sets in study.sets:
                 both = f"--knob {name} and --set {knob.sets}"
@@ -495,8 +499,8 @@ def _knob_cases(
     rules: list[Axis | Rule] = []
     for value in given:
         text = value if isinstance(value, str) else value.text
-        if text in knob.choices:
-            numbers.append(float(knob.choices.index(text)))
+        if text in knob.names:
+            numbers.append(float(knob.names.index(text) % len(knob.choices)))
         elif text == "auto" or text in knob.rules:
             rules.append((name, text))
         elif isinstance(value, str) and knob.kind == "choice":
