@@ -109,7 +109,7 @@ class _Program:
         for table, n in zip(self.seconds, chosen, strict=True):
             seconds = seconds + float(table[n])
         attention, qkv, fc = map(float, chosen)
-        return Mapping(attention, qkv, fc, seconds, ok=ok)
+        return Mapping((attention, qkv, fc), seconds, ok)
 
 
 def brute(tables: HeadTables) -> Mapping:

@@ -21,9 +21,9 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import (
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
-from nearkv.solvers.mapping.exact import exact, exact_and_fewest
-from nearkv.solvers.mapping.tables import Array, Choice, entries, flatten, mapping_of
+from nearkv.solvers.mapping.exact import exact
 from nearkv.solvers.mapping.tables import Mapping as HeadMapping
+from nearkv.solvers.mapping.tables import entries, flatten, mapping_of
 
 Tabulate = Callable[[Machine, LLM, Workload], HeadTables]
 Method = Callable[[HeadTables], HeadMapping]
@@ -36,23 +36,18 @@ def greedy(tables: HeadTables) -> HeadMapping:
     """
     flat = flatten(tables)
     hbm, lpddr = flat.hbm_headroom, flat.lpddr_headroom  # what is left of them
-    chosen: list[Array] = []
+    units = np.arange(flat.seconds.shape[2])
+    chosen = []
     for seconds, on_hbm, on_lpddr in zip(flat.seconds, flat.hbm, flat.lpddr, strict=True):
         fits_hbm = on_hbm <= hbm[:, None]
         fits_lpddr = on_lpddr <= lpddr[:, None]
         allowed = np.where(fits_hbm & fits_lpddr, seconds, np.inf)
-        n = allowed.argmin(1)
-        stuck = np.isinf(entries(allowed, n))
-        if stuck.any():
-            possible = fits_hbm & np.isfinite(seconds)
-            units = np.arange(seconds.shape[1])
-            most = np.where(possible, units, 0).max(1)
-            n = np.where(stuck, most, n)
+        most = np.where(fits_hbm & np.isfinite(seconds), units, 0).max(1)
+        n = np.where(np.isinf(allowed.min(1)), most, allowed.argmin(1))
         hbm = hbm - entries(on_hbm, n)
         lpddr = lpddr - entries(on_lpddr, n)
         chosen.append(n)
-    everywhere = [np.broadcast_to(n, hbm.shape) for n in chosen]
-    return mapping_of(tables.points, flat, Choice(*everywhere))
+    return mapping_of(tables, flat, np.stack(chosen))
 
 
 def major(first: int, tables: HeadTables) -> HeadMapping:
@@ -108,7 +103,7 @@ POLICIES = {
     "mapping-a-major": Policy(head_tables, partial(major, 0)),
     "mapping-q-major": Policy(head_tables, partial(major, 1)),
     "mapping-f-major": Policy(head_tables, partial(major, 2)),
-    "mapping-layers": Policy(layer_tables, exact_and_fewest),
+    "mapping-layers": Policy(layer_tables, exact),
 }
 """Policies by the solver name of a knob."""
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import HeadTables
+from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import HeadTables, Three
 
 Array = NDArray[Any]
-Rows = NDArray[np.intp]
-"""Indices of design points."""
+Units = NDArray[np.intp]
+"""Units of attention, qkv and fc on HBM: (3, points) [1]."""
 
 
 @dataclass(frozen=True)
@@ -23,150 +21,117 @@ class Mapping:
     """Units on HBM, design point by design point.
 
     Attributes:
-        attention, qkv, fc: units of each sub-layer on HBM [1].
+        units: of attention, qkv and fc on HBM [1].
         seconds: of one step [s].
         ok: whether both memories hold what they must; if not, the mapping is the best one that HBM
             holds, and LPDDR is short.
     """
 
-    attention: Real
-    qkv: Real
-    fc: Real
+    units: tuple[Real, Real, Real]
     seconds: Real
     ok: Any
-
-    @property
-    def units(self) -> tuple[Real, Real, Real]:
-        """Attention, qkv, fc [1]."""
-        return self.attention, self.qkv, self.fc
 
 
 def bytes_used(tables: HeadTables, mapping: Mapping) -> tuple[Real, Real]:
     """Bytes on HBM and on LPDDR of a mapping [B]."""
-    flat = flatten(tables)
-    choice = choice_of(tables, *mapping.units)
-    hbm = choice.total(flat.hbm)
-    lpddr = choice.total(flat.lpddr)
-    points = tables.points
-    return hbm.reshape(points)[()], lpddr.reshape(points)[()]
+    flat, n = flatten(tables), _units_of(tables, *mapping.units)
+    hbm, lpddr = total(flat.hbm, n), total(flat.lpddr, n)
+    return hbm.reshape(tables.points)[()], lpddr.reshape(tables.points)[()]
 
 
 def evaluate(tables: HeadTables, attention: Any, qkv: Any, fc: Any) -> Mapping:
     """Seconds and feasibility of given units on HBM [1]."""
-    choice = choice_of(tables, attention, qkv, fc)
-    return mapping_of(tables.points, flatten(tables), choice)
+    return mapping_of(tables, flatten(tables), _units_of(tables, attention, qkv, fc))
+
+
+def _units_of(tables: HeadTables, *units: Any) -> Units:
+    """Units in the shape of the design points, along one axis."""
+    return np.stack([np.broadcast_to(n, tables.points).ravel() for n in units]).astype(int)
 
 
 # --- tables with one axis of design points ------------------------------------------------------
 
 
-def flatten(tables: HeadTables) -> HeadTables:
-    """One axis of design points, of length 1 where a table is that of all points."""
-    points = tables.points
+class FlatTables(NamedTuple):
+    """Head tables of design points along one axis.
 
-    def rows(table: Array, own_axes: int) -> Array:
-        if table.ndim == own_axes:
-            return table[None]
-        own_shape = table.shape[table.ndim - own_axes :]
-        if table.size == math.prod(own_shape):
-            return table.reshape((1, *own_shape))
-        return np.broadcast_to(table, points + own_shape).reshape((-1, *own_shape))
+    Attributes:
+        seconds, hbm, lpddr: (attention, qkv and fc; points; units) [s, B, B].
+        hbm_headroom, lpddr_headroom: (points,) [B].
+        units: that each design point has (points,) [1].
+    """
 
-    return _changed(tables, rows)
+    seconds: Array
+    hbm: Array
+    lpddr: Array
+    hbm_headroom: Array
+    lpddr_headroom: Array
+    units: Array
+
+    def at(self, rows: NDArray[np.intp]) -> FlatTables:
+        """Some of the design points, in that order."""
+        return FlatTables(
+            self.seconds[:, rows],
+            self.hbm[:, rows],
+            self.lpddr[:, rows],
+            self.hbm_headroom[rows],
+            self.lpddr_headroom[rows],
+            self.units[rows],
+        )
 
 
-def points_at(flat: HeadTables, rows: Rows, count: int) -> HeadTables:
-    """The design points at some rows, in that order, of flat tables that have `count` of them."""
-    if len(rows) == count:
-        return flat
+def flatten(tables: HeadTables) -> FlatTables:
+    """All sub-layers in one array, all design points along one axis."""
 
-    def select(table: Array, _: int) -> Array:
-        return table[rows] if len(table) == count else table
+    def sublayers(three: Three) -> Array:
+        shape = (*tables.points, three[0].shape[-1])
+        return np.stack(
+            [np.broadcast_to(table, shape).reshape(-1, shape[-1]) for table in three]
+        )
 
-    return _changed(flat, select)
+    def of_points(values: Array) -> Array:
+        return np.broadcast_to(values, tables.points).ravel()
 
-
-def _changed(tables: HeadTables, change: Callable[[Array, int], Array]) -> HeadTables:
-    """Apply a change to every array; its second argument is how many axes are the array's own."""
-
-    def sublayers(of: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        attention, qkv, fc = of
-        return change(attention, 1), change(qkv, 1), change(fc, 1)
-
-    return HeadTables(
+    return FlatTables(
         seconds=sublayers(tables.seconds),
         hbm=sublayers(tables.hbm),
         lpddr=sublayers(tables.lpddr),
-        hbm_headroom=change(tables.hbm_headroom, 0),
-        lpddr_headroom=change(tables.lpddr_headroom, 0),
-        units=change(tables.units, 0),
+        hbm_headroom=of_points(tables.hbm_headroom),
+        lpddr_headroom=of_points(tables.lpddr_headroom),
+        units=of_points(tables.units),
     )
 
 
-@dataclass(frozen=True)
-class Choice:
-    """Units of each sub-layer on HBM, along one axis of design points [1]."""
-
-    attention: Array
-    qkv: Array
-    fc: Array
-
-    def apply(self, change: Callable[[Array], Array]) -> Choice:
-        """Apply a change to all three sub-layers."""
-        return Choice(change(self.attention), change(self.qkv), change(self.fc))
-
-    def set_rows(self, rows: Rows, other: Choice) -> None:
-        """Replace the units at some design points."""
-        self.attention[rows] = other.attention
-        self.qkv[rows] = other.qkv
-        self.fc[rows] = other.fc
-
-    def total(self, tables: tuple[Array, Array, Array]) -> Any:
-        """Sum over the sub-layers of their tables at these units.
-
-        All sums are taken in this order, so that equal mappings have equal sums to the last bit.
-        """
-        attention, qkv, fc = tables
-        pair = entries(attention, self.attention) + entries(qkv, self.qkv)
-        return pair + entries(fc, self.fc)
+def entries(table: Array, n: Array) -> Array:
+    """Entries of a table (..., points, units), one for each design point."""
+    column = np.take_along_axis(table, n[..., None], axis=-1)
+    chosen: Array = column[..., 0]
+    return chosen
 
 
-def choice_of(tables: HeadTables, attention: Any, qkv: Any, fc: Any) -> Choice:
-    """Units in the shape of the design points, along one axis."""
+def total(tables: Array, n: Units) -> Array:
+    """Sum over the sub-layers of their tables at these units.
 
-    def flat(units: Any) -> Array:
-        return np.broadcast_to(units, tables.points).ravel().astype(int)
-
-    return Choice(attention, qkv, fc).apply(flat)
-
-
-def entries(table: Array, units: Array) -> Any:
-    """Entries of a table (points or 1, units), one for each design point."""
-    if len(table) == 1:
-        return table[0][units]
-    point = np.arange(len(table))
-    return table[point, units if len(units) > 1 else units[0]]
+    All sums are taken in this order, so that equal mappings have equal sums to the last bit.
+    """
+    attention, qkv, fc = entries(tables, n)
+    sums: Array = attention + qkv + fc
+    return sums
 
 
-def fits(flat: HeadTables, choice: Choice) -> tuple[Array, Array]:
+def fits(flat: FlatTables, n: Units) -> NDArray[np.bool_]:
     """Whether HBM and LPDDR hold their bytes."""
-    on_hbm = choice.total(flat.hbm) <= flat.hbm_headroom
-    on_lpddr = choice.total(flat.lpddr) <= flat.lpddr_headroom
-    return on_hbm, on_lpddr
+    hbm_holds = total(flat.hbm, n) <= flat.hbm_headroom
+    holds: NDArray[np.bool_] = hbm_holds & (total(flat.lpddr, n) <= flat.lpddr_headroom)
+    return holds
 
 
-def mapping_of(points: tuple[int, ...], flat: HeadTables, choice: Choice) -> Mapping:
-    """The mapping of a choice, in the shape of the design points."""
-    on_hbm, on_lpddr = fits(flat, choice)
+def mapping_of(tables: HeadTables, flat: FlatTables, n: Units) -> Mapping:
+    """The mapping of some units, in the shape of the design points."""
 
     def shaped(values: Array) -> Any:
-        return values.reshape(points)[()]
+        return values.reshape(tables.points)[()]
 
-    units = choice.apply(lambda n: shaped(n.astype(float)))
-    return Mapping(
-        attention=units.attention,
-        qkv=units.qkv,
-        fc=units.fc,
-        seconds=shaped(choice.total(flat.seconds)),
-        ok=shaped(on_hbm & on_lpddr),
-    )
+    attention, qkv, fc = map(shaped, n.astype(float))
+    seconds, ok = total(flat.seconds, n), fits(flat, n)
+    return Mapping((attention, qkv, fc), shaped(seconds), shaped(ok))

@@ -117,8 +117,9 @@ def layer_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
 
     on_hbm = step_seconds(two, llm, work, llm.heads)
     on_lpddr = step_seconds(two, llm, work, none)
+    # where layers take as long on either side, equal sums have the fewest of them on HBM
     in_turn = [
-        (n * hbm + rest * lpddr) / llm.layers
+        lpddr + n / llm.layers * (hbm - lpddr)
         for hbm, lpddr in zip(on_hbm, on_lpddr, strict=True)
     ]
 
