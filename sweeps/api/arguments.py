@@ -9,9 +9,8 @@ from typing import Any, TypedDict, cast
 from nearkv.hardware.catalog import Platform
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.part import Part
-from nearkv.sweeps.study.bands import check_draws
 from nearkv.sweeps.study.sizes import names
-from nearkv.sweeps.study.study import Study
+from nearkv.sweeps.study.study import FIELDS, Study, stated_study
 from nearkv.sweeps.study.study_files import load_study, varied
 
 Value = str | float | os.PathLike[str]
@@ -24,13 +23,6 @@ Platforms = Names | Platform | Iterable[Value | Platform]
 _HOLDS_AXES = "the first argument is a study, which holds the axes"
 
 
-_FIELDS = {
-    "platform": "platforms",
-    "trace": "traces",
-    "plugin": "plugins",
-    "zip": "zipped",
-}
-"""Argument -> field of a study, where they differ."""
 _OBJECTS: Mapping[str, type[object]] = {"model": Part, "platform": Platform}
 
 
@@ -128,9 +120,7 @@ def study_of(systems: Study | Names, model: Models | None, axes: Axes) -> Study:
         if value is not None and not names(value, name, _OBJECTS.get(name, str)):
             problem = "does not name anything; give a name or leave it out"
             raise InputError(f"{name}={value!r}: {problem}")
-    study = Study(**given)
-    check_draws(study.seed, study.samples, axes.get("band"), study.traces)
-    return study
+    return stated_study(**given)
 
 
 def study_or_axes(
@@ -162,4 +152,4 @@ def _fields(axes: Axes) -> dict[str, Any]:
     for name in axes:
         if name not in LoadAxes.__annotations__:
             raise unknown("argument", name, LoadAxes.__annotations__)
-    return {_FIELDS.get(name, name): value for name, value in axes.items()}
+    return {FIELDS.get(name, name): value for name, value in axes.items()}

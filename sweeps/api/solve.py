@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from inspect import Parameter, signature
-from numbers import Integral, Real
+from inspect import signature
 from types import MappingProxyType
-from typing import Any, TypeVar, Unpack, get_args, get_type_hints
+from typing import Any, TypeVar, Unpack
 
 import pandas as pd
 
@@ -30,24 +29,6 @@ Texts = str | Iterable[str]
 Asked = Study | Models
 Numbered = Mapping[str, Values]
 """Hardware number or role -> its values."""
-_TYPES: Mapping[Any, tuple[Any, str]] = {
-    str: (str, "text"),
-    int: (Integral, "a whole number"),
-    int | None: ((Integral, type(None)), "a whole number"),
-    float: (Real, "a number"),
-    Mapping[str, float]: (Mapping, "a dictionary of numbers"),
-    Texts: (Iterable, "text or a list of texts"),
-}
-"""Type of an argument -> what is accepted, in Python and in words."""
-_EXAMPLES = {
-    "name": "alpha",
-    "vary": "csd.count",
-    "slo": "throughput_tok_s=0.5",
-    "along": "context=4k:1M",
-    "requests": "2k,3k",
-    "trace": "conversation",
-}
-"""What may be given for an argument that a question needs."""
 UNNAMED = "hilos"
 """Stands in a study whose question names its systems itself."""
 
@@ -82,53 +63,11 @@ def solve(question: str, model: Asked, **options: Any) -> pd.DataFrame:
     if question not in QUESTIONS:
         raise unknown("question", question, QUESTIONS, "solve")
     answer = QUESTIONS[question]
-    _check(question, answer, options)
+    try:
+        signature(answer).bind(model, **options)
+    except TypeError as problem:
+        raise InputError(f"solve {question!r}: {problem}") from None
     return answer(model, **options)
-
-
-def _check(
-    question: str, answer: Callable[..., pd.DataFrame], options: Mapping[str, object]
-) -> None:
-    """Refuse arguments that a question does not take, lacks, or has of another type.
-
-    Raises:
-        InputError: naming the argument.
-    """
-    hints = get_type_hints(answer)
-    taken: list[str] = []
-    needed: list[str] = []
-    for name, parameter in list(signature(answer).parameters.items())[1:]:
-        if parameter.kind is Parameter.VAR_KEYWORD:
-            (axes,) = get_args(hints[name])
-            taken += axes.__annotations__
-            continue
-        taken.append(name)
-        if name in options:
-            _check_type(name, options[name], hints[name])
-        elif parameter.default is Parameter.empty:
-            needed.append(name)
-    for name in options:
-        if name not in taken:
-            listed = ", ".join(taken)
-            raise InputError(f"solve {question!r} does not take {name}; it takes {listed}")
-    if needed:
-        name = needed[0]
-        example = f"{name}={_EXAMPLES[name]!r}"
-        raise InputError(f"solve: {name} is missing; give it, as in {example}")
-
-
-def _check_type(name: str, value: object, hint: object) -> None:
-    """Refuse a value that is not of the type that an argument has.
-
-    Raises:
-        InputError: naming the type.
-    """
-    kind, words = _TYPES.get(hint, (object, ""))
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise InputError(f"{name}={value!r}: give {words or 'another value'}")
-    items = value if isinstance(value, list | tuple) else ()
-    if hint == Texts and not all(isinstance(item, str) for item in items):
-        raise InputError(f"{name}={value!r}: give {words}")
 
 
 def _study(model: Asked, systems: Names, axes: Axes) -> Study:

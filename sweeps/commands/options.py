@@ -127,7 +127,6 @@ Slo = Annotated[
         "LIMITS",
         "With --rate, --users or arrival times, what counts for goodput: "
         "ttft_s=10,tpot_ms=66.",
-        "--slo",
     ),
 ]
 Traces = Annotated[
@@ -244,7 +243,7 @@ def of_study(
     """Options that describe a study, in the order of the help."""
 
 
-def of_load(rate: Rate = "", users: Users = "", level: Slo = "") -> None:
+def of_load(rate: Rate = "", users: Users = "", slo: Slo = "") -> None:
     """Options that say how requests arrive, and what is asked of their answers."""
 
 
@@ -302,16 +301,6 @@ def arguments(
     return stated
 
 
-FIELDS = {
-    "system": "systems",
-    "model": "models",
-    "platform": "platforms",
-    "trace": "traces",
-    "level": "slo",
-}
-"""Argument of a command -> field of a study, where they differ."""
-
-
 def study_of(line: typer.Context, systems: str | Sequence[str]) -> Study:
     """The study that the options of a command describe.
 
@@ -322,9 +311,8 @@ def study_of(line: typer.Context, systems: str | Sequence[str]) -> Study:
     Raises:
         InputError: an option that is not NAME=VALUE, that is given twice, or that cannot be read.
     """
-    from nearkv.sweeps.study.bands import check_draws
     from nearkv.sweeps.study.own_systems import load_plugins
-    from nearkv.sweeps.study.study import Study
+    from nearkv.sweeps.study.study import FIELDS, stated_study
 
     stated = arguments(line)
     output_tokens = stated["output_tokens"]
@@ -339,22 +327,20 @@ def study_of(line: typer.Context, systems: str | Sequence[str]) -> Study:
     for name in (*signature(of_study).parameters, *signature(of_load).parameters):
         if stated.get(name):
             fields[FIELDS.get(name, name)] = stated[name]
-    study = Study(**fields)
-    check_draws(study.seed, study.samples, stated["band"], study.traces)
-    return study
+    return stated_study(**fields | {"band": stated["band"]})
 
 
 def given(line: typer.Context) -> dict[str, str]:
     """What the command line says of a study, in words, by the field of `Study` that it sets."""
     from dataclasses import fields
 
-    from nearkv.sweeps.study.study import Study
+    from nearkv.sweeps.study.study import FIELDS, Study
 
     known = [field.name for field in fields(Study)]
     stated = {}
     for parameter in line.command.params:
         name = str(parameter.name)
-        field = FIELDS.get(name, name)
+        field = "systems" if name == "system" else FIELDS.get(name, name)
         source = line.get_parameter_source(name)
         if field in known and source and source.name == "COMMANDLINE":
             value = line.params[name]

@@ -80,7 +80,9 @@ LengthSeed = Annotated[int, option("NUMBER", "Seed of the random lengths.")]
 Slo = Annotated[
     list[str],
     option(
-        "MEASURE=VALUE", "What must hold: throughput_tok_s=1.0, or step_ms=50,prefill_s=2."
+        "MEASURE=VALUE",
+        "What must hold: throughput_tok_s=1.0, or step_ms=50,prefill_s=2.",
+        "--slo",
     ),
 ]
 Search = Annotated[
@@ -362,7 +364,7 @@ def placement(
 def batch(
     line: typer.Context,
     system: options.SystemNames = "hilos",
-    slo: Slo = [],
+    limits: Slo = [],
 ) -> None:
     """Find the largest batch that is served at once, and the batch of best throughput.
 
@@ -374,14 +376,14 @@ def batch(
     source = line.get_parameter_source("batch")
     if source is not None and source.name == "COMMANDLINE":
         raise InputError("solve batch chooses the batch; leave out --batch")
-    show_searched(line, "batch", system, BATCH, slo=slo)
+    show_searched(line, "batch", system, BATCH, slo=limits)
 
 
 @options.taking(options.of_study, options.of_table)
 def hardware(
     line: typer.Context,
     vary: Vary,
-    slo: Slo = [],
+    limits: Slo = [],
     system: options.SystemNames = "hilos",
 ) -> None:
     """Find the least hardware that meets an SLO, or what stands in the way.
@@ -392,7 +394,7 @@ def hardware(
     Example: nearkv solve hardware --model opt-66b --context 64k --vary csd.count \
 --slo throughput_tok_s=0.5
     """
-    show_searched(line, "hardware", system, vary=vary, slo=slo)
+    show_searched(line, "hardware", system, vary=vary, slo=limits)
 
 
 @options.taking(options.of_study, options.of_table)

@@ -231,15 +231,6 @@ def column_row(name: str) -> dict[str, Any]:
     return rows[name]
 
 
-def part_numbers(name: str) -> Rows:
-    """Every number of a part.
-
-    Raises:
-        InputError: no such name, or a file that cannot be read.
-    """
-    return numbers(name, load_part(name))
-
-
 def hardware_numbers(name: str, sets: Mapping[str, str]) -> Rows:
     """Every number of a platform, with some overridden, or of a part.
 
@@ -252,11 +243,10 @@ def hardware_numbers(name: str, sets: Mapping[str, str]) -> Rows:
         raise InputError(
             f"{name} is a part; --set replaces numbers of a platform, one of {', '.join(platforms)}"
         )
-    if is_part:
-        return part_numbers(name)
-    if name.endswith(".toml") and "kind" in read_toml(Path(name), "platform or part"):
-        return part_numbers(name)
-    if not is_known("platform", name) and not name.endswith(".toml"):
+    is_file = name.endswith(".toml")
+    if is_part or (is_file and "kind" in read_toml(Path(name), "platform or part")):
+        return numbers(name, load_part(name))
+    if not (is_file or is_known("platform", name)):
         raise unknown("platform or part", name, [*platforms, *parts])
     platform = load_platform(name)
     for address, text in sets.items():

@@ -16,6 +16,7 @@ from nearkv.sweeps.evaluate.provenance import (
     write_text,
 )
 from nearkv.sweeps.study.study import Study, blocks
+from nearkv.sweeps.tables.table import counted
 
 FORMS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 """The form of a file of rows by its suffix."""
@@ -148,11 +149,6 @@ def write_content(content: bytes, rows: int, path: Path, study: Study | None) ->
 def written(rows: int, path: Path) -> str:
     """Say what was written."""
     return (
-        f"wrote {rows_of(rows)} to {path}, and the sources of its numbers to "
+        f"wrote {counted(rows, 'row')} to {path}, and the sources of its numbers to "
         f"{provenance_path(path).name}"
     )
-
-
-def rows_of(number: int) -> str:
-    """A number of rows, in words."""
-    return "1 row" if number == 1 else f"{number:,} rows"

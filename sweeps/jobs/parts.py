@@ -21,6 +21,8 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
+from rich.filesize import decimal
+
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.provenance import check_writable, place_of, provenance, text_of
 from nearkv.sweeps.jobs.formats import encoded_piece, write_piece
@@ -31,13 +33,13 @@ from nearkv.sweeps.jobs.outputs import (
     free_bytes,
     partial_path,
     provenance_path,
-    rows_of,
     size_of,
     written,
 )
 from nearkv.sweeps.jobs.plan import Piece, Plan, plan
-from nearkv.sweeps.jobs.progress import SweepRun, announce, bytes_of, progress
+from nearkv.sweeps.jobs.progress import SweepRun, announce, progress
 from nearkv.sweeps.study.study import Study
+from nearkv.sweeps.tables.table import counted
 
 PART = {"csv": 1 << 16, "jsonl": 1 << 16, "parquet": 1 << 17}
 """Rows of a part that formulas answer: tenths of a second of work, all that can be lost."""
@@ -73,7 +75,7 @@ def to_file(study: Study, path: Path, only: Sequence[str], run: SweepRun) -> Non
             place, form, identity(rows.blocks, rows.kinds, f"{form} {most}"), rows, most
         )
         if output.begin(run.resume):
-            done = f"{place} is complete already, with {rows_of(rows.size)}"
+            done = f"{place} is complete already, with {counted(rows.size, 'row')}"
             run.say(f"{done}; nothing was left to do")
             return
         _check_size(output, path, run)
@@ -372,7 +374,7 @@ def check_disk(path: Path, size: float, run: SweepRun) -> None:
     free = free_bytes(path)
     if size <= 2 * free:
         return
-    sizes = f"bout {bytes_of(size)} are to be written, {bytes_of(free)} are free"
+    sizes = f"bout {decimal(int(size))} are to be written, {decimal(free)} are free"
     if not run.confirm(f"A{sizes}; begin?"):
         choose = "choose another place or fewer --columns, or begin all the same with --yes"
         raise InputError(f"{path}: a{sizes}; {choose}")

@@ -8,8 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from rich.filesize import decimal
+
 from nearkv.sweeps.jobs.plan import Piece, Plan
 from nearkv.sweeps.jobs.workers import Workers
+from nearkv.sweeps.tables.table import counted
 
 QUICK = 1_000_000
 """Design points below which work ends before a bar would help."""
@@ -89,9 +92,9 @@ def announce(
     seconds, size = forecast(task, rows, left)
     jobs = min(run.workers.jobs, os.cpu_count() or 1)
     where = " on one core" if run.workers.scheduler else ""
-    fills = f", {bytes_of(size)}" if size else ""
-    points = "design point" if left == 1 else "design points"
-    run.say(f"{left:,} {points} to {verb}, {duration(seconds / jobs)}{where}{fills}")
+    fills = f", {decimal(int(size))}" if size else ""
+    points = counted(left, "design point")
+    run.say(f"{points} to {verb}, {duration(seconds / jobs)}{where}{fills}")
     return size
 
 
@@ -137,11 +140,3 @@ def duration(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"about {seconds / size:.0f} {unit}"
     return f"about {seconds:.0f} s"
-
-
-def bytes_of(size: float) -> str:
-    """An amount of bytes in words [B]."""
-    for unit, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")):
-        if size >= unit:
-            return f"{size / unit:.3g} {name}"
-    return f"{size / 1e3:.1f} kB"

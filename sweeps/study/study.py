@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, product
 from typing import Any
 
@@ -23,6 +23,7 @@ from nearkv.sweeps.study.bands import (
     SAMPLES,
     Band,
     check_band,
+    check_draws,
     check_numbers,
 )
 from nearkv.sweeps.study.formats import in_numbers
@@ -67,8 +68,19 @@ COME = {"rate": "rate_req_s", "users": "users"}
 """Field of a study of requests that arrive -> its axis."""
 LIMITS = ("ttft_s", "tpot_ms")
 """What a service level limits."""
-NAMED = {"model": "models", "platform": "platforms", "trace": "traces"}
-"""Axes that list names -> field of a study."""
+FIELDS = {
+    "model": "models",
+    "platform": "platforms",
+    "trace": "traces",
+    "plugin": "plugins",
+    "set": "sets",
+    "knob": "knobs",
+    "part": "parts",
+    "zip": "zipped",
+}
+"""Argument, option or key of a file -> field of a study, where they differ."""
+NAMED = ("model", "platform", "trace")
+"""Axes that list names."""
 
 
 @dataclass(frozen=True, init=False)
@@ -184,6 +196,17 @@ class Study:
         return "rate" if self.rate else "users" if self.users else ""
 
 
+def stated_study(**fields: Any) -> Study:
+    """The study that a user states.
+
+    Raises:
+        InputError: something that cannot be read, or draws where nothing is drawn.
+    """
+    study = Study(**fields)
+    check_draws(study.seed, study.samples, fields.get("band"), study.traces)
+    return study
+
+
 def _is_given(values: Values) -> bool:
     """Whether an axis without a default has any value."""
     return not (isinstance(values, tuple) and not values)
@@ -217,8 +240,8 @@ def _each(
         InputError: no dictionary, a name that is no text, or one without a value.
     """
     if not isinstance(given, Mapping):
-        form = "give a dictionary of names and values, as in {'csd.count': 8}"
-        raise InputError(f"{option} {given!r}: {form}")
+        form = "give names and their values, as in {'csd.count': 8}"
+        raise InputError(f"{option}: {form}, not {given!r}")
     values_by_name = {}
     for name, listed in given.items():
         if not isinstance(name, str):
@@ -290,7 +313,7 @@ def field_of(axis: str) -> str:
     if axis in LENGTHS:
         return axis
     if axis in NAMED:
-        return NAMED[axis]
+        return FIELDS[axis]
     if axis in ROLES:
         return "parts"
     return "sets" if "." in axis else "knobs"
@@ -555,19 +578,4 @@ def one_point(study: Study) -> tuple[Machine, LLM]:
         needed = "one model, one platform and one value of each --set"
         raise InputError(f"this takes {needed}, not a list")
     hw, llm, _, _ = divided[0].inputs(divided[0].grid.whole)
-    roles: dict[str, dict[str, float]] = {}
-    for name, role in hw.roles.items():
-        roles[name] = {key: np.ravel(value)[0] for key, value in role.values.items()}
-    return Machine(hw.platform, roles), _scalar(llm)
-
-
-def _scalar(llm: LLM) -> LLM:
-    """A model of one design point, as scalars."""
-    sizes: dict[str, Any] = {}
-    for field_ in fields(llm):
-        value = getattr(llm, field_.name)
-        if isinstance(value, Mapping):
-            sizes[field_.name] = {name: _scalar(kind) for name, kind in value.items()}
-        elif value is not None:
-            sizes[field_.name] = np.ravel(value)[0]
-    return replace(llm, **sizes)
+    return hw, llm

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,36 +13,15 @@ from nearkv.costmodel.model.registry import systems
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.files import read_toml
 from nearkv.hardware.folders import path_of
-from nearkv.sweeps.study.bands import check_draws
-from nearkv.sweeps.study.study import Study, blocks
+from nearkv.sweeps.study.study import FIELDS, Study, blocks, stated_study
 
-_LISTS = {
-    "systems": "systems",
-    "model": "models",
-    "platform": "platforms",
-    "trace": "traces",
-    "plugin": "plugins",
-}
-"""Key of a file that lists names -> field of `Study`."""
-_LENGTHS = ("batch", "context", "output_tokens", "rate", "users")
-_TABLES = {"set": "sets", "knob": "knobs", "part": "parts", "zip": "zipped"}
-_NUMBERS = ("band", "samples", "seed")
-_OPTION = re.compile(r"--(\w+)[\w-]*(?: ([\w.-]+))?(?:=[^:]*)?: ")
+_OPTION = re.compile(r"--(\w+)[\w-]*(?: ([\w.-]+))?(?: '[^']*')?(?:=[^:]*)?: ")
 """How a sentence about an option begins: the option, and the name that it sets."""
 _UNKNOWN = re.compile(r"unknown (system|model|platform|trace|part) ")
 TABLE_FILES = (".csv", ".jsonl", ".ndjson", ".parquet")
 """Endings of files that hold answers, and no study."""
-_KEYS = {
-    "title",
-    "cite",
-    "figure",
-    *_LISTS,
-    *_LENGTHS,
-    "slo",
-    "method",
-    *_TABLES,
-    *_NUMBERS,
-}
+_ABOUT = ("title", "cite", "figure")
+"""Keys that say what a study is of, and how it is drawn."""
 
 
 def load_study(path: str, trusted: Collection[str] = ()) -> Study:
@@ -68,28 +47,18 @@ def load_study(path: str, trusted: Collection[str] = ()) -> Study:
 
 def _read_study(path: Path) -> Study:
     table = read_toml(path, "study")
+    keys = {field: key for key, field in FIELDS.items()}
+    known = [*_ABOUT, *(keys.get(field.name, field.name) for field in fields(Study))]
     for key in table:
-        if key not in _KEYS:
-            raise unknown("key", key, _KEYS, str(path))
+        if key not in known:
+            raise unknown("key", key, known, str(path))
     if not table.get("systems") or not table.get("model"):
         raise InputError(f"{path}: a study needs systems = [...] and model = [...]")
-    entries: dict[str, Any] = {}
-    for key in (*_LENGTHS, "method"):
-        entries[key] = table.get(key, getattr(Study, key))
-    entries["slo"] = table.get("slo", "")
-    for key, name in _LISTS.items():
-        entries[name] = table.get(key, ())
-    for key, name in _TABLES.items():
-        entries[name] = _table(table.get(key, {}), f"{path}: {key}")
-    for key in _NUMBERS:
-        entries[key] = _number(table.get(key, getattr(Study, key)), f"{path}: {key}")
+    stated = {FIELDS.get(key, key): table[key] for key in table if key not in _ABOUT}
     try:
-        band = table.get("band")
-        study = Study(**entries)
-        check_draws(study.seed, study.samples, band, study.traces)
+        return stated_study(**stated)
     except InputError as refusal:
         raise InputError(f"{path}: {_about_key(str(refusal))}") from None
-    return study
 
 
 def either(path: str, axes: Study, given: Collection[str] = ()) -> Study:
@@ -151,26 +120,3 @@ def _about_key(sentence: str) -> str:
         key = "systems" if named[1] == "system" else named[1]
         return f"{key}: {sentence}"
     return sentence
-
-
-def _table(entry: object, where: str) -> dict[str, Any]:
-    """A table of a study file; every name in it has a value."""
-    if not isinstance(entry, dict):
-        raise InputError(f"{where} must be a table, with one line for each name")
-    for key, value in entry.items():
-        if value in ([], ""):
-            raise InputError(
-                f"{where}: {key} has no value; give one, or leave out its line"
-            )
-    return entry
-
-
-def _number(value: object, where: str) -> float | int:
-    """A number of a study file.
-
-    Raises:
-        InputError: text, a list, or a truth value.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputError(f"{where} must be a number, not {value!r}")
-    return value

@@ -49,11 +49,10 @@ def label_of(column: str) -> str:
     """
     if column in NAMES:
         return NAMES[column]
-    if "." in column:
-        return _addressed(column)
     stem, unit = stem_and_unit(column)
-    words = stem.replace("_", " ")
-    return f"{words[:1].upper()}{words[1:]}{_in_brackets(unit)}"
+    # a hardware number is named by its address, as --set takes it
+    words = stem if "." in stem else stem[:1].upper() + stem[1:].replace("_", " ")
+    return f"{words} ({unit})" if unit else words
 
 
 def without_unit(label: str) -> str:
@@ -63,16 +62,6 @@ def without_unit(label: str) -> str:
     'Throughput'
     """
     return label.partition(" (")[0]
-
-
-def _addressed(column: str) -> str:
-    """Return the label of a hardware number: its address as `--set` takes it."""
-    stem, unit = stem_and_unit(column)
-    return f"{stem}{_in_brackets(unit)}"
-
-
-def _in_brackets(unit: str) -> str:
-    return f" ({unit})" if unit else ""
 
 
 def stem_and_unit(column: str) -> tuple[str, str]:

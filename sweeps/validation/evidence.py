@@ -40,6 +40,7 @@ from nearkv.sweeps.validation.prediction import (
     formula,
     predict,
     question_of,
+    reduced_as,
 )
 from nearkv.sweeps.validation.questions import blocks_of
 
@@ -179,19 +180,6 @@ class Run:
         """Answers at all points (points, k) as the run takes them (rows, k)."""
         reduced = reduced_as(self.claim.take, values[self.points])
         return reduced[: len(self.ends)]
-
-
-def reduced_as(take: str, values: Numbers) -> Numbers:
-    """Values (points, k) as a claim takes them: lowest and highest (2, k); NaN is left out."""
-    if take == "mean":
-        known = ~np.isnan(values)
-        with np.errstate(invalid="ignore"):
-            mean = np.sum(values, axis=0, where=known) / np.sum(known, axis=0)
-        return np.stack([mean, mean])
-    low, high = np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)
-    if take == "max":
-        return np.stack([high, high])
-    return np.stack([low, low if take == "min" else high])
 
 
 # --- evidence for a fit ---------------------------------------------------------------------------

@@ -63,13 +63,20 @@ def predict(claim: Claim) -> Numbers:
     values = values[np.isfinite(values)]
     if not values.size:
         raise InputError("no point of its grid fits; widen it")
-    if claim.take == "mean":
-        return np.repeat(values.mean(), 2)
-    if claim.take == "max":
-        return np.repeat(values.max(), 2)
-    if claim.take == "min":
-        return np.repeat(values.min(), 2)
-    return np.array([values.min(), values.max()])
+    return reduced_as(claim.take, values[:, np.newaxis])[:, 0]
+
+
+def reduced_as(take: str, values: Numbers) -> Numbers:
+    """Values (points, k) as a claim takes them: lowest and highest (2, k); NaN is left out."""
+    if take == "mean":
+        known = ~np.isnan(values)
+        with np.errstate(invalid="ignore"):
+            mean = np.sum(values, axis=0, where=known) / np.sum(known, axis=0)
+        return np.stack([mean, mean])
+    low, high = np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)
+    if take == "max":
+        return np.stack([high, high])
+    return np.stack([low, low if take == "min" else high])
 
 
 def _values(claim: Claim) -> Numbers:

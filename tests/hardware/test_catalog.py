@@ -317,8 +317,8 @@ PLATFORMS = {
 STUDIES = {
     'systems = ["hilos"]': "needs systems",
     'systems = ["hilos"]\nmodel = ["opt-66b"]\nplugins = ["x.py"]': "did you mean 'plugin'",
-    'systems = ["hilos"]\nmodel = ["opt-66b"]\nset = 3': "must be a table",
-    'systems = ["hilos"]\nmodel = ["opt-66b"]\npart = "gpu"': "must be a table",
+    'systems = ["hilos"]\nmodel = ["opt-66b"]\nset = 3': "set: give names and their values",
+    'systems = ["hilos"]\nmodel = ["opt-66b"]\npart = "gpu"': "part: give names and their values",
 }
 
 LLMS = Path(__file__).parents[2] / "costmodel" / "llms"

@@ -9,7 +9,7 @@ from support.helpers import AXES
 
 from nearkv.cli import app
 from nearkv.sweeps.jobs.plan import Piece, plan
-from nearkv.sweeps.jobs.progress import bytes_of, duration, forecast, progress
+from nearkv.sweeps.jobs.progress import duration, forecast, progress
 from nearkv.sweeps.study.study import Study
 
 
@@ -22,8 +22,6 @@ def test_times_and_sizes_as_people_say_them() -> None:
         (1e6, "about 12 days"),
     ):
         assert duration(seconds) == text
-    for size, text in ((500, "0.5 kB"), (2e6, "2 MB"), (3.21e9, "3.21 GB"), (4e12, "4 TB")):
-        assert bytes_of(size) == text
 
 
 def test_a_forecast_leaves_out_what_is_done_once(monkeypatch: pytest.MonkeyPatch) -> None:

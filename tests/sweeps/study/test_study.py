@@ -46,10 +46,10 @@ def test_a_name_without_a_value_is_refused() -> None:
 @pytest.mark.parametrize(
     ("field", "given", "problem"),
     [
-        ("sets", None, "--set None: give a dictionary"),
-        ("knobs", "alpha=1", "--knob 'alpha=1': give a dictionary"),
-        ("parts", [("gpu", "h200-sxm")], r"--part \[.*\]: give a dictionary"),
-        ("zipped", np.array([1, 2]), r"--zip array\(.*\): give a dictionary"),
+        ("sets", None, "--set: give names and their values, .*, not None"),
+        ("knobs", "alpha=1", "--knob: give names and their values, .*, not 'alpha=1'"),
+        ("parts", [("gpu", "h200-sxm")], r"--part: give names and their values, .*, not \["),
+        ("zipped", np.array([1, 2]), r"--zip: give names and their values, .*, not array"),
         ("knobs", {1: 2}, "--knob 1: is no name; give text"),
         ("sets", {"csd.count": np.ma.masked}, "--set csd.count=masked: give text, a number"),
         ("models", np.ma.masked, "--model=masked: give a name"),

@@ -20,6 +20,8 @@ STUDY = 'systems = ["hilos"]\nmodel = ["opt-66b"]\n'
         ("batch = [4, -3]", "batch: -3 must be"),
         ('[set]\n"csd.count" = "many"', "set: csd.count: 'many' is not a number"),
         ("[knob]\n# a comment\nalpha = 2", "knob: alpha: '2' does not fit"),
+        ('[set]\n"csd.count" = []', "set: csd.count: has no value; give one"),
+        ('seed = "x"', "seed: give a whole number"),
         ('platform = "hilos-z"', "platform: unknown platform 'hilos-z'"),
         ('[part]\ngpu = "b2000"', "part: unknown part 'b2000'"),
     ],
