@@ -50,7 +50,7 @@ def compare(
     ratios = comma_list(ratio)
     if chart:
         check_chart(view, breakdown)
-    options.check_shown(view, breakdown, ratios, study.method)
+    options.check_shown(view, study, breakdown, ratios)
     if view.file:
         (check_figure if is_figure(view.file) else check_output)(view.file)
 

@@ -45,7 +45,10 @@ def estimate(
     view = options.view_of(line)
     if explain and footprint:
         raise InputError("--explain and --footprint print two tables; ask for one")
-    point = answer(options.study_of(line, [system]), also=comma_list(view.columns))
+    study = options.study_of(line, [system])
+    if not (explain or footprint):
+        options.check_shown(view, study)
+    point = answer(study, also=comma_list(view.columns))
     if explain:
         point.check_has_tree()
     if explain and point.status == "ok":

@@ -413,14 +413,19 @@ def list_view_of(line: typer.Context) -> View | None:
     return None
 
 
-def check_shown(view: View, breakdown: bool, ratios: Iterable[str], method: str) -> None:
-    """Refuse columns that are asked for by one option and left out by another.
+def check_shown(
+    view: View, study: Study, breakdown: bool = False, ratios: Iterable[str] = ()
+) -> None:
+    """Refuse, before any work, columns of no answer and those that one option names alone.
 
     Raises:
-        InputError: a breakdown or a ratio that --columns does not name, or a breakdown of a queue.
+        InputError: a column that no answer has, a breakdown or a ratio that --columns does not
+            name, or a breakdown of a queue.
     """
     columns = view.columns
-    if breakdown and method == "simulate":
+    _check_known(study, view.columns, "--columns")
+    _check_known(study, view.pivot, "--pivot")
+    if breakdown and study.method == "simulate":
         raise InputError(
             "--breakdown needs --method fluid; a queue has no time per resource"
         )
@@ -431,3 +436,26 @@ def check_shown(view: View, breakdown: bool, ratios: Iterable[str], method: str)
     for name in ratios:
         if columns and f"{name}_ratio" not in columns.split(","):
             raise InputError(f"--columns leaves out --ratio {name}; name {name}_ratio too")
+
+
+def _check_known(study: Study, columns: str, where: str) -> None:
+    """Refuse names of columns that begin as none of an answer; a user's system has its own.
+
+    Raises:
+        InputError: there is such a name.
+    """
+    from nearkv.costmodel.model.registry import find_system
+    from nearkv.hardware.errors import unknown
+    from nearkv.sweeps.evaluate.catalogue import column_rows
+    from nearkv.sweeps.study.sizes import comma_list
+
+    systems = [find_system(name) for name in study.systems]
+    if not columns or any(system.plugin for system in systems):
+        return
+    known = [str(row["column"]) for row in column_rows()]
+    known += [name for system in systems for name in system.knobs]
+    begins = tuple(name.partition(":")[0] for name in known)
+    for name in comma_list(columns):
+        # a number of the machine is called by its role and its unit
+        if "." not in name and not name.startswith(begins):
+            raise unknown("column", name, known, where)

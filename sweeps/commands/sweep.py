@@ -80,7 +80,7 @@ def sweep(
         Workers(jobs, scheduler), quiet, resume, tell, lambda text: yes or ask(text)
     )
     check_use(run, view, bool(reducer))
-    options.check_shown(view, breakdown, (), study.method)
+    options.check_shown(view, study, breakdown)
     only = comma_list(view.columns)
     if breakdown and not only:
         only = all_columns(study)

@@ -119,8 +119,9 @@ def write_new(file: Path, text: str) -> None:
     import os
 
     from nearkv.hardware.errors import InputError
-    from nearkv.sweeps.evaluate.provenance import write_text
+    from nearkv.sweeps.evaluate.provenance import place_of, write_text
 
+    place_of(file)
     if os.path.lexists(file):
         raise InputError(f"{file}: cannot be written (File exists); choose another name")
     write_text(file, text)

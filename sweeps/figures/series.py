@@ -44,6 +44,8 @@ class Cell:
         return Cell(value, self.mark, low, high)
 
 
+LARGEST = 1e100
+"""The largest number that is drawn: squares and spans of an axis overflow far beyond it."""
 NOTHING = Cell(float("nan"), "", float("nan"), float("nan"))
 """Where the table has no row."""
 
@@ -64,7 +66,7 @@ def check_columns(table: pd.DataFrame, *names: str) -> None:
 
 
 def check_numbers(table: pd.DataFrame, *names: str) -> None:
-    """Refuse a column of which nothing can be drawn: no finite number, no mark in its place.
+    """Refuse a column that cannot be drawn: no finite number, no mark in its place, or too large.
 
     Raises:
         InputError: naming the column.
@@ -74,7 +76,12 @@ def check_numbers(table: pd.DataFrame, *names: str) -> None:
     if "status" in table.columns:
         runs = table[~table["status"].isin(list(MARKS))]
     for name in names:
-        missing = np.isnan([finite(value) for value in runs[name]])
+        numbers = np.array([finite(value) for value in runs[name]])
+        if np.any(np.abs(numbers) > LARGEST):
+            raise InputError(
+                f"{name} holds a number beyond {LARGEST:g}, which no axis shows"
+            )
+        missing = np.isnan(numbers)
         if len(runs) and missing.all():
             raise InputError(f"{name} holds no finite number; name another column")
         if missing.any():

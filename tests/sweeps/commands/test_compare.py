@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from support.command_line import refusal, succeed
 
 
@@ -41,3 +42,23 @@ def test_a_long_comparison_is_written_and_succeeds(tmp_path: Path) -> None:
     words = ["compare", "hilos", "flexgen-ssd", "--model", "opt-30b", "--batch", "1:5001:+1"]
     succeed(*words, "--columns", "batch,step_ms", "-o", str(file))
     assert len(file.read_text().splitlines()) == 1 + 2 * 5001
+
+
+@pytest.mark.parametrize("option", ["--columns", "--pivot"])
+@pytest.mark.parametrize(
+    "command", [("estimate", "hilos"), ("compare", "hilos"), ("sweep", "--system", "hilos")]
+)
+def test_a_column_of_no_answer_is_refused_before_the_work(
+    command: tuple[str, ...], option: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkv.sweeps.evaluate.columns.resolve_knobs", None)
+    sentence = refusal(*command, "--model", "opt-66b", option, "kv_share")
+    assert f"{option}: unknown column 'kv_share'" in sentence
+
+
+def test_columns_of_a_machine_a_knob_and_a_ratio_are_known() -> None:
+    """A knob that a number of the machine stands for, such a number, a resource, a ratio."""
+    names = "devices,csd.count,time_s:gpu_link.in,step_ms_ratio"
+    words = ("compare", "hilos", "--model", "opt-66b", "--set", "csd.count=4,8")
+    shown = ("--ratio", "step_ms", "--columns", names, "--format", "csv")
+    assert succeed(*words, *shown).startswith(names)

@@ -213,3 +213,12 @@ def test_rows_without_a_number_or_a_reason_are_counted(tmp_path: Path) -> None:
     done = invoke("plot", "bars", str(table), "--value", "step_ms", "-o", str(tmp_path / "b.svg"))
     assert done.exit_code == 0
     assert "step_ms holds no finite number in 2 of 3 rows, which stay blank" in done.stderr
+
+
+def test_a_number_that_no_axis_shows_is_refused(tmp_path: Path) -> None:
+    """Squares of it are infinite, which Matplotlib computes."""
+    table, figure = tmp_path / "table.csv", tmp_path / "b.svg"
+    table.write_text("system,cost_usd,throughput_tok_s\na,1,1e308\nb,2,-1e308\n")
+    sentence = refusal("plot", "pareto", str(table), "-o", str(figure))
+    assert "throughput_tok_s holds a number beyond 1e+100" in sentence
+    assert not figure.exists()
