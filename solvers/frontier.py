@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,8 +12,6 @@ from nearkv.hardware.errors import InputError
 Costs = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-_PIECE = 256
-"""Rows that are compared each with each at once; their table fits a core's cache."""
 _SAMPLE = 512
 """Rows that are compared each with each to find strong ones."""
 _STRONG = 8
@@ -35,28 +35,41 @@ def frontier(costs: Costs) -> Mask:
     """
     if costs.ndim != 2 or not 1 <= costs.shape[1] <= 3:
         raise InputError("a frontier has two or three columns to compare by")
-    # column by column, in which NumPy compares many times faster than row by row
-    columns = np.ascontiguousarray(costs.T)
-    unknown = np.isnan(columns).any(axis=0)
-    rows = np.flatnonzero(~unknown)
-    promising = _promising(columns.take(rows, axis=1))
-    rows = rows[promising]
-    columns = columns.take(rows, axis=1)
-    order = np.lexsort(columns[::-1])
-    columns = columns.take(order, axis=1)
-    distinct = _first_of_equals(columns)
-    kept = _non_dominated(columns.compress(distinct, axis=1))
-    which = np.cumsum(distinct) - 1
+    known = np.flatnonzero(~np.isnan(costs.T).any(axis=0))
+    # a column in which all are equal decides nothing
+    columns = np.zeros((3, len(known)))
+    columns[: costs.shape[1]] = costs[known].T
+    promising = np.flatnonzero(_promising(columns[: costs.shape[1]]))
+    order = promising[np.lexsort(columns[::-1, promising])]
     marked = np.zeros(len(costs), bool)
-    marked[rows[order]] = kept[which]
+    marked[known[order]] = _non_dominated(columns[:, order])
     return marked
 
 
-def _first_of_equals(columns: Costs) -> Mask:
-    """Mark the first of equal rows in an ordered table."""
-    earlier, later = columns[:, :-1], columns[:, 1:]
-    differs = np.any(later != earlier, axis=0)
-    return np.append(True, differs)[: columns.shape[1]]
+def _non_dominated(columns: Costs) -> list[bool]:
+    """Of rows in lexicographic order, those with no other row before as small in all columns.
+
+    The least last column of all rows before is kept as a staircase over the middle one.
+    """
+    # a step below all that beats nothing
+    middles, lasts = [-np.inf], [np.nan]
+    marked: list[bool] = []
+    before = None
+    for row in zip(*columns.tolist(), strict=True):
+        _, middle, last = row
+        if row == before:
+            marked.append(marked[-1])
+            continue
+        before = row
+        step = bisect_right(middles, middle)
+        marked.append(not lasts[step - 1] <= last)
+        if marked[-1]:
+            end = step
+            while end < len(lasts) and lasts[end] >= last:
+                end += 1
+            middles[step:end] = [middle]
+            lasts[step:end] = [last]
+    return marked
 
 
 def _promising(columns: Costs) -> Mask:
@@ -74,72 +87,3 @@ def _promising(columns: Costs) -> Mask:
     for strong in np.argsort(strength)[-_STRONG:]:
         kept &= np.any(columns <= sample[:, strong, np.newaxis], axis=0)
     return kept
-
-
-def _non_dominated(columns: Costs) -> Mask:
-    """Of distinct rows in lexicographic order, those on the frontier."""
-    later = columns[1:]
-    if len(later) == 2:
-        return _in_three(later)
-    if len(later) == 1:
-        return _in_two(later[0])
-    first: Mask = np.arange(columns.shape[1]) == 0
-    return first
-
-
-def _in_two(last: Costs) -> Mask:
-    """Those smaller in the last column than all rows before."""
-    least = np.minimum.accumulate(last)
-    lower = last[1:] < least[:-1]
-    return np.append(True, lower)[: len(last)]
-
-
-def _in_three(later: Costs) -> Mask:
-    """Those with no earlier row as small in the last two columns.
-
-    Earlier rows are no larger in the first column. Piece by piece, rows are compared with a
-    staircase of the best before (the second column rising, the third falling), then with one
-    another.
-    """
-    count = later.shape[1]
-    marked = np.zeros(count, bool)
-    # a step below all that beats nothing
-    stairs = np.array([[-np.inf], [np.nan]])
-    for start in range(0, count, _PIECE):
-        end = min(start + _PIECE, count)
-        piece = np.arange(start, end)
-        beaten = _beaten_before(later.take(piece, axis=1), stairs)
-        piece = piece[~beaten]
-        beaten = _beaten_within(later.take(piece, axis=1))
-        piece = piece[~beaten]
-        marked[piece] = True
-        stairs = _with_steps(stairs, later.take(piece, axis=1))
-    return marked
-
-
-def _beaten_before(later: Costs, stairs: Costs) -> Mask:
-    """Mark the rows that a step of a staircase equals or beats in the last two columns."""
-    (y, z), (step_y, step_z) = later, stairs
-    step = np.searchsorted(step_y, y, side="right") - 1
-    beaten: Mask = step_z[step] <= z
-    return beaten
-
-
-def _beaten_within(later: Costs) -> Mask:
-    """Mark the rows that an earlier row equals or beats in the last two columns."""
-    beats = np.tri(later.shape[1], k=-1, dtype=bool)
-    for values in later:
-        beats &= values <= values[:, np.newaxis]
-    beaten: Mask = np.any(beats, axis=1)
-    return beaten
-
-
-def _with_steps(stairs: Costs, later: Costs) -> Costs:
-    """The staircase with the steps of rows."""
-    steps = np.append(stairs, later, axis=1)
-    order = np.lexsort(steps[::-1])
-    y, z = steps.take(order, axis=1)
-    z = np.fmin.accumulate(z)
-    falls = ~(z[1:] >= z[:-1])
-    step = np.append(True, falls)
-    return np.array([y[step], z[step]])
