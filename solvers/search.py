@@ -163,60 +163,6 @@ class Peak:
     bound: Numbers
 
 
-@dataclass
-class _Best:
-    """The highest rate so far at each point, and the smallest value that has it."""
-
-    rate_of: Evaluate
-    value: Numbers
-    rate: Numbers
-
-    def try_values(self, points: Points, values: Numbers) -> Numbers:
-        """Evaluate values and keep what is better; minus infinity where there is no rate."""
-        if not len(points):
-            return values
-        rates = self.rate_of(points, values)
-        rates = np.where(np.isnan(rates), -np.inf, rates)
-        # the last of each point is its best, the smallest value on a tie
-        order = np.lexsort((-values, rates, points))
-        ordered = points[order]
-        ends = np.append(ordered[1:] != ordered[:-1], True)
-        last = order[ends]
-        better = last[rates[last] > self.rate[points[last]]]
-        self.rate[points[better]] = rates[better]
-        self.value[points[better]] = values[better]
-        return rates
-
-
-@dataclass(frozen=True)
-class _Intervals:
-    """Ranges of values not searched yet, each of one design point."""
-
-    point: Points
-    low: Numbers
-    high: Numbers
-    rate_at_low: Numbers
-
-    @property
-    def ceiling(self) -> Numbers:
-        """No value strictly inside has a higher rate, as rate(k) / k does not rise."""
-        ceiling: Numbers = self.rate_at_low * (self.high - 1) / self.low
-        return ceiling
-
-    def kept(self, mask: Mask) -> _Intervals:
-        """The intervals of a mask."""
-        low, high = self.low[mask], self.high[mask]
-        return _Intervals(self.point[mask], low, high, self.rate_at_low[mask])
-
-    def split(self, middle: Numbers, rate_at_middle: Numbers) -> _Intervals:
-        """Each interval as two."""
-        point = np.concatenate([self.point, self.point])
-        low = np.concatenate([self.low, middle])
-        high = np.concatenate([middle, self.high])
-        rate = np.concatenate([self.rate_at_low, rate_at_middle])
-        return _Intervals(point, low, high, rate)
-
-
 def peak(rate: Evaluate, high: Numbers, at_once: int = AT_ONCE) -> Peak:
     """Maximise a rate over 1 ... high.
 
@@ -235,41 +181,43 @@ def peak(rate: Evaluate, high: Numbers, at_once: int = AT_ONCE) -> Peak:
         The best; NaN where there is none.
     """
     count = len(high)
-    best = _Best(rate, np.full(count, np.nan), np.full(count, -np.inf))
+    best, value = np.full(count, -np.inf), np.full(count, np.nan)
+
+    def tried(points: Points, values: Numbers) -> Numbers:
+        """Rates of some values, of which the best are kept; minus infinity where there is none."""
+        cuts = range(at_once, len(points), at_once)
+        pieces = zip(np.split(points, cuts), np.split(values, cuts), strict=True)
+        rates = np.concatenate([rate(*piece) for piece in pieces])
+        rates = np.where(np.isnan(rates), -np.inf, rates)
+        # the first of each point is its best, the smallest value on a tie
+        order = np.lexsort((values, -rates, points))
+        own, first = np.unique(points[order], return_index=True)
+        top = order[first]
+        is_tie = (rates[top] == best[own]) & (values[top] < value[own])
+        better = is_tie | (rates[top] > best[own])
+        best[own[better]] = rates[top[better]]
+        value[own[better]] = values[top[better]]
+        return rates
+
     point: Points = np.flatnonzero(high >= 1)
     shortest = point[np.argsort(high[point], kind="stable")]
-    short = np.cumsum(high[shortest]) <= _TRIED
-    _try_all(best, shortest[short], high, at_once)
-    _branch_and_bound(best, np.sort(shortest[~short]), high)
-    best_rate = np.where(np.isnan(best.value), np.nan, best.rate)
-    bound = best_rate.copy()
-    bound[shortest[~short]] = np.nan
-    return Peak(best.value, best_rate, bound)
-
-
-def _try_all(best: _Best, points: Points, high: Numbers, at_once: int) -> None:
-    """Try every value from 1 up at some points."""
-    many = high[points].astype(np.intp)
-    point = np.repeat(points, many)
-    before = np.repeat(np.cumsum(many) - many, many)
-    place = np.arange(len(point))
-    value: Numbers = np.asarray(place - before + 1, float)
-    for start in range(0, len(point), at_once):
-        piece = slice(start, start + at_once)
-        best.try_values(point[piece], value[piece])
-
-
-def _branch_and_bound(best: _Best, point: Points, high: Numbers) -> None:
-    """Search some points without trying every value."""
+    tries_all = np.zeros(count, bool)
+    tries_all[shortest] = np.cumsum(high[shortest]) <= _TRIED
     low, top = np.ones(len(point)), high[point]
-    unsearched = _Intervals(point, low, top, best.try_values(point, low))
-    best.try_values(point, top)
-    while len(unsearched.point):
-        ceiling = unsearched.ceiling
-        inside = unsearched.high - unsearched.low > 1
-        hopeless = ceiling <= best.rate[unsearched.point] * (1 + _WORTH_TRYING)
-        unsearched = unsearched.kept(inside & ~hopeless)
-        geometric = np.round(np.sqrt(unsearched.low * unsearched.high))
-        middle: Numbers = np.clip(geometric, unsearched.low + 1, unsearched.high - 1)
-        rate_at_middle = best.try_values(unsearched.point, middle)
-        unsearched = unsearched.split(middle, rate_at_middle)
+    ends = np.concatenate([point, point]), np.concatenate([low, top])
+    at_low = tried(*ends)[: len(point)] if len(point) else low
+    while len(point):
+        # no value between has a higher rate, as rate(k) / k does not rise
+        ceiling = at_low * (top - 1) / low
+        hopeless = ceiling <= best[point] * (1 + _WORTH_TRYING)
+        kept = (top - low > 1) & (tries_all[point] | ~hopeless)
+        point, low, top, at_low = point[kept], low[kept], top[kept], at_low[kept]
+        if not len(point):
+            break
+        middle: Numbers = np.clip(np.round(np.sqrt(low * top)), low + 1, top - 1)
+        at_middle = tried(point, middle)
+        point = np.concatenate([point, point])
+        low, top = np.concatenate([low, middle]), np.concatenate([middle, top])
+        at_low = np.concatenate([at_low, at_middle])
+    best_rate = np.where(np.isnan(value), np.nan, best)
+    return Peak(value, best_rate, np.where(tries_all, best_rate, np.nan))
