@@ -1,8 +1,8 @@
 """Other cost models from the package index beside ours, on measured rows that all can express.
 
-These are the serving runs of Llama-3.1-70B in FP8 on H200 with 16 requests; a run of the script
-installs each tool in an environment of its own and prints the table of docs/peers.md. A folder
-keeps the environments, which take minutes to install, for the next run:
+These are the serving runs of Llama-3.1-70B in FP8 on H200; a run of the script installs each tool
+in an environment of its own and prints the table of docs/peers.md. A folder keeps the environments,
+which take minutes to install, for the next run:
 
     python -m bench.measured [FOLDER]
 """
@@ -17,24 +17,48 @@ from pathlib import Path
 
 from nearkv.sweeps.validation.validate import validate
 
-ROW = re.compile(r"aic-llama-3\.1-70b-h200_sxm-(?P<engine>\w+)-tp(?P<tp>\d+)-b16-fp8")
+ROW = re.compile(
+    r"aic-llama-3\.1-70b-h200_sxm-(?P<engine>\w+)-(?!tp1-b64)tp(?P<tp>\d+)-b(?P<batch>\d+)-fp8"
+)
+"""64 requests do not fit one GPU at once, which a tool refuses."""
 GENZ = """
 import contextlib, io
 from GenZ import decode_moddeling
 h200 = dict(Flops=1979, Memory_size=141, Memory_BW=4800, ICN=450, real_values=True)
 with contextlib.redirect_stdout(io.StringIO()):
     answer = decode_moddeling(
-        model="meta-llama/Llama-3.1-70B", batch_size=16, Bb=1, input_tokens=8192,
+        model="meta-llama/Llama-3.1-70B", batch_size={batch}, Bb=1, input_tokens=8192,
         output_tokens=1024, system_name=h200, bits="int8", tensor_parallel={tp},
     )
 print("TPOT:", answer["Latency"])
 """
+LLM_ANALYSIS = """
+from llm_analysis import config
+from llm_analysis.analysis import infer
+config.model_configs["llama"] = config.ModelConfig(
+    "llama", num_layers=80, n_head=64, hidden_dim=8192, vocab_size=128256,
+    num_key_value_heads=8, ffn_embed_dim=43008, expansion_ratio=5.25,
+)
+config.gpu_configs["h200"] = config.GPUConfig(
+    "h200", mem_per_GPU_in_GB=141, hbm_bandwidth_in_GB_per_sec=4800,
+    intra_node_bandwidth_in_GB_per_sec=450, intra_node_min_message_latency=8e-6,
+    peak_fp16_TFLOPS=989, peak_i8_TFLOPS=1979,
+)
+answer = infer(
+    model_name="llama", gpu_name="h200", dtype_name="w8a8e16", kv_cache_dtype_bytes=1,
+    batch_size_per_gpu={batch}, tp_size={tp}, seq_len=8192, num_tokens_to_generate=1024,
+    log_level="ERROR",
+)
+print("TPOT:", 1000 * answer["decode_latency"])
+"""
 AICONFIGURATOR = (
     "cli estimate --model-path meta-llama/Meta-Llama-3.1-70B --system h200_sxm --backend {engine} "
-    "--estimate-mode agg --isl 8192 --osl 1024 --batch-size 16 --tp-size {tp} "
+    "--estimate-mode agg --isl 8192 --osl 1024 --batch-size {batch} --tp-size {tp} "
     "--gemm-quant-mode fp8 --kvcache-quant-mode fp8 --database-mode {mode} --no-color"
 )
 Row = dict[str, str]
+Asked = Callable[[Path, Row], list[str]]
+"""The command that asks a tool, given the folder of its programs and a row."""
 
 
 def environment(folder: Path, package: str) -> Path:
@@ -48,12 +72,12 @@ def environment(folder: Path, package: str) -> Path:
     return programs
 
 
-def genz(programs: Path, row: Row) -> list[str]:
-    """GenZ's step at the mean context."""
-    return [str(programs / "python"), "-c", GENZ.format(**row)]
+def script(text: str) -> Asked:
+    """Asks a tool that is called from Python."""
+    return lambda programs, row: [str(programs / "python"), "-c", text.format(**row)]
 
 
-def aiconfigurator(mode: str) -> Callable[[Path, Row], list[str]]:
+def aiconfigurator(mode: str) -> Asked:
     """Its estimate of mixed steps, by its database of kernels or at the speed of light."""
 
     def asked(programs: Path, row: Row) -> list[str]:
@@ -64,12 +88,13 @@ def aiconfigurator(mode: str) -> Callable[[Path, Row], list[str]]:
 
 
 TOOLS = {
-    "genz-llm 0.0.16": ("genz-llm==0.0.16", genz),
-    "aiconfigurator 0.12.0, its kernel database": (
+    "aiconfigurator, its kernel database": (
         "aiconfigurator==0.12.0",
         aiconfigurator("SILICON"),
     ),
-    "aiconfigurator 0.12.0, speed of light": ("aiconfigurator==0.12.0", aiconfigurator("SOL")),
+    "aiconfigurator, speed of light": ("aiconfigurator==0.12.0", aiconfigurator("SOL")),
+    "genz-llm": ("genz-llm==0.0.16", script(GENZ)),
+    "llm-analysis": ("llm-analysis==0.2.2", script(LLM_ANALYSIS)),
 }
 
 
@@ -81,18 +106,23 @@ def main(folder: Path) -> None:
     for tool, (package, asked) in TOOLS.items():
         programs = environment(folder, package)
         answers[tool] = [milliseconds(asked(programs, named(row))) for row in rows]
-    heads = " | ".join(f"{named(row)['engine']} tp {named(row)['tp']}" for row in rows)
-    print(f"| ms per token | {heads} | median error |")
-    print("|---" * (len(rows) + 2) + "|")
-    print(f"| measured | {' | '.join(f'{value:.1f}' for value in stated)} | |")
-    for tool, values in answers.items():
-        errors = [abs(value / truth - 1) for value, truth in zip(values, stated, strict=True)]
-        shown = " | ".join(f"{value:.1f}" for value in values)
-        print(f"| {tool} | {shown} | {100 * statistics.median(errors):.0f} % |")
+    print(f"| engine, GPUs, requests | measured | {' | '.join(answers)} |")
+    print("|---" * (len(answers) + 2) + "|")
+    for row, truth, *values in zip(rows, stated, *answers.values(), strict=True):
+        shown = " | ".join(f"{value:.1f}" for value in (truth, *values))
+        print(f"| {', '.join(named(row).values())} | {shown} |")
+    errors = (median_error(values, stated) for values in answers.values())
+    print(f"| median error | | {' | '.join(f'{100 * error:.0f} %' for error in errors)} |")
+
+
+def median_error(values: list[float], stated: list[float]) -> float:
+    """Median of the relative errors of predictions."""
+    errors = [abs(value / truth - 1) for value, truth in zip(values, stated, strict=True)]
+    return statistics.median(errors)
 
 
 def named(row: Row) -> Row:
-    """Engine and degree of a row."""
+    """Engine, degree and batch of a row."""
     match = ROW.fullmatch(row["id"])
     assert match
     return match.groupdict()

@@ -59,9 +59,19 @@ def share_of_most_hits(trace: str, tokens: str) -> float:
 
 
 @check
-def prefill_ms(platform: str, gpus: str, model: str, tokens: str) -> float:
-    """Time of a prompt of which nothing is cached [ms]."""
-    return 1e3 * scalar(_node(platform, gpus, model).prefill(size(tokens, "tokens")))
+def prefill_ms(
+    platform: str, gpus: str, model: str, tokens: str, reading: str = "0"
+) -> float:
+    """Time of a prompt of which nothing is cached, as its client sees it [ms].
+
+    Args:
+        platform, gpus, model: that compute.
+        tokens: of the prompt.
+        reading: time of the server's tokenizer for each of them [us].
+    """
+    prompt = size(tokens, "tokens")
+    computing = scalar(_node(platform, gpus, model).prefill(prompt))
+    return 1e3 * computing + 1e-3 * float(reading) * prompt
 
 
 @check
