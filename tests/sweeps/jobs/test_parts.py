@@ -311,6 +311,6 @@ def test_a_text_needs_space_for_its_parts_and_their_join(
 
     run = replace(QUIETLY, quiet=False, say=said.append, confirm=refuse)
     free.free = 1 << 20
-    with pytest.raises(InputError, match=r"are to be written, 1.05 MB are free"):
+    with pytest.raises(InputError, match=r"are to be written, 1.0 MB are free"):
         to_file(study, tmp_path / "out.csv", (), run)
     to_file(study, tmp_path / "out.parquet", (), run)
