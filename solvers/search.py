@@ -58,30 +58,32 @@ def largest(fits: Test, count: int) -> Numbers:
 
 @dataclass(frozen=True)
 class Crossing:
-    """A value at which something changes sides.
+    """Two values between which a state changes.
 
     Attributes:
         point: index of the design point.
-        below, above: values on either side of it, next to each other (whole numbers) or closer
-            than the eye can tell; the side changes between them.
-        rises: True where it is negative below and not above.
+        below, above: the values, close to each other or neighbouring whole numbers.
+        before, after: the state at them.
     """
 
     point: int
     below: float
     above: float
-    rises: bool
+    before: float
+    after: float
+
+    @property
+    def rises(self) -> bool:
+        """Whether the state is larger above."""
+        return self.after > self.before
 
 
-def crossings(margin: Evaluate, count: int, values: Numbers, whole: bool) -> list[Crossing]:
-    """Where a margin changes sign along a line of values, refined between neighbours.
-
-    A margin that stays at zero over a range (a plateau) changes sign where the range begins or
-    ends: what is searched is the edge of `margin >= 0`, not a zero.
+def crossings(state: Evaluate, count: int, values: Numbers, whole: bool) -> list[Crossing]:
+    """Where a state changes along a line of values, refined between neighbours.
 
     Args:
-        margin: of a value at a point; negative on one side, zero or positive on the other; NaN at
-            values that a point does not have, which are passed over.
+        state: of a value at a point, one of a few numbers, such as whether a target is reached; NaN
+            at values that a point does not have, which are passed over.
         count: how many design points.
         values: where to look, rising; a change and a change back between two of them go unseen.
         whole: whether only whole numbers count.
@@ -91,34 +93,53 @@ def crossings(margin: Evaluate, count: int, values: Numbers, whole: bool) -> lis
     """
     points = np.arange(count)
     pieces = max(count * len(values) // AT_ONCE, 1)
-    margins = []
+    states = []
     for piece in np.array_split(values, pieces):
         tiled = np.tile(points, len(piece))
         repeated = np.repeat(piece, count)
-        margins.append(margin(tiled, repeated))
-    looked = np.concatenate(margins).reshape(len(values), count)
-    before = _latest_known(looked)[:-1]
-    reached = looked >= 0
-    was_reached = np.take_along_axis(reached, np.maximum(before, 0), axis=0)
-    known = (before >= 0) & ~np.isnan(looked[1:])
-    step, point = np.nonzero(known & (reached[1:] != was_reached))
-    rises = reached[step + 1, point]
-    low, high = values[before[step, point]], values[step + 1]
+        states.append(state(tiled, repeated))
+    looked = np.concatenate(states).reshape(len(values), count)
+    earlier = _latest_known(looked)[:-1]
+    before = np.take_along_axis(looked, np.maximum(earlier, 0), axis=0)
+    known = (earlier >= 0) & ~np.isnan(looked[1:])
+    step, point = np.nonzero(known & (looked[1:] != before))
+    ends = np.array(
+        [
+            values[earlier[step, point]],
+            values[step + 1],
+            before[step, point],
+            looked[step + 1, point],
+        ]
+    )
     # between others lie values that have been looked at and that the point does not have
-    close = np.flatnonzero(before[step, point] == step)
+    close = earlier[step, point] == step
+    found = _listed(point[~close], ends[:, ~close])
+    found += _refined(state, point[close], ends[:, close], whole)
+    return sorted(found, key=lambda crossing: (crossing.point, crossing.below))
 
-    def past(index: Points, value: Numbers) -> Mask:
-        edge = close[index]
-        above = margin(point[edge], value) >= 0
-        beyond: Mask = above == rises[edge]
-        return beyond
 
-    low[close], high[close] = _bisect(past, low[close], high[close], whole)
-    table = []
-    for i in np.lexsort((low, point)):
-        crossing = Crossing(int(point[i]), float(low[i]), float(high[i]), bool(rises[i]))
-        table.append(crossing)
-    return table
+def _refined(state: Evaluate, point: Points, ends: Numbers, whole: bool) -> list[Crossing]:
+    """All changes between two values: the first of each interval, then those behind it.
+
+    Args:
+        ends: (both values and their states, intervals).
+    """
+    if not len(point):
+        return []
+    low, high, first, last = ends
+    below, above = _bisect(
+        lambda index, value: state(point[index], value) != first[index], low, high, whole
+    )
+    after = state(point, above)
+    found = _listed(point, np.array([below, above, first, after]))
+    more = after != last
+    rest = np.array([above, high, after, last])[:, more]
+    return found + _refined(state, point[more], rest, whole)
+
+
+def _listed(point: Points, ends: Numbers) -> list[Crossing]:
+    rows = zip(point.tolist(), *ends.tolist(), strict=True)
+    return [Crossing(*row) for row in rows]
 
 
 def _latest_known(looked: Numbers) -> Points:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -97,36 +97,6 @@ def _blocks(study: Study, axis: str) -> list[Block]:
         refuse_set(study, block, axis, "--along")
     warn_of_unread(study_blocks, {axis: "--along"})
     return study_blocks
-
-
-@dataclass(frozen=True)
-class Change:
-    """A value along an axis at which the leader changes.
-
-    Attributes:
-        point: index of the design point.
-        below, above: values on either side of it, as of a `Crossing`.
-        before, after: 1 where the first system leads, -1 where the second does, 0 where neither.
-    """
-
-    point: int
-    below: float
-    above: float
-    before: int
-    after: int
-
-    @property
-    def rises(self) -> bool:
-        """Whether the first system gains."""
-        return self.after > self.before
-
-    @property
-    def side(self) -> int:
-        """The system that falls behind or catches up: 1 the first, or both; -1 the second."""
-        return -1 if self.before + self.after > 0 else 1
-
-
-Edge = TypeVar("Edge", Change, Crossing)
 
 
 @dataclass(frozen=True)
@@ -224,46 +194,24 @@ class Race:
         error = self.error.ravel()
         return np.where(both_fit, lead + error[point], lead)
 
-    def edges(self, side: int, walk: Line) -> list[Crossing]:
-        """Where the first falls behind or catches up, or (side -1) where the second does."""
+    def leader(self, point: Points, value: Numbers) -> Numbers:
+        """1 where the first system leads, -1 where the second does, 0 where neither."""
+        return np.sign(self.lead(point, value))
 
-        def margin(point: Points, value: Numbers) -> Numbers:
-            lead: Numbers = side * self.lead(point, value)
-            return lead
-
-        count = self.first.size * self.draws
-        edges = crossings(margin, count, walk.values, walk.whole)
-        return [replace(edge, rises=edge.rises == (side > 0)) for edge in edges]
-
-    def changes(self, walk: Line) -> list[Change]:
+    def changes(self, walk: Line) -> list[Crossing]:
         """Where the leader changes along a line of values, point by point, rising."""
-        edges = sorted(
-            {
-                (edge.point, edge.below, edge.above)
-                for side in (1, -1)
-                for edge in self.edges(side, walk)
-            }
-        )
-        if not edges:
-            return []
-        points = np.array([point for point, _, _ in edges])
-        below = np.array([value for _, value, _ in edges])
-        above = np.array([value for _, _, value in edges])
-        before = np.sign(self.lead(points, below))
-        after = np.sign(self.lead(points, above))
-        changes: list[Change] = []
-        for place, edge in enumerate(edges):
-            new = int(after[place])
-            change = Change(*edge, int(before[place]), new)
+        count = self.first.size * self.draws
+        changes: list[Crossing] = []
+        for change in crossings(self.leader, count, walk.values, walk.whole):
             last = changes[-1] if changes else None
             # a tie of rounding alone lies within one crossing
             if last and not walk.whole and _meet(last, change):
-                changes[-1] = replace(last, above=change.above, after=new)
+                changes[-1] = replace(last, above=change.above, after=change.after)
             else:
                 changes.append(change)
         return [change for change in changes if change.before != change.after]
 
-    def contested(self, edges: Sequence[Edge]) -> list[Edge]:
+    def contested(self, edges: Sequence[Crossing]) -> list[Crossing]:
         """Crossings on both sides of which at least one system fits."""
         if not edges:
             return []
@@ -277,7 +225,7 @@ class Race:
         return [edge for edge, keep in zip(edges, runs, strict=True) if keep]
 
 
-def _meet(last: Change, change: Change) -> bool:
+def _meet(last: Crossing, change: Crossing) -> bool:
     """Whether a change begins where the last ends."""
     is_close = change.below - last.above <= CLOSE * abs(change.below)
     return last.point == change.point and is_close
@@ -289,7 +237,7 @@ def _rows(race: Race, limits: str, band: Band | None) -> Rows:
         raise InputError(UNEQUAL)
     walk = _line(race.axis, limits, race.first.block)
     contested = race.contested(race.changes(walk))
-    bands = _Bands(race, walk, band, contested) if band else None
+    bands = _Bands(race, walk, band) if band else None
     rows: Rows = []
     for point in range(race.first.size):
         walked = (race.axis, WORKLOAD.get(race.axis, ""))
@@ -319,9 +267,9 @@ def _line(axis: str, limits: str, block: Block) -> Line:
     return line(axis, edges, LOOKS, whole, unit)
 
 
-def _crossing(race: Race, walk: Line, change: Change) -> dict[str, Any]:
+def _crossing(race: Race, walk: Line, change: Crossing) -> dict[str, Any]:
     first, second = race.names
-    leaders = {1: first, 0: EQUAL, -1: second}
+    leaders = {1.0: first, 0.0: EQUAL, -1.0: second}
     return {
         "from": leaders[change.before],
         "to": leaders[change.after],
@@ -368,7 +316,7 @@ def _quantities(race: Race, point: int, value: float) -> dict[str, Any]:
     }
 
 
-def _misfits(race: Race, change: Change) -> list[str]:
+def _misfits(race: Race, change: Crossing) -> list[str]:
     """Sentences on systems that have an answer on one side of a change only."""
     parts = []
     point = np.full(2, change.point)
@@ -391,12 +339,9 @@ class _Bands:
         race: at the stated numbers.
         walk: the values looked at.
         band: level and draws.
-        changes: the crossings at the stated numbers.
     """
 
-    def __init__(
-        self, race: Race, walk: Line, band: Band, changes: Sequence[Change]
-    ) -> None:
+    def __init__(self, race: Race, walk: Line, band: Band) -> None:
         from nearkv.sweeps.uncertainty.model_error import RATIO, drawn_error
         from nearkv.sweeps.uncertainty.sampled import drawn_numbers
 
@@ -414,10 +359,9 @@ class _Bands:
             theirs=drawn_numbers(second, self.band),
             error=drawn_error(first, self.band, estimate, points.shape, RATIO),
         )
-        sides = {1} | {change.side for change in changes}
-        self.edges = {side: drawn.contested(drawn.edges(side, walk)) for side in sides}
+        self.changes = drawn.contested(drawn.changes(walk))
 
-    def of(self, point: int, change: Change | None) -> dict[str, Any]:
+    def of(self, point: int, change: Crossing | None) -> dict[str, Any]:
         """Ends of the first crossing in each draw, in the direction of a change or in any.
 
         Returns:
@@ -426,10 +370,10 @@ class _Bands:
         from nearkv.sweeps.uncertainty.sampled import ends
 
         first: dict[int, float] = {}
-        for edge in self.edges[change.side if change else 1]:
-            design, draw = divmod(edge.point, self.band.samples)
-            if design == point and (change is None or edge.rises == change.rises):
-                first.setdefault(draw, edge.above / self.scale)
+        for drawn in self.changes:
+            design, draw = divmod(drawn.point, self.band.samples)
+            if design == point and (change is None or drawn.rises == change.rises):
+                first.setdefault(draw, drawn.above / self.scale)
         values = np.full(self.band.samples, np.nan)
         values[: len(first)] = list(first.values())
         row: dict[str, Any] = {}

@@ -130,7 +130,7 @@ class _Search:
         count = self.measured.probe.size
         points = np.arange(count)
         reached = self._margin(points, self._smallest(points)) >= 0
-        edges = crossings(self._margin, count, self.line.values, self.line.whole)
+        edges = crossings(self._reached, count, self.line.values, self.line.whole)
         rows: Rows = []
         for point in points:
             own = [crossing for crossing in edges if crossing.point == point]
@@ -158,6 +158,11 @@ class _Search:
         if not self.line.whole:
             return least
         return np.where(self.measured.is_modelled(point, numbers), least, np.nan)
+
+    def _reached(self, point: Points, value: Numbers) -> Numbers:
+        """1 where all targets are reached, 0 where one is missed, NaN without a design."""
+        margin = self._margin(point, value)
+        return np.where(np.isnan(margin), np.nan, margin >= 0)
 
     def _row(self, point: int, reached: bool, own: Sequence[Crossing]) -> dict[str, Any]:
         limit, value, bound, up_to = self._limit(point, reached, own)

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Numbers
-from nearkv.solvers.search import crossings, largest, peak
+from nearkv.solvers.search import Evaluate, Points, crossings, largest, peak
 
 
 def test_the_largest_that_fits() -> None:
@@ -34,6 +34,30 @@ def test_the_peak_is_the_best_of_all(seed: int) -> None:
         assert best_of.rate[point] == rates[point, int(best_of.value[point]) - 1]
 
 
+def reached(margin: Evaluate) -> Evaluate:
+    """Whether a margin is zero or more, NaN where it is."""
+
+    def state(point: Points, value: Numbers) -> Numbers:
+        found = margin(point, value)
+        return np.where(np.isnan(found), np.nan, found >= 0)
+
+    return state
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_all_changes_between_two_looks_are_found(whole: bool) -> None:
+    """Behind until 20, equal from there, ahead beyond 30: two changes, however few the looks."""
+    (falls_even, leads) = crossings(
+        lambda _, value: np.sign(np.where(np.abs(value - 25) <= 5, 0.0, value - 25)),
+        1,
+        np.array([1.0, 100.0]),
+        whole,
+    )
+    assert (falls_even.before, falls_even.after, leads.before, leads.after) == (-1, 0, 0, 1)
+    assert falls_even.above == pytest.approx(20)
+    assert leads.below == pytest.approx(30)
+
+
 @pytest.mark.parametrize("whole", [True, False])
 def test_crossings_are_where_the_sign_changes(whole: bool) -> None:
     roots = np.array([[10.3, 200.7], [33.0, 999.0]])
@@ -43,7 +67,7 @@ def test_crossings_are_where_the_sign_changes(whole: bool) -> None:
         return product
 
     looks = np.unique(np.round(np.geomspace(1, 1000, 40))) if whole else np.geomspace(1, 1000, 40)
-    crossed = crossings(margin, 2, looks, whole)
+    crossed = crossings(reached(margin), 2, looks, whole)
     assert [(c.point, c.rises) for c in crossed] == [(0, True), (0, False), (1, True), (1, False)]
     for crossing, root in zip(crossed, roots.ravel(), strict=True):
         sides = [
@@ -66,7 +90,7 @@ def test_values_that_a_point_lacks_are_passed_over() -> None:
         inside = (value >= first[point]) & (value <= last[point])
         return np.where(numbers[point] % value, np.nan, np.where(inside, 1.0, -1.0))
 
-    crossed = crossings(margin, 2, np.arange(1.0, 31.0), whole=True)
+    crossed = crossings(reached(margin), 2, np.arange(1.0, 31.0), whole=True)
     assert [(c.point, c.below, c.above, c.rises) for c in crossed] == [
         (0, 2, 4, True),
         (1, 4, 6, True),
@@ -93,7 +117,7 @@ def test_a_plateau_at_zero_is_crossed_at_its_edge(rises: bool, whole: bool) -> N
         short = np.minimum(value - edge, 0.0) if rises else np.minimum(edge - value, 0.0)
         return np.where(short < 0, np.floor(short) - 1, 0.0)
 
-    (crossing,) = crossings(margin, 1, np.array([1.0, 100.0, 1000.0]), whole)
+    (crossing,) = crossings(reached(margin), 1, np.array([1.0, 100.0, 1000.0]), whole)
     assert crossing.rises == rises
     met, missed = (crossing.above, crossing.below) if rises else (crossing.below, crossing.above)
     assert met == pytest.approx(edge, rel=1e-11)

@@ -168,7 +168,7 @@ def crossover_context(name: str, first: str, second: str) -> float:
         for system in (first, second):
             resolved = _resolved(system, hw, llm, BATCHES[name], tokens)
             steps.append(np.asarray(resolved.estimate.step.seconds))
-        ahead: Numbers = np.log(steps[1] / steps[0])
+        ahead: Numbers = np.sign(steps[1] - steps[0])
         return ahead
 
     lengths = np.arange(64.0, 2049.0, 64.0)
