@@ -8,15 +8,17 @@ sub-batches.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from nearkv.costmodel.algebra.compose import overlap, serial, stream
 from nearkv.costmodel.algebra.span import Port, Real, Span
 from nearkv.costmodel.mechanisms.serving.dimm import (
+    HOMES,
     dimm_capacity,
     dimms,
-    imbalance,
-    least_loaded,
+    fullest_rankset,
     rank_unit_area,
     unit_power,
 )
@@ -44,7 +46,7 @@ from nearkv.costmodel.model.capacity import fits
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.queue import Load, Serving, Skew, over_layer_types
+from nearkv.costmodel.model.queue import Load, Serving, over_layer_types
 from nearkv.costmodel.model.registry import TIMES, Knob, Reversal, choice, system
 from nearkv.costmodel.model.resources import gpu, link
 from nearkv.costmodel.model.workload import Workload
@@ -65,13 +67,6 @@ OVERLAP_COMM = choice(
     ("off", "on"),
     default=1,
 )
-HOMES = choice(
-    "ranksets of a request's KV: a random one, all alike, or in each layer the least loaded one",
-    ("random", "balanced", "layerwise"),
-    default=2,
-)
-"""Sec. 5.1, fig. 6b: in one layer a request lies on one rankset; `balanced` is an ideal."""
-
 PROMPTS_RIDE = Reversal(
     TIMES,
     ("batch", "context", "output_tokens", "dimm.capacity", "dimm.count"),
@@ -91,7 +86,7 @@ PROMPTS_RIDE = Reversal(
         "ranksets": RANKSETS,
         "interleave": INTERLEAVE,
         "overlap_comm": OVERLAP_COMM,
-        "homes": HOMES,
+        "homes": replace(HOMES, default=2),
         "policy": POLICY,
     },
     reversals=(ring("gpu.count"), PROMPTS_RIDE),
@@ -126,6 +121,11 @@ def l3(
     hw = in_use(hw, llm, most=np.minimum(hosted, work.batch))
     memory = dimms(hw)
 
+    def in_sub_batch(sequences: Real) -> Real:
+        """Sequences that the banks attend to at once [1]."""
+        in_turns = interleave * paired(sequences, data_parallel(hw, llm))
+        return sequences / (1 + in_turns)
+
     serving = Serving(
         iteration=lambda load: iteration(hw, llm, load, interleave, overlap_comm),
         prefill=lambda prompts, load: prompts_to_dimms(hw, llm, prompts, load),
@@ -133,7 +133,7 @@ def l3(
         replicas=data_parallel(hw, llm),
         chunked=1.0,
         reserve=policy,
-        skew=fullest_rankset(hw, llm, interleave, homes),
+        skew=fullest_rankset(hw, homes, in_sub_batch),
         minimum_chunk=hw.policy.minimum_chunk,
         by_type=seen_by_type(llm, work),
     )
@@ -142,29 +142,6 @@ def l3(
         dimm=({"KV cache": cache_needed(llm, work, serving)}, memory.capacity),
     )
     return steady(work, serving, memories, pu_overhead(hw), {"dimm.banks": memory.power})
-
-
-def fullest_rankset(hw: Machine, llm: LLM, interleave: Real, homes: Real) -> Skew:
-    """How the ranksets of a sub-batch share its KV: load of the fullest over the mean (sec. 5.1).
-
-    Args:
-        hw, llm, interleave, homes: as in `l3`.
-    """
-    balanced = np.equal(homes, 1)
-
-    def skew(sequences: Real, sizes: Real) -> Real:
-        """Load of the fullest rankset over the mean, by sequences and spread of their sizes [1]."""
-        # the default: no fullest rankset to solve for at any design point
-        if np.all(balanced):
-            return 1.0
-        in_turns = interleave * paired(sequences, data_parallel(hw, llm))
-        in_sub_batch = sequences / (1 + in_turns)
-        random = imbalance(in_sub_batch, hw.dimm.ranksets, sizes)
-        layerwise = least_loaded(in_sub_batch, hw.dimm.ranksets, sizes)
-        by_layer = np.where(balanced, 1.0, layerwise)
-        return np.where(np.equal(homes, 0), random, by_layer)[()]
-
-    return skew
 
 
 def iteration(

@@ -21,7 +21,12 @@ from nearkv.costmodel.mechanisms.serving.cpu_share import (
     shared_layer,
     takes_excess,
 )
-from nearkv.costmodel.mechanisms.serving.dimm import dimm_capacity, dimms
+from nearkv.costmodel.mechanisms.serving.dimm import (
+    HOMES,
+    dimm_capacity,
+    dimms,
+    fullest_rankset,
+)
 from nearkv.costmodel.mechanisms.serving.fluid import POLICY, steady
 from nearkv.costmodel.mechanisms.serving.parallel import (
     HEADS_AND_STATES,
@@ -237,15 +242,21 @@ def hbm_pim(
     owns=("gpu", "host", "dimm"),
     attends=HEADS_AND_STATES,
     lacks=LACKS,
-    knobs={"policy": POLICY},
+    knobs={"homes": HOMES, "policy": POLICY},
     reversals=(ring("gpu.count"),),
 )
-def rank_pim(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate:
+def rank_pim(
+    hw: Machine, llm: LLM, work: Workload, *, homes: Real, policy: Real
+) -> Estimate:
     """Attention at the ranks of DIMMs, one batch, prompts first, transfers hidden (Hermes, R-PIM).
+
+    In one layer a request's KV lies on one rank of each channel, by default a random one: the even
+    layout is what L3 adds (sec. 5.1).
 
     Args:
         hw: roles gpu, nvlink, gpu_link, dimm.
         llm, work: what runs.
+        homes: 0 random, 1 balanced, 2 the least loaded rankset in each layer.
         policy: 0 paged, 1 reserve.
 
     Returns:
@@ -258,7 +269,9 @@ def rank_pim(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate
     def layer(layer_type: LLM, load: Load) -> Span:
         return serial(
             linear=products_and_states(hw, llm, load, layer_type),
-            attention=memory.ranks(layer_type.kv_bytes(load.tokens, 1), "kappa tokens / L"),
+            attention=memory.ranks(
+                layer_type.kv_bytes(load.hottest, 1), "kappa tokens / L"
+            ),
         )
 
     serving = Serving(
@@ -267,6 +280,7 @@ def rank_pim(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate
         capacity=tokens_beside_states(hw, llm, work, memory.capacity, policy),
         replicas=data_parallel(hw, llm),
         reserve=policy,
+        skew=fullest_rankset(hw, homes, at_once=lambda sequences: sequences),
         by_type=seen_by_type(llm, work),
     )
     memories = fits(

@@ -59,6 +59,7 @@ OTHERS: dict[str, Range] = {
     "l3 overlap_comm": (0, 1, 1),
     "l3 homes": (0, 2, 2),
     "l3 policy": (0, 1, 0),
+    "rank-pim homes": (0, 2, 0),
     "hbm-pim interleave": (0, 1, 1),
     "hillinfer chunks": (1, 256, 16),
     "hillinfer hop": (0, 1, 1),

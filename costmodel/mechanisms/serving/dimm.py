@@ -5,13 +5,23 @@ Symbols: BL clock cycles of a burst, CCD_L between bursts of one bank, R rankset
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Port, Real
+from nearkv.costmodel.model.queue import Skew
+from nearkv.costmodel.model.registry import choice
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
+
+HOMES = choice(
+    "ranksets of a request's KV: a random one, all alike, or in each layer the least loaded one",
+    ("random", "balanced", "layerwise"),
+)
+"""In one layer a request lies on one rankset, by random unless L3 spreads layers (sec. 5.1,
+fig. 6b); `balanced` is an ideal."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +109,29 @@ def row_efficiency(hw: Machine) -> Real:
     reading = part.row / burst_bytes * part.ccd_l
     turning = part.rp + part.rcd + part.bank_groups * part.banks * part.rrd_s
     return reading / (reading + turning)
+
+
+def fullest_rankset(hw: Machine, homes: Real, at_once: Callable[[Real], Real]) -> Skew:
+    """How ranksets share the KV of a batch: load of the fullest over the mean (L3 sec. 5.1).
+
+    Args:
+        hw: the DIMMs.
+        homes: 0 random, 1 balanced, 2 the least loaded rankset in each layer [1].
+        at_once: sequences -> those whose KV is read at once [1].
+    """
+    balanced = np.equal(homes, 1)
+
+    def skew(sequences: Real, sizes: Real) -> Real:
+        """Load of the fullest rankset over the mean, by sequences and spread of their sizes [1]."""
+        if np.all(balanced):  # no fullest rankset to solve for at any design point
+            return 1.0
+        read = at_once(sequences)
+        random = imbalance(read, hw.dimm.ranksets, sizes)
+        layerwise = least_loaded(read, hw.dimm.ranksets, sizes)
+        by_layer = np.where(balanced, 1.0, layerwise)
+        return np.where(np.equal(homes, 0), random, by_layer)[()]
+
+    return skew
 
 
 def imbalance(requests: Real, ranksets: Real, size_square: Real) -> Real:

@@ -21,6 +21,7 @@ from support.tiny import (
 )
 
 from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.mechanisms.serving.dimm import imbalance
 from nearkv.hardware.catalog import load_platform
 
 HW = load_platform("dgx-a100-pim").machine()
@@ -106,12 +107,18 @@ def test_pim_in_hbm_reads_the_cache_at_the_banks_and_weights_twice() -> None:
 
 @pytest.mark.parametrize("name", ["rank-pim", "l3"])
 def test_prompts_go_to_the_dimms(name: str) -> None:
-    knobs: dict[str, Real] = (
-        {"interleave": 0, "overlap_comm": 1, "homes": 1} if name == "l3" else {}
-    )
-    answer = estimate(name, FOUR, policy=0, **knobs)
+    knobs: dict[str, Real] = {"interleave": 0, "overlap_comm": 1} if name == "l3" else {}
+    answer = estimate(name, FOUR, policy=0, homes=1, **knobs)
     cache: dict[str, Real] = {"gpu_link.out move": PROMPT_KV, "dimm.bus move": PROMPT_KV}
     check(answer.prefill, PROMPT_PART | cache)
     assert needed(answer) == {"gpu": 2 * ALL_WEIGHTS, "dimm": KV}
     attended = "dimm.ranks read" if name == "rank-pim" else "dimm.banks read"
     assert amounts(answer.step)[attended] == KV
+
+
+def test_the_fullest_rank_decides_where_requests_lie_on_random_ones() -> None:
+    """In one layer a request lies on one rank of each channel, whatever computes at it."""
+    fullest = imbalance(5.0, HW.dimm.ranksets, 1.0)
+    step = estimate("rank-pim", FOUR, policy=0, homes=0).step
+    assert 1.2 < fullest < HW.dimm.ranksets
+    assert amounts(step)["dimm.ranks read"] == pytest.approx(KV * fullest, rel=1e-12)

@@ -77,8 +77,8 @@ def test_replicas_take_prompts_as_they_are_free(tmp_path: Path) -> None:
     )
     fluid = table(study)["total_s"].astype(float)
     simulated = table(replace(study, method="simulate"))["total_s"].astype(float)
-    # the fluid has no end: the last answers of 25 requests a replica take a fifth of the run
-    assert simulated == pytest.approx(fluid, rel=0.22)
+    # the fluid has no end: the last answers of 25 requests a replica take a quarter of the run
+    assert simulated == pytest.approx(fluid, rel=0.25)
     assert simulated[1] <= simulated[0]
 
 

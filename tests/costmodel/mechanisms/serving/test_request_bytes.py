@@ -143,6 +143,7 @@ def knobs_of(name: str) -> dict[str, Real]:
     knobs: dict[str, dict[str, Real]] = {
         "gpu": split(8.0),
         "hbm-pim": {"interleave": 1.0},
+        "rank-pim": {"homes": 1.0},
         "l3": {"interleave": 1.0, "overlap_comm": 1.0, "homes": 1.0},
     }
     return {"policy": 0.0, **knobs.get(name, {})}
