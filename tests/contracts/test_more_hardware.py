@@ -39,11 +39,14 @@ def trials(name: str, platform: str) -> list[Trial]:
     for llm_name, batch, prompt in CASES:
         llm = llm_from_part(load_llm(llm_name), hw["precision"])
         trial = Trial(system, hw, llm, Workload(batch, prompt, 64.0))
-        try:
-            if np.all(trial.at().fits.ok):
-                answered.append(trial)
-        except InputError:
-            return []
+        with pytest.MonkeyPatch.context() as patch:
+            # nobody reads all that a platform lacks, which takes longer than an answer
+            patch.setattr("nearkv.solvers.knobs.lacking", lambda *_: ["a role"])
+            try:
+                if np.all(trial.at().fits.ok):
+                    answered.append(trial)
+            except InputError:
+                return []
     return answered
 
 

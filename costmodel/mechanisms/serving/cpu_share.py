@@ -6,16 +6,15 @@ memories of GPUs and host hold, B requests in all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.compose import overlap, serial
-from nearkv.costmodel.algebra.span import Port, Real, Span, total
+from nearkv.costmodel.algebra.span import Numbers, Port, Real, Span, total
 from nearkv.costmodel.mechanisms.serving.parallel import (
     beside_weights,
     data_parallel,
@@ -239,8 +238,10 @@ def balanced_share(
     both_full = np.clip(memory.host / np.maximum(most, _NONE), first, 1.0)
     last = np.clip(memory.host / memory.fewest, both_full, 1.0)
     bounds = [first, bisect(some_wait, first, both_full), both_full, last]
-    inside = [least(seconds, low, high) for low, high in pairwise(bounds)]
-    return least_of(seconds, [*bounds, *inside])
+    shape = np.shape(seconds(first))
+    ends = np.stack([np.broadcast_to(bound, shape) for bound in bounds])
+    inside = least(seconds, ends[:-1], ends[1:])
+    return least_of(seconds, np.concatenate([ends, inside]))
 
 
 def least(function: Callable[[Real], Real], low: Real, high: Real) -> Real:
@@ -272,20 +273,16 @@ def least(function: Callable[[Real], Real], low: Real, high: Real) -> Real:
     return (low + high) / 2
 
 
-def least_of(function: Callable[[Real], Real], points: Sequence[Real]) -> Real:
+def least_of(function: Callable[[Real], Real], points: Numbers) -> Real:
     """The point, of several, at which a function is least; of equal ones the first.
 
     Args:
         function: number -> value.
-        points: where to look; the first is taken where all values are infinite [any unit].
+        points: where to look, along the first axis; the first is taken where all values are
+            infinite [any unit].
 
     Returns:
         The point [unit of the points].
     """
-    best: Real = points[0]
-    fewest: Real = np.inf
-    for point in points:
-        value = function(point)
-        best = np.where(value < fewest, point, best)
-        fewest = np.minimum(fewest, value)
-    return np.asarray(best)[()]
+    first = np.argmin(function(points), axis=0, keepdims=True)
+    return np.take_along_axis(points, first, axis=0)[0]

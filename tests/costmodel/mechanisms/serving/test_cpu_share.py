@@ -281,9 +281,10 @@ def test_each_section_costs_one_look() -> None:
 
 
 def test_of_equal_points_the_first_is_taken() -> None:
-    assert least_of(lambda x: np.abs(np.subtract(x, 2.0)), [1.0, 3.0, 5.0]) == 1
-    assert least_of(lambda x: np.abs(np.subtract(x, 4.0)), [1.0, 3.0, 5.0]) == 3
-    assert least_of(lambda x: np.full(np.shape(x), np.inf), [7.0, 8.0]) == 7
+    points = np.array([1.0, 3.0, 5.0])
+    assert least_of(lambda x: np.abs(np.subtract(x, 2.0)), points) == 1
+    assert least_of(lambda x: np.abs(np.subtract(x, 4.0)), points) == 3
+    assert least_of(lambda x: np.full(np.shape(x), np.inf), points) == 1
 
 
 def test_processors_lose_a_share_of_their_bandwidth() -> None:
