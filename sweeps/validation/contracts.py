@@ -204,7 +204,7 @@ def worse_with_more_hardware(trial: Trial, changes: int, seed: int) -> Iterator[
     Neither `total_s` at as many sequences at once, nor throughput at the best of several batches.
 
     Args:
-        trial: what is evaluated, once as it is and once with each change.
+        trial: what is evaluated, as it is and with each change, in one grid.
         changes: how many random changes of several numbers, besides those of each number alone.
         seed: of the changes.
     """
@@ -218,18 +218,19 @@ def worse_with_more_hardware(trial: Trial, changes: int, seed: int) -> Iterator[
         more[address] = factor * trial.hw[role][key]
     larger = trial.hw.with_values(more)
     shape = next(iter(factors.values())).shape
-    before, after = trial.at(), trial.at(hw=larger)
-    if np.all(before.fits.ok):
-        most = before.total.seconds * (1 + _ROUNDING)
-        as_many = np.equal(after.batch_run, before.batch_run)
-        slower = np.broadcast_to(as_many & (after.total.seconds > most), shape)
+    estimate = trial.at(hw=larger)
+    fits, at_once, seconds = (
+        np.broadcast_to(number, shape)
+        for number in (estimate.fits.ok, estimate.batch_run, estimate.total.seconds)
+    )
+    if fits[0]:
+        slower = (at_once == at_once[0]) & (seconds > seconds[0] * (1 + _ROUNDING))
         if np.any(slower):
             yield f"is slower with more of {_fewest_changed(factors, slower)}"
-        lost = ~np.broadcast_to(after.fits.ok, shape)
-        if np.any(lost):
-            yield f"does not fit with more of {_fewest_changed(factors, lost)}"
-    rate = _best_throughput(trial, trial.hw, (1,))
-    less = _best_throughput(trial, larger, shape) < rate * (1 - _ROUNDING)
+        if not np.all(fits):
+            yield f"does not fit with more of {_fewest_changed(factors, ~fits)}"
+    rate = _best_throughput(trial, larger, shape)
+    less = rate < rate[0] * (1 - _ROUNDING)
     if np.any(less):
         yield f"serves fewer tokens per second with more of {_fewest_changed(factors, less)}"
 
@@ -246,7 +247,7 @@ def hardware_addresses(hw: Machine) -> list[str]:
 
 
 def random_changes(addresses: list[str], changes: int, seed: int) -> Changes:
-    """Factors of at least one: of each address alone, then of some of them in each change.
+    """Factors of at least one: none, each address alone, then some of them in each change.
 
     Args:
         addresses: numbers that may change.
@@ -254,7 +255,8 @@ def random_changes(addresses: list[str], changes: int, seed: int) -> Changes:
         seed: of the random choices.
 
     Returns:
-        Address -> factor in each change; whole, so that counts stay whole [1].
+        Address -> factor in each change, the first of which is none; whole, so that counts stay
+        whole [1].
     """
     random = np.random.default_rng(seed)
     size = (len(addresses), changes)
@@ -263,7 +265,7 @@ def random_changes(addresses: list[str], changes: int, seed: int) -> Changes:
     factors_of_chosen = random.choice([2.0, 3.0, 8.0, 64.0], size)
     several = np.where(drawn < shares, factors_of_chosen, 1.0)
     alone = 1 + 7 * np.eye(len(addresses))
-    factors = np.hstack([alone, several])
+    factors = np.hstack([np.ones((len(addresses), 1)), alone, several])
     return dict(zip(addresses, factors, strict=True))
 
 

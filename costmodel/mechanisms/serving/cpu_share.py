@@ -285,4 +285,5 @@ def least_of(function: Callable[[Real], Real], points: Numbers) -> Real:
         The point [unit of the points].
     """
     first = np.argmin(function(points), axis=0, keepdims=True)
-    return np.take_along_axis(points, first, axis=0)[0]
+    chosen: Real = np.take_along_axis(points, first, axis=0)[0]
+    return chosen
