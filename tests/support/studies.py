@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from random import Random
 
 import numpy as np
 
 from nearkv.costmodel.model.registry import System, systems
-from nearkv.hardware.catalog import load_platform
+from nearkv.hardware.catalog import Platform, load_platform
 from nearkv.sweeps.study.study import Study
 
 MODELS = ("opt-66b", "opt-175b", "llama2-70b", "qwen2.5-32b")
@@ -54,9 +55,15 @@ def _sizes(random: Random, low: int, high: int, extent: int) -> str:
     return ",".join(map(str, ordered))
 
 
+@cache
+def _platform(name: str) -> Platform:
+    """Read once: most drawn studies are of no use to who draws."""
+    return load_platform(name)
+
+
 def _number(random: Random, system: System, extent: int) -> tuple[str, str]:
     """A hardware number and its values, as a user writes them."""
-    platform = load_platform(system.platform)
+    platform = _platform(system.platform)
     roles = [role for role in ROLES if role in platform.roles]
     role = random.choice(roles)
     key = random.choice(sorted(platform.roles[role].numbers))

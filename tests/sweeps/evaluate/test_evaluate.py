@@ -113,7 +113,7 @@ def hilos(**axes: Any) -> Study:
         (Study(("hilos", "hilos"), ("opt-66b",)), "names 'hilos' twice"),
         (Study(("gpu",), ("opt-66b",), platforms=("hilos-isp",)), "lacks .*: .*gpu.launch"),
         (hilos(platforms=("workstation-5090",)), "csd"),
-        (hilos(batch="1:1M:+1", context="1:1M:+1"), "too many for one table"),
+        (hilos(batch="1:16k:+1", context="1:16k:+1"), "too many for one table"),
     ],
 )
 @pytest.mark.slow
