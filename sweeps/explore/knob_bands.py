@@ -72,56 +72,44 @@ def _robust(
 ) -> dict[str, Numbers]:
     """The value with the shortest quantile of a step; the chosen one where no other is better."""
     limits = block.system.knobs[knob]
-    candidates = np.linspace(limits.low, limits.high, SHARES)
-    if limits.kind == "count":
-        candidates = np.arange(limits.low, limits.high + 1)
-    # the values tried are one more axis of the grid, the last
-    last = Axis(knob, candidates)
-    grid = Grid((*block.grid.axes, last))
-    others = dict(block.requested)
-    del others[knob]
-    tried = replace(block, grid=grid, requested=others)
-
-    def of_tile(outer: Box, _: Box) -> dict[str, Numbers]:
-        answers = sampled(tried, outer)
-        return {STEP: _high_step(tried, outer, answers, share)}
-
-    every = (*box, slice(0, len(candidates)))
-    steps = reduced(tried, every, of_tile)[STEP]
-    least = steps.min(axis=-1)
-    fastest = np.argmin(steps, axis=-1)
-    best = np.where(least < usual, candidates[fastest], chosen)
-    shortest = np.minimum(least, usual)
-    if limits.is_continuous:
-        best, shortest = _closer(block, box, knob, share, best, shortest)
+    values = np.linspace(limits.low, limits.high, SHARES)
+    if not limits.is_continuous:
+        values = np.arange(limits.low, limits.high + 1)
+    tried = np.broadcast_to(values, (*chosen.shape, len(values)))
+    reach = (limits.high - limits.low) / (SHARES - 1)
+    best, shortest = chosen, usual
+    for _ in range(1 + ZOOMS if limits.is_continuous else 1):
+        steps = _steps_at(block, box, knob, share, tried)
+        place = steps.argmin(axis=-1)[..., np.newaxis]
+        fastest = np.take_along_axis(tried, place, axis=-1)[..., 0]
+        least = steps.min(axis=-1)
+        best = np.where(least < shortest, fastest, best)
+        shortest = np.minimum(least, shortest)
+        around = best[..., np.newaxis] + np.linspace(-reach, reach, FINER)
+        tried = np.clip(around, limits.low, limits.high)
+        reach /= (FINER - 1) / 2
     columns = {"robust": best, "robust_step_ms": shortest, "value_step_ms": usual}
     fits = np.isfinite(shortest)
     return {name: np.where(fits, column, np.nan) for name, column in columns.items()}
 
 
-def _closer(
-    block: Block, box: Box, knob: str, share: float, best: Numbers, shortest: Numbers
-) -> tuple[Numbers, Numbers]:
-    """The best value of a continuous knob and its quantile, after a search around it."""
-    limits = block.system.knobs[knob]
-    reach = (limits.high - limits.low) / (SHARES - 1)
-    for _ in range(ZOOMS):
-        around = best
-        for offset in np.linspace(-reach, reach, FINER):
-            value = np.clip(around + offset, limits.low, limits.high)
+def _steps_at(block: Block, box: Box, knob: str, share: float, values: Numbers) -> Numbers:
+    """A high quantile of a step at some values of a knob at each design point [ms].
 
-            def of_tile(
-                outer: Box, inner: Box, value: Numbers = value
-            ) -> dict[str, Numbers]:
-                tried = {knob: value[inner]}
-                answers = sampled(block, outer, tried)
-                return {STEP: _high_step(block, outer, answers, share, tried)}
+    Args:
+        values: (*points, values); the values are one more axis of the grid, the last.
+    """
+    count = values.shape[-1]
+    others = {name: value for name, value in block.requested.items() if name != knob}
+    grid = Grid((*block.grid.axes, Axis(knob, np.arange(float(count)))))
+    tried = replace(block, grid=grid, requested=others)
 
-            steps = reduced(block, box, of_tile)[STEP]
-            best = np.where(steps < shortest, value, best)
-            shortest = np.minimum(steps, shortest)
-        reach /= (FINER - 1) / 2
-    return best, shortest
+    def of_tile(outer: Box, inner: Box) -> dict[str, Numbers]:
+        given = {knob: values[inner]}
+        answers = sampled(tried, outer, given)
+        return {STEP: _high_step(tried, outer, answers, share, given)}
+
+    return reduced(tried, (*box, slice(0, count)), of_tile)[STEP]
 
 
 def _high_step(
