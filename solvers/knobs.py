@@ -23,8 +23,6 @@ from nearkv.solvers.shares.solve import MOST_PROBED, NotAffineError, Timed, solv
 Requested = Real | str
 """A knob's value, the name of a rule, or `auto`."""
 
-Joint = Callable[[Machine, LLM, Workload, Mapping[str, Requested]], Mapping[str, Real]]
-"""Solves several knobs at once: hw, llm, work, what is requested of each -> values."""
 
 _POINTS_AT_ONCE = 1 << 16
 """Design points times combinations of searched knobs that are evaluated together."""
@@ -436,25 +434,17 @@ def _least_total(question: _Question, share: str, least: Real) -> Choice:
 
 
 def _solve_jointly(question: _Question) -> dict[str, Requested]:
-    """Values of the knobs that name a joint solver, where one of them is `auto`."""
+    """Values of the knobs that name a policy of mappings, where one of them is `auto`."""
+    from nearkv.solvers.mapping.policies import solve_mapping
+
     knobs = question.system.knobs
     solvers = dict.fromkeys(knobs[name].solver for name in question.unsolved)
     solved: dict[str, Requested] = {}
     for solver in filter(None, solvers):
         own = [name for name, knob in knobs.items() if knob.solver == solver]
         together = {name: question.requested[name] for name in own}
-        solve = joint_solver(solver)
-        solved |= solve(question.hw, question.llm, question.work, together)
+        solved |= solve_mapping(solver, question.hw, question.llm, question.work, together)
     return solved
-
-
-def joint_solver(name: str) -> Joint:
-    """The solver that a `Knob.solver` names; it sees the knobs in the system's order."""
-    from functools import partial
-
-    from nearkv.solvers.mapping.policies import solve_mapping
-
-    return partial(solve_mapping, name)
 
 
 def _with_rules(question: _Question) -> _Question:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, replace
 
 import numpy as np
@@ -47,7 +47,7 @@ def llm_from_part(part: Part, widths: Role) -> LLM:
         part: a part of type `llm`.
         widths: the platform's `precision` role [B].
     """
-    return _build((part,), None, widths, ())
+    return llms_from_parts((part,), None, widths)
 
 
 def stated_widths(part: Part, role_key: str) -> list[str]:
@@ -107,25 +107,19 @@ def require_alike(llm: LLM, name: str, what: str, attends: Collection[str] = ())
 
 
 def llms_from_parts(
-    parts: Sequence[Part], index: Index, widths: Role, fixed: Collection[str] = ()
+    parts: Sequence[Part],
+    index: Index | None,
+    widths: Role,
+    fixed: Collection[str] = (),
 ) -> LLM:
     """Build one LLM of arrays from the specifications along a model axis.
 
     Args:
         parts: the models.
-        index: place in `parts` of every design point [1].
+        index: place in `parts` of every design point; None where there is one model [1].
         widths: the platform's `precision` role [B].
         fixed: numbers of that role that the user set: they override the model's own widths.
     """
-    return _build(parts, index, widths, fixed)
-
-
-def _build(
-    parts: Sequence[Part],
-    index: Index | None,
-    widths: Role,
-    fixed: Collection[str],
-) -> LLM:
     tables: list[Table] = [part.si for part in parts]
     llm = llm_of(_columns(tables, SHAPE, index), widths)
     ignored = {name for role_key in fixed for name in _SET_BY[role_key]}
@@ -167,21 +161,13 @@ def _columns(
     tables: Sequence[Table], names: Sequence[str], index: Index | None
 ) -> dict[str, Real]:
     """Numbers by name: those of the only model, or of every design point's."""
-    numbers = [[table[name] for table in tables] for name in names]
     if index is None:
-        return {name: of_models[0] for name, of_models in zip(names, numbers, strict=True)}
-    return dict(zip(names, _spread(numbers, index), strict=True))
-
-
-def _spread(numbers: Sequence[Sequence[Real]], index: Index) -> Iterable[Real]:
-    """Numbers of every design point's model; a width may itself vary over design points."""
-    if all(isinstance(number, float) for of_models in numbers for number in of_models):
-        return np.array(numbers, float).reshape(len(numbers), -1)[:, index]
-    return [_chosen(of_models, index) for of_models in numbers]
+        return {name: tables[0][name] for name in names}
+    return {name: _chosen([table[name] for table in tables], index) for name in names}
 
 
 def _chosen(of_models: Sequence[Real], index: Index) -> Real:
-    """One number of every design point's model."""
+    """One number of every design point's model, which may itself vary over design points."""
     chosen = of_models[0]
     for place, number in enumerate(of_models):
         chosen = np.where(index == place, number, chosen)[()]

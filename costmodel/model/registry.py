@@ -50,7 +50,7 @@ class Knob:
         sets: the hardware number it stands for, as `role.key`; its default is the platform's.
         rules: closed forms from papers, by name.
         solver: name of the solver that chooses this knob together with all others naming it
-            (`solvers.knobs.joint_solver`), where it is `auto`.
+            (`solvers.mapping.policies`), where it is `auto`.
         breaks: shares between which every amount is affine in this share; without it, amounts are
             affine over all of its range.
         settled: where no share but the least need be tried, whatever the other knobs.
@@ -384,7 +384,9 @@ def load_plugin(plugin: Plugin) -> None:
     known = systems().values()
     if any(one.plugin == plugin for one in known):
         return
-    replaced = {one.name: one for one in known if _is_of(one, plugin.file)}
+    replaced = {
+        one.name: one for one in known if one.plugin and one.plugin.file == plugin.file
+    }
     for name in replaced:
         del _SYSTEMS[name]
     before = dict(_SYSTEMS)
@@ -402,10 +404,6 @@ def load_plugin(plugin: Plugin) -> None:
         raise
     finally:
         _RUNNING.pop()
-
-
-def _is_of(registered: System, file: str) -> bool:
-    return registered.plugin is not None and registered.plugin.file == file
 
 
 def _restored(name: str, plugin: Plugin) -> System:

@@ -143,7 +143,8 @@ def hillinfer(
         layer = gpu_layer(layer_type, work, attended, gpu(hw))
         if isinstance(layer_type, Recurrent):
             return {"gpu": layer}
-        pools = pools_of(layer_type, work, tiers, retention, sigma, hop)
+        kv = layer_type.kv_bytes(work.batch, work.context)
+        pools = Pools(tiers.host * kv, tiers.drive * kv, retention, sigma, hop)
         csd_ = csd_path(
             hw, layer_type, pools, score_precision, score_source, chunks, launches
         )
@@ -196,15 +197,6 @@ def storage(hw: Machine, llm: LLM) -> Storage:
     return Storage(
         csd(hw, llm.group), link(hw, "csd_link", "pcie"), link(hw, "gpu_link", "pcie")
     )
-
-
-def pools_of(
-    llm: LLM, work: Workload, tiers: Tiers, retention: Real, sigma: Real, hop: Real
-) -> Pools:
-    """K and V of one layer off the GPU, at the context of the step."""
-    kv = llm.kv_bytes(work.batch, work.context)
-    hot, cold = tiers.host * kv, tiers.drive * kv
-    return Pools(hot, cold, retention, sigma, hop)
 
 
 def memories(

@@ -71,9 +71,10 @@ def alpha_of_host_memory(
     Alpha = (M - (1 - r) W - B) / (X - B), where r of the weights W is on the drives and only the
     share 1 - alpha fills the buffers, which take B for all of it.
     """
-    interval = knobs.get("interval", SPILL_INTERVAL)
-    buffered = knobs.get("writeback", 1) * interval
-    tiers = stated_tiers(hw, llm, work, knobs)
+    buffered = knobs.get("writeback", 1) * knobs.get("interval", SPILL_INTERVAL)
+    choice, stored = knobs.get("weights", FILLED), knobs.get("ssd_weights", 0.0)
+    reserved = buffers_or_copies(llm, work, buffered)
+    tiers = weights_or_drives(hw, llm, work, choice, stored, reserved)
     buffers = llm.kv_cache_bytes(work.batch, buffered)
     beyond = x_cache_bytes(llm, work) - buffers
     free = host(hw).memory - host_weights(hw, llm, tiers) - buffers
@@ -124,16 +125,6 @@ def never_beside(
     free = host(hw).memory - layer_copies(llm, work)
     fits_nowhere = np.less(free, llm.kv_cache_bytes(work.batch, work.final))
     return fits_nowhere & link_is_slower(hw, "pcie", "cache_relay")
-
-
-def stated_tiers(
-    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
-) -> Residency:
-    """Where weights live beside buffers alone, at the knobs that are stated."""
-    buffered = knobs.get("writeback", 1) * knobs.get("interval", SPILL_INTERVAL)
-    choice, stored = knobs.get("weights", FILLED), knobs.get("ssd_weights", 0.0)
-    reserved = buffers_or_copies(llm, work, buffered)
-    return weights_or_drives(hw, llm, work, choice, stored, reserved)
 
 
 def free_in_host(hw: Machine, llm: LLM, work: Workload, tiers: Residency) -> Real:

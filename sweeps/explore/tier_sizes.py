@@ -188,14 +188,11 @@ class TierSizes:
         """Mean time to the first token: (points,) [s]."""
         return self.served(point)[0]
 
-    def least_ttft(self, point: Integers) -> Numbers:
-        """Mean TTFT where all that these sizes hit is loaded in no time: (points,) [s].
+    def least_ttft(self, hits: Hits) -> Numbers:
+        """Mean TTFT where all that some sizes hit is loaded in no time: (points,) [s].
 
         No smaller sizes are faster, since prefill rises with the length of what is computed.
         """
-        return self._least_ttft(curve_hits(self.at(point), self.summary))
-
-    def _least_ttft(self, hits: Hits) -> Numbers:
         question, node = self.question, self.question.node
         known = np.sum(hits.tokens, axis=-1)
         return mean_ttft(question, node.prefill(question.prompts) - node.compute(known))
@@ -219,7 +216,7 @@ class TierSizes:
             return self.quick(boxes)
         hits = curve_hits(self.at(boxes.high), self.summary)
         price = self.usd_hour(self.at(boxes.low), hits.written * (boxes.low > 0))
-        meets = self._least_ttft(hits) <= self.question.ttft
+        meets = self.least_ttft(hits) <= self.question.ttft
         return np.where(meets, price, np.inf)[:, np.newaxis]
 
     def value(self, _: Integers, point: Integers) -> Numbers:
