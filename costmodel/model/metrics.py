@@ -66,12 +66,12 @@ def _batch_run(answer: Answer) -> Real:
     return answer.estimate.batch_run
 
 
-def _seconds_alone(answer: Answer, span: Span) -> Real:
-    """Seconds of prefill or of a step; NaN where prompts ride in steps, which mixes the two [s]."""
+def _alone(answer: Answer, amount: Real) -> Real:
+    """What prefill or a step takes; NaN where prompts ride in steps, which mixes the two."""
     carries = answer.estimate.step_carries
     if not np.any(carries):
-        return span.seconds
-    return np.where(np.equal(carries, 0), span.seconds, np.nan)[()]
+        return amount
+    return np.where(np.equal(carries, 0), amount, np.nan)[()]
 
 
 @_column(
@@ -79,7 +79,7 @@ def _seconds_alone(answer: Answer, span: Span) -> Real:
     "time to process all prompts of the batch; blank if prompts ride in steps [s]",
 )
 def _prefill(answer: Answer) -> Real:
-    return _seconds_alone(answer, answer.estimate.prefill)
+    return _alone(answer, answer.estimate.prefill.seconds)
 
 
 @_column(
@@ -88,7 +88,7 @@ def _prefill(answer: Answer) -> Real:
     "blank if prompts ride [ms]",
 )
 def _step(answer: Answer) -> Real:
-    return 1e3 * _seconds_alone(answer, answer.estimate.step)
+    return 1e3 * _alone(answer, answer.estimate.step.seconds)
 
 
 @_column("total_s", "prefill and n - 1 steps [s]")
@@ -99,7 +99,7 @@ def _total(answer: Answer) -> Real:
 @_column("decode_tok_s", "tokens per second while decoding; blank if prompts ride [1/s]")
 def _decode_rate(answer: Answer) -> Real:
     estimate = answer.estimate
-    return estimate.work.batch / _seconds_alone(answer, estimate.step)
+    return estimate.work.batch / _alone(answer, estimate.step.seconds)
 
 
 @_column(
@@ -126,13 +126,12 @@ def throughput(answer: Answer) -> Real:
     return estimate.work.batch * estimate.work.output / estimate.total.seconds
 
 
-def _joules(answer: Answer) -> Real:
-    """Idle power all the time, the rest while any resource of a role works [J].
+def _joules(answer: Answer, span: Span) -> Real:
+    """Idle power all the time of a span, the rest while any resource of a role works [J].
 
     Energy is a sum over devices, overlapped or not. A device that states no power draws its idle
     power; NaN where one states no idle power, see `without_idle_power`.
     """
-    estimate = answer.estimate
     always: Real = (
         0.0  # W; summed before it meets the seconds, which vary over far more points
     )
@@ -142,23 +141,33 @@ def _joules(answer: Answer) -> Real:
         rise = part.count * (part.maybe("power", idle) - idle)
         always = always + part.count * idle
         if np.any(rise):
-            working = working + rise * estimate.total.active_of(role)
-    for name, watts in estimate.accelerator_power.items():
-        working = working + watts * _working_seconds(estimate.total, name)
-    return always * estimate.total.seconds + working
+            working = working + rise * span.active_of(role)
+    for name, watts in answer.estimate.accelerator_power.items():
+        working = working + watts * _working_seconds(span, name)
+    return always * span.seconds + working
 
 
 @_column("energy_j_tok", "energy of all owned devices per generated token [J]")
 def energy(answer: Answer) -> Real:
     """Energy of a batch over the tokens that it generates [J/token]."""
-    work = answer.estimate.work
-    return _joules(answer) / (work.batch * work.output)
+    estimate, work = answer.estimate, answer.estimate.work
+    return _joules(answer, estimate.total) / (work.batch * work.output)
+
+
+@_column(
+    "decode_energy_j_tok",
+    "energy of all owned devices per token while decoding; blank if prompts ride [J]",
+)
+def _decode_energy(answer: Answer) -> Real:
+    step = answer.estimate.step
+    return _alone(answer, _joules(answer, step) / answer.estimate.work.batch)
 
 
 @_column("power_w", "mean power of all owned devices while they serve [W]")
 def power(answer: Answer) -> Real:
     """Energy of a batch over its seconds [W]."""
-    return _joules(answer) / answer.estimate.total.seconds
+    total = answer.estimate.total
+    return _joules(answer, total) / total.seconds
 
 
 @_column("power_cap_w", "power of all owned devices while all of them work [W]")

@@ -39,7 +39,13 @@ from nearkv.sweeps.study.traces import Trace, alike
 
 MOST_POINTS = 2_000
 """Simulations a table may ask for; each takes about a tenth of a second."""
-NOT_SIMULATED = ("prefill_s", "step_ms", "decode_tok_s", "energy_j_tok")
+NOT_SIMULATED = (
+    "prefill_s",
+    "step_ms",
+    "decode_tok_s",
+    "energy_j_tok",
+    "decode_energy_j_tok",
+)
 """Columns of the closed forms that a simulation does not answer; blank."""
 WATERMARK = 0.99
 """Share of the memory that prompts may fill, so that those that decode have pages to grow."""

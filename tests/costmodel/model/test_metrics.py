@@ -12,7 +12,8 @@ from support.tiny import estimate
 
 from nearkv.costmodel.model.metrics import (
     Answer,
-    _seconds_alone,
+    _alone,
+    _decode_energy,
     cost,
     energy,
     power,
@@ -41,6 +42,19 @@ def test_a_device_that_draws_the_same_at_work_and_idle() -> None:
     assert joules == pytest.approx(2 * 7.0 * answer.total.seconds / (5 * 21), rel=1e-12)
 
 
+def test_energy_of_decoding_is_what_every_further_token_adds() -> None:
+    """Prefill makes the first of 21 tokens: 5 sequences draw the rest in 20 steps."""
+    answer = estimate("hilos", alpha=0.5)
+    hw = load_platform("hilos-a100").machine()
+    roles = ("gpu", "host", "csd", "chassis")
+    whole = 5 * 21 * energy(Answer(answer, hw, roles))
+    prompts = replace(answer, step=0.0 * answer.step)
+    first = 5 * 21 * energy(Answer(prompts, hw, roles))
+    step = 5 * _decode_energy(Answer(answer, hw, roles))
+    assert first > 0
+    assert whole == pytest.approx(first + 20 * step, rel=1e-12)
+
+
 def test_tokens_per_second_of_decoding_are_blank_where_prompts_ride() -> None:
     serving = Study(("l3",), ("gpt-175b",), traces=("dolphin",))
     alone = Study(("l3",), ("gpt-175b",), batch="4", context="8k")
@@ -52,7 +66,7 @@ def test_only_points_whose_steps_carry_prompts_are_blank() -> None:
     answer = estimate("full-cache")
     hw = load_platform("aipc-4090").machine()
     mixed = Answer(replace(answer, step_carries=np.array([0.0, 5.0])), hw, ())
-    alone, carrying = np.ravel(_seconds_alone(mixed, answer.step))
+    alone, carrying = np.ravel(_alone(mixed, answer.step.seconds))
     assert alone == answer.step.seconds
     assert np.isnan(carrying)
 
