@@ -81,20 +81,14 @@ def alpha(
     model: Asked, systems: Names = "hilos", robust: float = 0.0, **axes: Unpack[Axes]
 ) -> pd.DataFrame:
     """Solve the share of the context kept as X (HILOS sec. 4.2)."""
-    from nearkv.sweeps.explore.knob import best_knob, why_alpha
-
-    answer = best_knob(_study(model, systems, axes), "alpha", robust)
-    return table_of_columns(answer, why_alpha(answer))
+    return knob(model, "alpha", systems, robust, **axes)
 
 
 def spill(
     model: Asked, systems: Names = "hilos", robust: float = 0.0, **axes: Unpack[Axes]
 ) -> pd.DataFrame:
     """Solve the spill interval (HILOS sec. 4.3)."""
-    from nearkv.sweeps.explore.knob import best_knob, why_spill
-
-    answer = best_knob(_study(model, systems, axes), "interval", robust)
-    return table_of_columns(answer, why_spill(answer))
+    return knob(model, "interval", systems, robust, **axes)
 
 
 def knob(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -162,15 +163,18 @@ def excess(value: Real, least: Real) -> NDArray[np.float64]:
     return np.where(is_rounding, 0.0, relative)
 
 
-def why_alpha(answer: Columns) -> list[str]:
-    """Say why each optimum of alpha lies where it does."""
-    return sentences(map(_why_alpha, records(answer)))
+def why_knob(answer: Columns, name: str) -> list[str]:
+    """Say how each optimum of a knob is known to be one, why it lies there, and what binds."""
+    tell = {"alpha": _why_alpha, "interval": _why_spill}.get(name, partial(_why, name))
+
+    def sentence(row: Row) -> str:
+        point = f"{row['system']}, {row['model']}"
+        return lacks_answer(row, point) or f"{point}: {tell(row)}"
+
+    return sentences(map(sentence, records(answer)))
 
 
 def _why_alpha(row: Row) -> str:
-    point = f"{row['system']}, {row['model']}"
-    if lacking := lacks_answer(row, point):
-        return lacking
     alpha, ratio, bound_by = row["value"], row["x_over_kv"], row["bound_by"]
     times = f"{ratio:g} times the bytes of K and V"
     reason = f"X has {times}; more X would cost more than it saves{_balance(bound_by)}"
@@ -180,7 +184,7 @@ def _why_alpha(row: Row) -> str:
         reason = f"X has {times}, so keeping X only adds to what is read"
     if bound_by.startswith("memory"):
         reason = f"{reason}; more memory would raise it"
-    return f"{point}: alpha = {alpha:.4g}, bound by {bound_by}; {reason}."
+    return f"alpha = {alpha:.4g}, bound by {bound_by}; {reason}."
 
 
 def _balance(bound_by: str) -> str:
@@ -189,17 +193,9 @@ def _balance(bound_by: str) -> str:
     return f"; a faster {above} would raise it, a faster {below} lower it" if equals else ""
 
 
-def why_knob(answer: Columns, name: str) -> list[str]:
-    """Say how each optimum of a knob is known to be one, and what binds there."""
-    return sentences(_why_knob(row, name) for row in records(answer))
-
-
-def _why_knob(row: Row, name: str) -> str:
-    point = f"{row['system']}, {row['model']}"
-    if lacking := lacks_answer(row, point):
-        return lacking
+def _why(name: str, row: Row) -> str:
     value, share = row["value"], find_knob(find_system(row["system"]), name).share
-    best = f"{point}: {name} = {value if isinstance(value, str) else format(value, '.4g')}"
+    best = f"{name} = {value if isinstance(value, str) else format(value, '.4g')}"
     if share and row[share]:
         best = f"{best} at {share} = {row[share]:.4g}"
     if row.get("tried"):
@@ -213,16 +209,9 @@ def _why_knob(row: Row, name: str) -> str:
     return f"{best}, the best of all its values, each tried."
 
 
-def why_spill(answer: Columns) -> list[str]:
-    """Say why each optimum of the spill interval lies where it does."""
-    return sentences(map(_why_spill, records(answer)))
-
-
 def _why_spill(row: Row) -> str:
-    point = f"{row['system']}, {row['model']}"
-    if lacking := lacks_answer(row, point):
-        return lacking
-    optimum = f"{point}: c = {row['value']:g} of 1 to 256, each tried"
+    interval = find_knob(find_system(row["system"]), "interval")
+    optimum = f"c = {row['value']:g} of {interval.low:g} to {interval.high:g}, each tried"
     trade = "rows buffered in host memory against rows that fill a page"
     rule = row.get("rule")
     if rule is None:

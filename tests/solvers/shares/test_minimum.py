@@ -19,7 +19,7 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.solvers.shares.minimum import minimise, tangent
-from nearkv.sweeps.explore.knob import best_knob, why_alpha
+from nearkv.sweeps.explore.knob import best_knob, why_knob
 from nearkv.sweeps.study.study import Study
 
 GRID = np.linspace(0.0, 1.0, 1001)
@@ -95,7 +95,7 @@ def test_alpha_beats_every_grid_point_on_a_thousand_machines(name: str) -> None:
 def test_gqa_keeps_no_x_because_x_is_larger_than_kv(name: str) -> None:
     answer = best_knob(Study(("hilos",), (name,)), "alpha")
     assert answer["value"][0] == 0.0
-    assert "times the bytes of K and V" in why_alpha(answer)[0]
+    assert "times the bytes of K and V" in why_knob(answer, "alpha")[0]
     assert answer["rule_loss"][0] > 0
 
 

@@ -16,7 +16,7 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
 from nearkv.sweeps.evaluate.evaluate import table
-from nearkv.sweeps.explore.knob import best_knob, why_alpha, why_knob
+from nearkv.sweeps.explore.knob import best_knob, why_knob
 from nearkv.sweeps.study.study import Study
 
 
@@ -31,11 +31,11 @@ def test_a_rule_of_one_system_is_blank_for_another() -> None:
 
 
 def test_any_share_is_solved_under_its_own_name() -> None:
-    """As `solve alpha` solves it: the same value, bound and what binds."""
+    """As `solve alpha` solves it, and told with the same reason."""
     row = best_knob(Study(("hilos",), ("opt-66b",)), "alpha")
-    (own,), (papers,) = why_knob(row, "alpha"), why_alpha(row)
+    (own,) = why_knob(row, "alpha")
     assert own.startswith("hilos, opt-66b: alpha = 0.")
-    assert own.rpartition("; ")[2] == papers.rpartition("; ")[2]
+    assert "X has 0.5 times the bytes of K and V" in own
 
 
 def test_what_is_not_proven_is_not_said_to_be() -> None:
@@ -77,7 +77,7 @@ def test_the_ratio_of_x_and_kv_follows_the_widths() -> None:
     for bits, ratio in (("16bit", 0.5), ("8bit", 1.0)):
         answer = best_knob(Study(("hilos",), ("opt-66b",), sets={"precision.kv": bits}), "alpha")
         assert answer["x_over_kv"][0] == ratio
-        assert f"X has {ratio:g} times the bytes of K and V;" in why_alpha(answer)[0]
+        assert f"X has {ratio:g} times the bytes of K and V;" in why_knob(answer, "alpha")[0]
 
 
 def test_the_ratio_of_x_and_kv_is_that_of_a_system_of_ones_own(

@@ -5,6 +5,7 @@ An iteration takes 0.1 + 0.01 n + 0.001 p seconds with n sequences and p prompt 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,39 @@ def test_a_queue_that_grows_is_overloaded() -> None:
     """A prompt adds 0.3 s and fills 300 of 511 tokens of an iteration of 0.11 s: 2.7 a second."""
     rates = np.array([0.1, 3.0])
     assert at_rate(work(300.0, 2.0), serving(), rates).overloaded.tolist() == [False, True]
+
+
+def test_a_second_replica_takes_half_of_the_requests() -> None:
+    """Each of two serves a rate as one replica serves it alone; few are luckier by the choice."""
+    alone, rate = serving(chunked=0.0), 0.2
+
+    def halved(load: Load) -> Span:
+        return iteration(load.share(0.5))
+
+    pair = replace(alone, replicas=2.0, iteration=halved, capacity=2 * alone.capacity)
+    one = at_rate(work(1.0, 101.0), alone, rate)
+    each = at_rate(work(1.0, 101.0), pair, 2 * rate)
+    assert each.at_once == pytest.approx(one.at_once, rel=0.03)
+    assert each.latency.tpot == pytest.approx(one.latency.tpot, rel=0.03)
+
+
+def test_no_replica_decodes_more_than_its_memory_holds() -> None:
+    """Tokens of 1,000 in two replicas: 3.3 requests of a mean of 150 each, but for half a one."""
+    small = replace(serving(), replicas=2.0, capacity=1e3)
+    answer = at_rate(work(100.0, 100.0), small, np.array([5.0, 50.0]))
+    assert answer.stream.others == pytest.approx([1e3 / 2 / 150 - 0.5] * 2, rel=1e-3)
+
+
+def test_prompts_that_wait_are_not_counted_with_the_iteration_that_runs() -> None:
+    """Equal prompts of 300 ride in 512 at two thirds of what can be served.
+
+    The iteration that runs holds prompts, which are no longer in line: were they counted twice, or
+    the excess of the iteration not halved, the first token would come a fifth later or sooner.
+    """
+    many = np.ones(4000)
+    trace, of = Trace("equal", 300 * many, 10 * many), serving()
+    answer, queue = at_rate(trace.workload, of, 1.5), simulate(trace, of, Arrivals(rate=1.5))
+    assert answer.latency.ttft == pytest.approx(queue.ttft.mean(), rel=0.1)
 
 
 @pytest.mark.parametrize("chunked", [0.0, 1.0])
