@@ -156,9 +156,7 @@ class LLM:
         Args:
             amount: of one layer, given as a model whose layers are all like it; not negative.
         """
-        if not self.layer_types:
-            return amount(self)
-        layer_types = self.layer_types.values()
+        layer_types = self.layer_types.values() or (self,)
         amounts = [
             np.where(np.greater(layer_type.layers, 0), amount(layer_type), 0.0)
             for layer_type in layer_types
@@ -238,8 +236,6 @@ class LLM:
     @property
     def weight_bytes(self) -> Real:
         """All weights of the model [B]."""
-        if self.dense_width is None and self.head_width is None:
-            return self.parameters * self.weight_width
         held = self.embedding_parameters + self.idle_parameters
         embeddings = held * self.embedding_width
         return embeddings + self.sum_over_layers(
@@ -283,18 +279,13 @@ class LLM:
 
     def layer_bytes(self, experts: Real) -> Real:
         """Weights of one layer, given how many of its experts count [B]."""
-        if self.dense_width is None:
-            return self.layer_parameters(experts) * self.weight_width
         fixed = self.attention_parameters + self.shared_parameters
-        return (
-            fixed * self.dense_width + self.expert_parameters * experts * self.weight_width
-        )
+        of_experts = self.expert_parameters * experts * self.weight_width
+        return fixed * self.attention_width + of_experts
 
     def layer_weight_bytes(self, tokens: Real) -> Real:
         """Weights of one layer that a step over these tokens uses; 0 for no token [B]."""
         used = self.distinct_experts(tokens)
-        if self.dense_width is None:
-            return np.minimum(tokens, 1.0) * self.layer_parameters(used) * self.weight_width
         return np.minimum(tokens, 1.0) * self.layer_bytes(used)
 
     def weight_buffer_bytes(self) -> Real:
@@ -320,8 +311,6 @@ class LLM:
 
     def all_state_bytes(self, batch: Real) -> Real:
         """Recurrent states of all layers [B]."""
-        if not self.layer_types:
-            return 0.0
         return self.sum_over_layers(lambda layer_type: layer_type.state_bytes(batch))
 
     def x_bytes(self, batch: Real, tokens: Real) -> Real:

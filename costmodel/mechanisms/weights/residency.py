@@ -149,23 +149,19 @@ def host_weights(hw: Machine, llm: LLM, tiers: Residency) -> Real:
     Where the platform pins them, each matrix fills a buffer of a power of two bytes (PyTorch's
     allocator): 1.31 times OPT-30B's, 1.58 times OPT-66B's.
     """
-    excess = hw.policy.pinned_rounding * (_pinned_over_exact(llm) - 1)
+    exact, pinned = llm.sum_over_layers(_matrix_bytes), llm.sum_over_layers(_pinned_bytes)
+    excess = hw.policy.pinned_rounding * (pinned / exact - 1)
     return tiers.host * llm.weight_bytes * (1 + excess)
 
 
-def _pinned_over_exact(llm: LLM) -> Real:
-    """Bytes of a layer's matrices in buffers of powers of two, over their own [1]."""
-    if not llm.layer_types:
-        return _pinned_bytes(llm) / _matrix_bytes(llm)
-    return llm.sum_over_layers(_pinned_bytes) / llm.sum_over_layers(_matrix_bytes)
-
-
 def _matrix_bytes(llm: LLM) -> Real:
+    """Bytes of a layer's matrices [B]."""
     sizes = [number * size for number, size in _matrices(llm)]
     return total(sizes)
 
 
 def _pinned_bytes(llm: LLM) -> Real:
+    """Bytes of a layer's matrices, each in a buffer of a power of two [B]."""
     sizes = [number * _power_of_two(size) for number, size in _matrices(llm)]
     return total(sizes)
 
