@@ -14,17 +14,14 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     decoder_bytes,
 )
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import HeadTables, head_tables
-from nearkv.costmodel.model.capacity import STATUSES
-from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.costmodel.model.models import require_alike
-from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import unknown
-from nearkv.hardware.machine import Machine
 from nearkv.solvers.mapping.checks import brute, milp
 from nearkv.solvers.mapping.exact import exact
 from nearkv.solvers.mapping.policies import POLICIES, greedy
 from nearkv.solvers.mapping.tables import Mapping, bytes_used
-from nearkv.sweeps.evaluate.evaluate import Columns, stack
+from nearkv.sweeps.evaluate.evaluate import Columns, columns, stack
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.explore.knob import excess
 from nearkv.sweeps.explore.lines import searched
@@ -87,15 +84,15 @@ def _mapped(block: Block, box: Box, method: str) -> Columns:
     require_alike(llm, "--model", "head mapping", ATTENDS)
     tables = head_tables(hw, llm, work)
     best, optimum = METHODS[method](tables), exact(tables)
+    units = {f"n_{name}": n for name, n in zip(SUBLAYERS, best.units, strict=True)}
+    resolved = replace(block, requested={**block.requested, **units}).resolved(box)
+    evaluated = columns(block, box, resolved=resolved)
+    measured = COLUMNS.keys() | resolved.estimate.also
+    table = {name: evaluated[name] for name in evaluated if name not in measured}
     hbm, lpddr = bytes_used(tables, best)
-    columns: dict[str, NDArray[np.generic]] = {
-        **_point(block, box),
+    beside: dict[str, NDArray[np.generic]] = {
         "method": np.array(method),
-        **_status(block, hw, llm, work, best),
-    }
-    for name, heads in zip(SUBLAYERS, best.units, strict=True):
-        columns[f"n_{name}"] = _where(best, heads)
-    columns |= {
+        **{name: _where(best, heads) for name, heads in units.items()},
         "step_ms": _where(best, 1e3 * best.seconds),
         "bound_ms": _where(optimum, 1e3 * optimum.seconds),
         "gap": _where(best, excess(best.seconds, optimum.seconds)),
@@ -107,27 +104,12 @@ def _mapped(block: Block, box: Box, method: str) -> Columns:
     for name, policy in POLICY_COLUMNS.items():
         mapping = POLICIES[policy].choose(tables)
         loss = excess(mapping.seconds, optimum.seconds)
-        columns[f"{name}_step_ms"] = _where(mapping, 1e3 * mapping.seconds)
-        columns[f"{name}_loss"] = _where(mapping, loss)
+        beside[f"{name}_step_ms"] = _where(mapping, 1e3 * mapping.seconds)
+        beside[f"{name}_loss"] = _where(mapping, loss)
     shape = shape_of(box)
-    return {
-        name: np.broadcast_to(column, shape).ravel() for name, column in columns.items()
-    }
-
-
-def _status(
-    block: Block, hw: Machine, llm: LLM, work: Workload, best: Mapping
-) -> dict[str, NDArray[np.generic]]:
-    """Whether a mapping fits both memories, and what is short where it does not."""
-    names = [f"n_{name}" for name in SUBLAYERS]
-    units = dict(zip(names, best.units, strict=True))
-    check = block.system(hw, llm, work, units).fits
-    return {
-        "status": np.array(STATUSES)[check.status],
-        "reason": np.array(check.reasons)[check.reason],
-        "short_of": check.short_of,
-        "short_gb": np.asarray(check.short_bytes) / 1e9,
-    }
+    for name, column in beside.items():
+        table[name] = np.broadcast_to(column, shape).ravel()
+    return table
 
 
 def _what_binds(tables: HeadTables, best: Mapping) -> NDArray[np.str_]:
@@ -139,21 +121,6 @@ def _what_binds(tables: HeadTables, best: Mapping) -> NDArray[np.str_]:
         fits = np.less_equal(sizes[..., 1], headroom)
         is_full &= ~(fits & np.less(units, tables.units))
     return np.where(is_full, "hbm.memory", "balance")
-
-
-def _point(block: Block, box: Box) -> dict[str, NDArray[np.generic]]:
-    """Columns of the axes that identify a design point."""
-    mesh = block.grid.mesh(box)
-    labels = np.array(block.grid.axes[0].labels)
-    columns: dict[str, NDArray[np.generic]] = {
-        "model": labels[mesh["model"].astype(int)],
-        "platform": np.array(block.platform.name),
-    }
-    for column, name in block.platform.part_columns.items():
-        columns[column] = np.array(name)
-    for name in ("batch", "context_tok", *block.sets):
-        columns[name] = mesh[name]
-    return columns
 
 
 def _where(mapping: Mapping, value: object) -> NDArray[np.float64]:

@@ -120,7 +120,7 @@ def test_many_points_at_once_with_those_that_do_not_fit_blank() -> None:
     point = next(
         r
         for r in rows
-        if (r["model"], r["context_tok"], r["hbm.memory"]) == ("gpt3-175b", 1024, 96e9)
+        if (r["model"], r["context_tok"], r["hbm.memory_gb"]) == ("gpt3-175b", 1024, 96)
     )
     assert point["step_ms"] == ask(*POINT)[0]["step_ms"]
 
