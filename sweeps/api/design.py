@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Unpack, cast
 
@@ -76,8 +77,8 @@ def design(
     Returns:
         A row a system with the best machine for it, the best first: its parts, then the columns of
         `estimate` of that machine, then `bound` and `gap` of what was asked; of a front, a row a
-        machine. `attrs` holds the `conclusion`, the `certificate`, the `machine` of each row as
-        TOML, the `command` that prints the row once the name of that file is appended, and how
+        machine. `attrs` holds the `conclusion`, the `certificate` as JSON, the `machine` of each row
+        as TOML, the `command` that prints the row once the name of that file is appended, and how
         many points were evaluated, `evaluations`; what was `asked`, and whether Ctrl-C
         `interrupted` the search.
 
@@ -96,7 +97,8 @@ def design(
     table = table_of_rows(answer.rows(), answer.sentences())
     table.attrs["machine"] = [design.machine_file() for design in answer.designs]
     table.attrs["command"] = [design.command() for design in answer.designs]
-    table.attrs["certificate"] = answer.certificate()
+    # as text, since pandas copies `attrs` in depth for every column that is read
+    table.attrs["certificate"] = json.dumps(answer.certificate())
     table.attrs["asked"] = answer.question.text
     table.attrs["interrupted"] = answer.optimum.is_interrupted
     table.attrs["evaluations"] = answer.optimum.progress.evaluations

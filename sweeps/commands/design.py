@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Callable
@@ -135,7 +134,7 @@ def design(
         return
     table = answer(**asked, seconds=seconds, report=_progress())
     if certificate:
-        write_new(Path(certificate), json.dumps(table.attrs["certificate"]))
+        write_new(Path(certificate), table.attrs["certificate"])
     if machine_out:
         write_new(Path(machine_out), table.attrs["machine"][0])
     written = f"{table.attrs['command'][0]} {machine_out or 'best.toml'}"

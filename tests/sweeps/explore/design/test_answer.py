@@ -72,7 +72,7 @@ def test_a_spoiled_certificate_is_refused_in_one_sentence(tmp_path: Path) -> Non
     proof = nearkv.design(**asked, budget="40kUSD").attrs["certificate"]
     file = tmp_path / "proof.json"
     for spoil in MALFORMED:
-        spoilt = json.loads(json.dumps(proof))
+        spoilt = json.loads(proof)
         spoil(spoilt)
         file.write_text(json.dumps(spoilt))
         with pytest.raises(InputError, match=r"does not hold: |is no certificate") as refused:
