@@ -19,6 +19,7 @@ from nearkv.hardware.errors import (
     InputError,
     NearkvError,
     NearkvWarning,
+    UnmetError,
     unknown,
 )
 from nearkv.sweeps.commands import (
@@ -41,6 +42,7 @@ from nearkv.sweeps.commands import (
     systems,
     validate,
 )
+from nearkv.sweeps.commands.printing import NO_ANSWER
 from nearkv.sweeps.commands.writing import tell
 
 USAGE: Any = typer.BadParameter.__base__
@@ -147,6 +149,7 @@ def _failure(problem: Exception) -> int:
         complain(_usage(problem))
     elif isinstance(problem, NearkvError):
         complain(str(problem))
+        return NO_ANSWER if isinstance(problem, UnmetError) else BAD_INPUT
     elif isinstance(problem, MemoryError):
         complain(
             "not enough memory; ask for fewer design points, or write them with sweep -o"

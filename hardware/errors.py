@@ -18,6 +18,10 @@ class InputError(NearkvError):
     """Malformed input: a name, a number, a unit or a file that cannot be used; correct it."""
 
 
+class UnmetError(InputError):
+    """Well-formed input that no design meets; relax what is asked."""
+
+
 class NearkvWarning(UserWarning):
     """Something is answered, but not exactly what was asked; its text is one sentence."""
 

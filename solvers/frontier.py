@@ -7,8 +7,6 @@ from bisect import bisect_right
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.hardware.errors import InputError
-
 Costs = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
@@ -25,29 +23,36 @@ def frontier(costs: Costs) -> Mask:
     or fall together; a row with a NaN is never on the frontier and dominates nothing.
 
     Args:
-        costs: rows by one, two or three columns, smaller is better; infinities are allowed.
+        costs: rows by columns, smaller is better; infinities are allowed.
 
     Returns:
         True where a row is on the frontier.
-
-    Raises:
-        InputError: more than three columns, or none.
     """
-    if costs.ndim != 2 or not 1 <= costs.shape[1] <= 3:
-        raise InputError("a frontier has two or three columns to compare by")
     known = np.flatnonzero(~np.isnan(costs.T).any(axis=0))
     # a column in which all are equal decides nothing
-    columns = np.zeros((3, len(known)))
+    columns = np.zeros((max(costs.shape[1], 3), len(known)))
     columns[: costs.shape[1]] = costs[known].T
     promising = np.flatnonzero(_promising(columns[: costs.shape[1]]))
     order = promising[np.lexsort(columns[::-1, promising])]
+    compare = _non_dominated if costs.shape[1] <= 3 else _by_comparing
     marked = np.zeros(len(costs), bool)
-    marked[known[order]] = _non_dominated(columns[:, order])
+    marked[known[order]] = compare(columns[:, order])
+    return marked
+
+
+def _by_comparing(columns: Costs) -> Mask:
+    """As `_non_dominated`, of more than three columns: each row against all that are kept before."""
+    distinct, which = np.unique(columns.T, axis=0, return_inverse=True)
+    kept = np.zeros(len(distinct), bool)
+    for place, row in enumerate(distinct):
+        before = distinct[:place][kept[:place]]
+        kept[place] = not np.any(np.all(before <= row, axis=1))
+    marked: Mask = kept[which]
     return marked
 
 
 def _non_dominated(columns: Costs) -> list[bool]:
-    """Of rows in lexicographic order, those with no other row before as small in all columns.
+    """Of rows in lexicographic order, those with no other row before as small in all three columns.
 
     The least last column of all rows before is kept as a staircase over the middle one.
     """

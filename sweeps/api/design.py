@@ -20,7 +20,7 @@ from nearkv.sweeps.study.study import Study
 if TYPE_CHECKING:
     import pandas as pd
 
-    from nearkv.sweeps.explore.design.answer import Report
+    from nearkv.sweeps.explore.design.answer import Answer, Report
     from nearkv.sweeps.explore.design.question import Question
 
 
@@ -29,6 +29,8 @@ class Asked(Axes, total=False):
 
     Attributes:
         budget: limits told apart by their units: `100kUSD`, `30USD/h`, `10kW`, `8U`.
+        classes: requests that several machines share, `name:context:output:rate` with the rate a
+            second, in place of `context` and `output_tokens`; the budget is of all machines.
         slo: limits on columns, as `tpot_ms=66,ttft_s=10`.
         minimize, maximize: the column to make best; the price where neither is named.
         pareto: two or three columns instead, whose front is asked for.
@@ -41,6 +43,7 @@ class Asked(Axes, total=False):
     """
 
     budget: str | Iterable[str]
+    classes: str | Iterable[str]
     slo: str | Iterable[str]
     minimize: str
     maximize: str
@@ -77,29 +80,35 @@ def design(
     Returns:
         A row a system with the best machine for it, the best first: its parts, then the columns of
         `estimate` of that machine, then `bound` and `gap` of what was asked; of a front, a row a
-        machine. `attrs` holds the `conclusion`, the `certificate` as JSON, the `machine` of each row
-        as TOML, the `command` that prints the row once the name of that file is appended, and how
-        many points were evaluated, `evaluations`; what was `asked`, and whether Ctrl-C
-        `interrupted` the search.
+        machine; of classes, a row for each kind of machine that serves one, with how many are
+        built, `nodes`, how many of them the class keeps `busy`, and `req_s` of it. `attrs` holds
+        the `conclusion`, the `certificate` as JSON, the `machine` of each row as TOML, the
+        `command` that prints the row once the name of that file is appended, and how many points
+        were evaluated, `evaluations`; what was `asked`, and whether Ctrl-C `interrupted` the
+        search.
 
     Raises:
-        InputError: an argument that cannot be used, or no machine within the limits.
+        InputError: an argument that cannot be used.
+        UnmetError: no machine is within the limits.
 
     >>> spark = design("gpu", "gpt-oss-20b", servers="dgx-spark-desktop", users=4)
     >>> spark["gpus"][0], int(spark["cost_usd"][0])
     ('1 x gb10', 4699)
     """
     from nearkv.sweeps.explore.design.answer import best_machines
+    from nearkv.sweeps.explore.design.fleet import serve
 
     if not seconds > 0:
         raise InputError(f"--seconds {seconds:g}: must be a number above 0")
-    answer = best_machines(_question(systems, model, asked), seconds, report)
+    question = _question(systems, model, asked)
+    search = serve if question.classes else best_machines
+    answer: Answer = search(question, seconds, report)
     table = table_of_rows(answer.rows(), answer.sentences())
     table.attrs["machine"] = [design.machine_file() for design in answer.designs]
     table.attrs["command"] = [design.command() for design in answer.designs]
     # as text, since pandas copies `attrs` in depth for every column that is read
     table.attrs["certificate"] = json.dumps(answer.certificate())
-    table.attrs["asked"] = answer.question.text
+    table.attrs["asked"] = question.text
     table.attrs["interrupted"] = answer.optimum.is_interrupted
     table.attrs["evaluations"] = answer.optimum.progress.evaluations
     return table
@@ -124,8 +133,10 @@ def check_design(
         InputError: the certificate is none, or does not hold.
     """
     from nearkv.sweeps.explore.design.certificate import check_certificate
+    from nearkv.sweeps.explore.design.fleet import kinds_of
 
-    space, _ = _question(systems, model, asked).space()
+    question = _question(systems, model, asked)
+    space, _ = kinds_of(question) if question.classes else question.space()
     return check_certificate(path_of(certificate, "certificate"), space)
 
 
@@ -137,9 +148,20 @@ def _question(systems: Study | Names, model: Models | None, asked: Asked) -> Que
     """
     from nearkv.sweeps.evaluate.slo import Target, check_quantities, parse_targets
     from nearkv.sweeps.explore.design.measures import Goal
-    from nearkv.sweeps.explore.design.question import Question, budget_limits, read_prices
+    from nearkv.sweeps.explore.design.question import (
+        Question,
+        budget_limits,
+        read_prices,
+        request_classes,
+    )
 
     own = {*_OF_MACHINES, "band"}
+    classes = request_classes(_listed(asked.get("classes", "")))
+    is_stated = isinstance(systems, Study) or {"context", "output_tokens"} & asked.keys()
+    if classes and is_stated:
+        raise InputError(
+            "--class states context and output length; leave out a study and both options"
+        )
     of_axes = {name: value for name, value in asked.items() if name not in own}
     users, rent = asked.get("users", 0), asked.get("rent", False)
     study = _study(systems, model, users, cast("Axes", of_axes))
@@ -165,6 +187,7 @@ def _question(systems: Study | Names, model: Models | None, asked: Asked) -> Que
         terms=asked.get("terms", {}),
         rents=rent,
         draws=bool(asked.get("band")),
+        classes=classes,
     )
 
 

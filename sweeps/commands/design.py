@@ -29,6 +29,14 @@ SystemsOrStudy = Annotated[
 Budget = Annotated[
     list[str], option("LIMITS", "Limits by unit: 100kUSD, 30USD/h, 10kW, 8U.")
 ]
+Classes = Annotated[
+    list[str],
+    option(
+        "NAME:CONTEXT:OUTPUT:RATE",
+        "Requests that machines share: chat:4k:256:2.5.",
+        "--class",
+    ),
+]
 Slo = Annotated[list[str], option("LIMITS", "Limits on columns: tpot_ms=66,ttft_s=10.")]
 Minimize = Annotated[str, option("COLUMN", "Make this least; cost_usd by default.")]
 Maximize = Annotated[str, option("COLUMN", "Make this highest, as throughput_tok_s.")]
@@ -36,8 +44,8 @@ Pareto = Annotated[
     str, option("COLUMNS", "Instead the front of two or three columns: cost_usd,tpot_ms.")
 ]
 Users = Annotated[
-    int,
-    option("NUMBER", "Sequences of one batch, not of load: all served at once.", min=0),
+    int | None,
+    option("NUMBER", "Sequences of one batch, not of load: all served at once.", min=1),
 ]
 Servers = Annotated[
     str,
@@ -50,11 +58,11 @@ Servers = Annotated[
 Prices = Annotated[
     str, option("FILE.csv", "Prices of your own: part,usd[,low,high,basis,date,source].")
 ]
-Years = Annotated[float, option("NUMBER", "Years of a purchase.")]
-UsdKwh = Annotated[float, option("USD", "Price of electricity.")]
-Pue = Annotated[float, option("FACTOR", "Power of the building over it.")]
+Years = Annotated[float | None, option("NUMBER", "Years of a purchase.")]
+UsdKwh = Annotated[float | None, option("USD", "Price of electricity.")]
+Pue = Annotated[float | None, option("FACTOR", "Power of the building over it.")]
 Utilisation = Annotated[
-    float, option("SHARE", "Share of the hours with requests to serve.")
+    float | None, option("SHARE", "Share of the hours with requests to serve.")
 ]
 Rent = Annotated[
     bool, typer.Option("--rent", help="Rank rented machines, too, by usd_hour or usd_mtok.")
@@ -80,17 +88,18 @@ def design(
     line: typer.Context,
     systems: SystemsOrStudy = "",
     budget: Budget = [],
+    classes: Classes = [],
     slo: Slo = [],
     minimize: Minimize = "",
     maximize: Maximize = "",
     pareto: Pareto = "",
-    users: Users = 0,
+    users: Users = None,
     servers: Servers = "",
     prices: Prices = "",
-    years: Years = 0.0,
-    usd_kwh: UsdKwh = 0.0,
-    pue: Pue = 0.0,
-    utilisation: Utilisation = 0.0,
+    years: Years = None,
+    usd_kwh: UsdKwh = None,
+    pue: Pue = None,
+    utilisation: Utilisation = None,
     rent: Rent = False,
     seconds: Seconds = math.inf,
     certificate: CertificateFile = "",
@@ -120,11 +129,13 @@ def design(
     for name in ("seconds", "certificate", "check", "machine_out", "plugins"):
         del asked[name]
     terms = {name: asked.pop(name) for name in ("years", "usd_kwh", "pue", "utilisation")}
-    asked["terms"] = {name: value for name, value in terms.items() if value}
+    asked["terms"] = {name: value for name, value in terms.items() if value is not None}
     if systems.endswith(".toml"):
         asked["systems"] = load_study(systems, plugins)
-        axes = {"model", "batch", "context", "output_tokens", "knobs"} - stated.keys()
+    if systems.endswith(".toml") or classes:
+        axes = {"batch", "context", "output_tokens", "knobs"} - stated.keys()
         asked = {name: value for name, value in asked.items() if name not in axes}
+    asked["model"] = model or None
     if plugins:
         asked["plugin"] = plugins
     if not band:
@@ -143,7 +154,8 @@ def design(
         *table.attrs["conclusion"],
         f"The first row is what `{written}` prints{after}.",
     ]
-    usual = f"system,{minimize or maximize or pareto or 'cost_usd'},{SHOWN}"
+    made_best = minimize or maximize or pareto or "cost_usd"
+    usual = f"class,nodes,busy,req_s,system,{made_best},{SHOWN}"
     print_table(table, view, usual, title=table.attrs["asked"], below=below)
     if table.attrs["interrupted"]:
         raise KeyboardInterrupt

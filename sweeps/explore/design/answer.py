@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from nearkv.hardware.errors import InputError
+from nearkv.hardware.errors import UnmetError
 from nearkv.hardware.platform import Platform
 from nearkv.hardware.schema import PARTLESS
-from nearkv.solvers.boxes import Optimum, Progress, minimise
+from nearkv.solvers.boxes import Integers, Optimum, Progress, minimise
 from nearkv.sweeps.evaluate.columns import BOTTLENECK, columns
 from nearkv.sweeps.explore.design.certificate import CLOSE, certificate_of
 from nearkv.sweeps.explore.design.flips import flips_of, winning_share
@@ -109,6 +109,18 @@ class Design:
         return "\n".join(lines) + "\n"
 
 
+def design_of(space: Space, number: int, point: Integers) -> Design:
+    """The machine at a point of a case, with the best of its splits."""
+    case = space.cases[number]
+    machine = case.machine(point.tolist())
+    study = space.study.but(
+        systems=(case.system.name,),
+        platforms=(machine,),
+        knobs={**space.study.knobs, **space.knobs(number, point)},
+    )
+    return Design(case, machine, study)
+
+
 @dataclass(frozen=True)
 class Answer:
     """What a search found.
@@ -132,18 +144,8 @@ class Answer:
     @cached_property
     def designs(self) -> list[Design]:
         """The best machines, the best of all first."""
-        designs, asked = [], self.question.study
-        for place in self.order:
-            number, point = int(self.optimum.case[place]), self.optimum.point[place]
-            case = self.space.cases[number]
-            machine = case.machine(point)
-            study = asked.but(
-                systems=(case.system.name,),
-                platforms=(machine,),
-                knobs={**asked.knobs, **self.space.knobs(number, point)},
-            )
-            designs.append(Design(case, machine, study))
-        return designs
+        case, point = self.optimum.case, self.optimum.point
+        return [design_of(self.space, int(case[row]), point[row]) for row in self.order]
 
     def rows(self) -> Rows:
         """A row a best machine, with its bound where one column is made best."""
@@ -176,9 +178,13 @@ class Answer:
             said.append(OF_A_BATCH)
         if len(self.order) > 1 and len(self.space.goal.objectives) == 1:
             said += self.flips()
-        if self.unpriced:
-            said.append(f"Left out, as they have no price: {', '.join(self.unpriced)}.")
-        return said
+        return [*said, *self.left_out()]
+
+    def left_out(self) -> list[str]:
+        """The parts that were no candidates, in words."""
+        if not self.unpriced:
+            return []
+        return [f"Left out, as they have no price: {', '.join(self.unpriced)}."]
 
     def flips(self) -> list[str]:
         """Who comes second, and what would make it the first."""
@@ -211,10 +217,24 @@ def best_machines(
         report: called after every round.
 
     Raises:
-        InputError: no machine may be built, or none meets every limit.
+        InputError: no machine may be built.
+        UnmetError: none meets every limit, or none was found in time.
         KeyboardInterrupt: Ctrl-C came before any machine was found.
     """
     space, unpriced = question.space()
+    optimum = search(space, seconds, report)
+    if not len(optimum.case):
+        raise UnmetError(nearest_miss(question, space))
+    return Answer(question, space, optimum, unpriced)
+
+
+def search(space: Space, seconds: float, report: Report | None) -> Optimum:
+    """The best machines of a space, with arguments as those of `best_machines`.
+
+    Raises:
+        UnmetError: none was found in time.
+        KeyboardInterrupt: Ctrl-C came before any machine was found.
+    """
     optimum = minimise(
         space.boxes,
         space.bound,
@@ -226,14 +246,10 @@ def best_machines(
         seconds=seconds,
         report=report,
     )
-    if optimum.is_interrupted and not len(optimum.case):
-        raise KeyboardInterrupt(none_found(space, optimum))
-    if not len(optimum.case):
-        is_over = not len(optimum.open)
-        raise InputError(
-            nearest_miss(question, space) if is_over else none_found(space, optimum)
-        )
-    return Answer(question, space, optimum, unpriced)
+    if len(optimum.open) and not len(optimum.case):
+        stopped = KeyboardInterrupt if optimum.is_interrupted else UnmetError
+        raise stopped(none_found(space, optimum))
+    return optimum
 
 
 def none_found(space: Space, optimum: Optimum) -> str:

@@ -20,6 +20,7 @@ from nearkv.sweeps.evaluate.prices import is_of_costs
 from nearkv.sweeps.evaluate.slo import Target
 from nearkv.sweeps.explore.design.measures import Goal, Space
 from nearkv.sweeps.explore.design.space import Case, cases_of
+from nearkv.sweeps.study.sizes import per_second, size
 from nearkv.sweeps.study.study import Study, name_of
 from nearkv.sweeps.tables.table import cell_text
 
@@ -118,6 +119,47 @@ def _price(row: Mapping[str, str], basis: str, where: str) -> Quantity:
 
 
 @dataclass(frozen=True)
+class RequestClass:
+    """Requests of one length, which many machines may share.
+
+    Attributes:
+        name: of the class.
+        context, output_tokens: of a request [1].
+        rate: at which they arrive [1/s].
+    """
+
+    name: str
+    context: float
+    output_tokens: float
+    rate: float
+
+    def __str__(self) -> str:
+        lengths = f"{self.context:,.0f} + {self.output_tokens:,.0f} tokens"
+        return f"{self.name} {self.rate:g} requests per second of {lengths}"
+
+
+def request_classes(texts: Sequence[str]) -> tuple[RequestClass, ...]:
+    """Read classes of requests, each as `name:context:output:rate`.
+
+    Raises:
+        InputError: a text that is no class, or a name that comes twice.
+
+    >>> request_classes(["chat:4k:256:2.5"])[0]
+    RequestClass(name='chat', context=4096.0, output_tokens=256.0, rate=2.5)
+    """
+    classes = []
+    for text in texts:
+        where, fields = f"--class {text!r}", text.split(":")
+        if len(fields) != 4 or not fields[0]:
+            raise InputError(f"{where}: write name:context:output:rate, as chat:4k:256:2.5")
+        name, context, output_tokens, rate = fields
+        lengths = size(context, where), size(output_tokens, where)
+        classes.append(RequestClass(name, *lengths, per_second(rate, where)))
+    once([each.name for each in classes], "--class")
+    return tuple(classes)
+
+
+@dataclass(frozen=True)
 class Question:
     """Which machine serves a workload best, within limits.
 
@@ -129,6 +171,7 @@ class Question:
         terms: numbers of ownership in place of the catalogue's, as `years`.
         rents: whether rented machines are ranked beside bought ones.
         draws: whether it is asked in how many draws of all uncertain numbers the best wins.
+        classes: of requests that several machines share, in place of the lengths of the study.
     """
 
     study: Study
@@ -138,6 +181,7 @@ class Question:
     terms: Mapping[str, float] = field(default_factory=dict)
     rents: bool = False
     draws: bool = False
+    classes: tuple[RequestClass, ...] = ()
 
     @property
     def text(self) -> str:
@@ -147,13 +191,10 @@ class Question:
             f"{limit.name} {'>=' if limit.at_least else '<='} {cell_text(limit.value)}"
             for limit in self.goal.limits
         ]
-        asked = [
-            name_of(study.models[0]),
-            f"{study.context[0]:,.0f} tokens of context",
-            f"{study.output_tokens[0]:,.0f} of output",
-            f"{study.batch[0]:,.0f} sequences",
-        ]
-        return ", ".join([*asked, *limits])
+        one = f"{study.context[0]:,.0f} tokens of context, {study.output_tokens[0]:,.0f} of output"
+        lengths = [*map(str, self.classes)] or [one]
+        sequences = f"{study.batch[0]:,.0f} sequences"
+        return ", ".join([name_of(study.models[0]), *lengths, sequences, *limits])
 
     @property
     def needs_prices(self) -> bool:

@@ -178,15 +178,16 @@ def test_a_front_has_no_machine_that_another_dominates() -> None:
         (("--minimize", "cost_usd", "--maximize", "tpot_ms"), "give one of them"),
         (("--server", "hgx-h999"), "unknown server 'hgx-h999'"),
         (("--rent",), "compare by the hour alone"),
-        (("--budget", "10USD"), "the nearest is"),
         (("--context", "1k,2k"), "not a list"),
         (("--knob", "tp=1,2"), "not a list"),
         (("--prices", "none.csv"), "none.csv"),
         (("--pareto", "cost_usd"), "two or three different columns"),
         (("--pue", "0.5"), "--pue 0.5: must be at least 1"),
         (("--seconds", "nan"), "must be a number above 0"),
-        (("--slo", "batch_run=1e12"), "where 1e+12 is asked (--slo)"),
-        (("--knob", "tp=3"), "runs it with the knobs"),
+        (("--years", "0"), "--years 0"),
+        (("--users", "0"), "--users"),
+        (("--class", "chat:4k:256:0"), "must be a number above zero"),
+        (("--class", "chat:4k:256:1", "--output-tokens", "64"), "leave out a study"),
     ],
 )
 def test_bad_input_gets_one_sentence(words: tuple[str, ...], sentence: str) -> None:
@@ -194,6 +195,36 @@ def test_bad_input_gets_one_sentence(words: tuple[str, ...], sentence: str) -> N
     if "--server" not in words:
         asked += ["--server", "dgx-spark-desktop"]
     assert sentence in refusal("design", *asked, *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--budget", "10USD"), "the nearest is"),
+        (("--slo", "batch_run=1e12"), "where 1e+12 is asked (--slo)"),
+        (("--knob", "tp=3"), "runs it with the knobs"),
+        (("--seconds", "1e-9"), "allow more time"),
+    ],
+)
+def test_what_no_machine_meets_ends_with_a_code_of_its_own(
+    words: tuple[str, ...], sentence: str
+) -> None:
+    asked = ("gpu", "--model", "gpt-oss-20b", "--server", "dgx-spark-desktop")
+    unmet = invoke("design", *asked, "--batch", "4", *words)
+    assert unmet.exit_code == 3
+    assert sentence in unmet.stderr
+    assert len(unmet.stderr.splitlines()) == 1
+
+
+def test_machines_that_share_classes_are_shown_and_proven(tmp_path: Path) -> None:
+    proof = tmp_path / "proof.json"
+    classes = ("--class", "chat:4k:256:2", "--class", "docs:32k:256:0.05")
+    asked = ("gpu", *SMALL, "--model", "gpt-oss-20b", *classes, "--budget", "60kUSD")
+    text = succeed("design", *asked, "--certificate", str(proof))
+    assert "chat 2 requests per second of 4,096 + 256 tokens" in text
+    assert "none need less than" in text
+    assert "holds" in succeed("design", *asked, "--check", str(proof))
+    assert "other limits" in refusal("design", *asked[:-1], "50kUSD", "--check", str(proof))
 
 
 @pytest.mark.parametrize(
