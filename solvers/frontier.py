@@ -41,7 +41,7 @@ def frontier(costs: Costs) -> Mask:
 
 
 def _by_comparing(columns: Costs) -> Mask:
-    """As `_non_dominated`, of more than three columns: each row against all that are kept before."""
+    """As `_non_dominated`, of more columns: each row against all that are kept before it."""
     distinct, which = np.unique(columns.T, axis=0, return_inverse=True)
     kept = np.zeros(len(distinct), bool)
     for place, row in enumerate(distinct):

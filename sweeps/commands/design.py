@@ -6,7 +6,7 @@ import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -120,26 +120,9 @@ def design(
     """
     from nearkv.sweeps.api.design import check_design
     from nearkv.sweeps.api.design import design as answer
-    from nearkv.sweeps.study.study_files import load_study
 
-    view, stated = options.view_of(line), options.given(line)
-    if users and "batch" in stated:
-        raise InputError("--users is the batch to serve at once; leave out --batch")
-    asked = options.arguments(line)
-    for name in ("seconds", "certificate", "check", "machine_out", "plugins"):
-        del asked[name]
-    terms = {name: asked.pop(name) for name in ("years", "usd_kwh", "pue", "utilisation")}
-    asked["terms"] = {name: value for name, value in terms.items() if value is not None}
-    if systems.endswith(".toml"):
-        asked["systems"] = load_study(systems, plugins)
-    if systems.endswith(".toml") or classes:
-        axes = {"batch", "context", "output_tokens", "knobs"} - stated.keys()
-        asked = {name: value for name, value in asked.items() if name not in axes}
-    asked["model"] = model or None
-    if plugins:
-        asked["plugin"] = plugins
-    if not band:
-        del asked["band"]
+    view = options.view_of(line)
+    asked = _question(line)
     if check:
         echo(check_design(check, **asked) + "\n")
         return
@@ -159,6 +142,31 @@ def design(
     print_table(table, view, usual, title=table.attrs["asked"], below=below)
     if table.attrs["interrupted"]:
         raise KeyboardInterrupt
+
+
+def _question(line: typer.Context) -> dict[str, Any]:
+    """What is asked, as `nearkv.design` takes it.
+
+    Raises:
+        InputError: users beside a batch, or a study that cannot be read.
+    """
+    from nearkv.sweeps.study.study_files import load_study
+
+    stated, asked = options.given(line), options.arguments(line)
+    if asked["users"] and "batch" in stated:
+        raise InputError("--users is the batch to serve at once; leave out --batch")
+    for name in ("seconds", "certificate", "check", "machine_out"):
+        del asked[name]
+    asked["plugin"] = asked.pop("plugins")
+    is_study = asked["systems"].endswith(".toml")
+    if is_study:
+        asked["systems"] = load_study(asked["systems"], asked.pop("plugin"))
+    unstated = {"batch", "context", "output_tokens", "knobs"} - stated.keys()
+    own = unstated if is_study or asked["classes"] else set()
+    terms = {name: asked.pop(name) for name in ("years", "usd_kwh", "pue", "utilisation")}
+    asked["terms"] = {name: value for name, value in terms.items() if value is not None}
+    blank = {name for name in ("model", "plugin", "band") if not asked.get(name)}
+    return {name: value for name, value in asked.items() if name not in own | blank}
 
 
 def _progress() -> Callable[[Progress], None]:
