@@ -6,6 +6,7 @@ import numpy as np
 from scipy.special import betainc
 
 from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.mechanisms.serving.residents import bisect
 from nearkv.costmodel.model.estimate import Estimate, Laws
 
 _DEVIATIONS, _SUMS = np.polynomial.hermite_e.hermegauss(7)
@@ -82,8 +83,4 @@ def quantile(laws: Laws, share: float) -> Real:
     """Time per output token that a share of the requests keeps, by bisection [s]."""
     low: Real = 0.0 * laws.plain
     high: Real = 2 * laws.plain + laws.longest + 8 * np.max(laws.scatter, axis=0)
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        fewer = np.less(within(laws, middle), share)
-        low, high = np.where(fewer, middle, low), np.where(fewer, high, middle)
-    return high
+    return bisect(lambda tpot: np.less(within(laws, tpot), share), low, high, _HALVINGS)

@@ -5,6 +5,7 @@ Symbols: gbs GPU batch, nb number of batches.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
@@ -174,17 +175,13 @@ def _most_batches(problem: BlockProblem, solve: Simplex, gbs: int, space: Box) -
     if space.nb_low == space.nb_high:
         return space.nb_high
 
-    def fit(nb: int) -> bool:
-        return solve(problem.program(single_block(gbs, nb))) is not None
+    def is_too_many(nb: int) -> bool:
+        return solve(problem.program(single_block(gbs, nb))) is None
 
     above = 1
-    while fit(above):
+    while not is_too_many(above):
         above *= 2
-    low, high = max(above // 2, 1), above
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if fit(middle) else (low, middle)
-    return low - 1
+    return bisect_left(range(above), True, lo=max(above // 2, 1), key=is_too_many) - 1
 
 
 def _before_first_drop(

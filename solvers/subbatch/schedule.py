@@ -10,6 +10,7 @@ where a solution needs them until it is exact.
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -132,12 +133,12 @@ def _longest_chunk(
     costs: Costs, n: float, chunks: Chunks, j: int, length: float, limit: float
 ) -> float:
     """Most tokens of prompt j, in steps of 16, that the GPU computes within a limit [1]."""
-    steps, above = 0, int(length) // CHUNK_TOKENS + 1
-    while above - steps > 1:
-        middle = (steps + above) // 2
-        fits = gpu_seconds(costs, n, (*chunks, (j, float(CHUNK_TOKENS * middle)))) <= limit
-        steps, above = (middle, above) if fits else (steps, middle)
-    return float(CHUNK_TOKENS * steps)
+
+    def is_late(tokens: int) -> bool:
+        return gpu_seconds(costs, n, (*chunks, (j, float(tokens)))) > limit
+
+    sizes = range(CHUNK_TOKENS, int(length) + 1, CHUNK_TOKENS)
+    return float(CHUNK_TOKENS * bisect_left(sizes, True, key=is_late))
 
 
 def _by_rule(

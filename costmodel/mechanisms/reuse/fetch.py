@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.mechanisms.serving.residents import bisect
 
 Seconds = Callable[[Real], Real]
 HALVINGS = 30
@@ -28,14 +30,11 @@ def split(compute: Seconds, load: Seconds, tokens: Real) -> Real:
         load: seconds for bytes of as many tokens, rising.
         tokens: p, of each prefix [1].
     """
-    low = np.zeros(np.shape(tokens))
-    high = np.asarray(tokens, float)
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        is_early = np.less(compute(middle), load(tokens - middle))
-        low = np.where(is_early, middle, low)
-        high = np.where(is_early, high, middle)
-    return high[()]
+
+    def is_early(head: Real) -> NDArray[np.bool_]:
+        return np.less(compute(head), load(tokens - head))
+
+    return bisect(is_early, 0.0 * tokens, tokens, HALVINGS)
 
 
 def both(compute: Seconds, load: Seconds, tokens: Real) -> Real:
