@@ -89,12 +89,15 @@ def test_memory_cuts_the_range_of_a_number() -> None:
 
 
 def test_a_number_in_which_amounts_bend_is_searched() -> None:
-    """9 / x falls and x rises: they meet at 3. Nothing proves it, so there is no bound."""
+    """9 / x falls and x rises: they meet at 3. Nothing proves it, so there is no bound.
+
+    It is one of 33 values, and of 33 about the best each of seven times that they come closer.
+    """
     bent = toy(1.0, 8.0, lambda x: overlap(a=leaf("a", 9.0 / x), b=leaf("b", x)))
     solved = answer(bent, number="auto")
     assert np.ravel(solved.knobs["number"]) == pytest.approx([3.0], rel=1e-8)
     assert np.isnan(solved.choice.bound)
-    assert solved.tried > 100
+    assert solved.tried == (1 + 7) * 33
 
 
 def test_a_searched_number_beats_a_fine_grid_at_every_design_point() -> None:

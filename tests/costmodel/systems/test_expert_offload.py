@@ -189,6 +189,16 @@ def test_drives_bring_the_experts_that_dram_does_not_hold() -> None:
     assert commands == pytest.approx(3 * 3.5 / 4 * 3)
 
 
+def test_a_cache_in_dram_takes_the_room_of_experts() -> None:
+    """DRAM of the cache and half of the experts, which holds them all once the cache is away."""
+    cache = MOE.kv_cache_bytes(WORK.batch, WORK.final)
+    hw = BED.with_values({"host.memory": cache + ALL_EXPERTS / 2, "host.count": 1.0})
+    for where, stored in ((0.0, 0.0), (1.0, ALL_EXPERTS / 2)):
+        held = answer(hw=hw, cache=where).fits.contents
+        assert held["ssd"]["experts"] == pytest.approx(stored)
+        assert held["host"]["experts"] == pytest.approx(ALL_EXPERTS - stored)
+
+
 def test_without_drives_experts_that_fit_nowhere_are_infeasible() -> None:
     hw = load_platform("threadripper-a6000").machine()
     short = answer(hw=hw.with_values({"host.memory": 0.5 * ALL_EXPERTS}))
