@@ -96,7 +96,12 @@ def follow_console(block: Block, _: dict[str, object]) -> None:
         for command in line.removeprefix("$ ").split(" | "):
             name, *arguments = shlex.split(command)
             assert name == "nearkv", f"{name} is not ours to run"
-            printed = succeed(*map(quickly_drawn, arguments), text=printed)
+            words = [SMALLER.get(word, quickly_drawn(word)) for word in arguments]
+            printed = succeed(*words, text=printed)
+
+
+SMALLER = {"1:64:x2": "1,4", "independent": "hillinfer"}
+"""Users to simulate and claims to evaluate, and fewer of them that ask the same of a command."""
 
 
 def quickly_drawn(word: str) -> str:
