@@ -141,20 +141,9 @@ def _optional(layer_type: type[LLM]) -> list[str]:
 
 def _unstated(llm: LLM) -> dict[str, Real]:
     """Fields of a model that states nothing: the platform's widths, no limit, nothing shared."""
-    return {
-        "weight_width": llm.weight_width,
-        "dense_width": llm.weight_width,
-        "head_width": llm.weight_width,
-        "kv_width": llm.kv_width,
-        "activation_width": llm.activation_width,
-        "operand_width": llm.activation_width,
-        "native_width": llm.activation_width,
-        "shared_parameters": 0.0,
-        "longest": np.inf,
-        "kv_projections": 2.0,
-        "idle_parameters": 0.0,
-        "mtp_layers": 0.0,
-    }
+    wider = dict.fromkeys(("operand_width", "native_width"), llm.activation_width)
+    others = {"dense_width": llm.weight_width, "head_width": llm.weight_width, **wider}
+    return {name: others.get(name, getattr(llm, name)) for name in _optional(LLM)}
 
 
 def _columns(
