@@ -106,6 +106,13 @@ def test_sec54_is_the_balance_with_a_hop() -> None:
     np.testing.assert_allclose(gap, alpha * r.f_c / (r.b_c + alpha * r.f_c), rtol=1e-6, atol=1e-9)
 
 
+def test_tokens_leave_through_the_host_unless_stated() -> None:
+    """As in the paper's prototype (sec. 5.4); straight to the GPU they cross one link less."""
+    prototype = estimate("hillinfer", **HILLINFER)
+    through_host, direct = (estimate("hillinfer", hop=hop, **HILLINFER) for hop in (1, 0))
+    assert prototype.step.seconds == through_host.step.seconds > direct.step.seconds
+
+
 def test_balance_makes_both_paths_equal() -> None:
     hw, llm = random_machines(500), model("qwen-7b")
     for sigma in (0.0, 0.4):
