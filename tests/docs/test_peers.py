@@ -8,13 +8,15 @@ import shlex
 from pathlib import Path
 
 import pytest
+from bench.measured import ROW, median_error
 from support.systems import model
 from typer.testing import CliRunner
 
 from nearkv.cli import app
+from nearkv.sweeps.validation.validate import validate
 
 PAGE = (Path(__file__).parents[2] / "docs" / "peers.md").read_text()
-COMMANDS = re.findall(r"^    nearkv ((?:.+\\\n)*.+)", PAGE, re.M)
+COMMANDS = re.findall(r"^\$ nearkv (.+)", PAGE, re.M)
 
 
 def test_the_sum_is_weights_and_kv() -> None:
@@ -37,7 +39,7 @@ def test_the_sum_is_weights_and_kv() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda c: c.split()[1])
 def test_the_command_gives_the_step(command: str) -> None:
-    words = [word for word in shlex.split(command.replace("\\\n", " ")) if word != "--explain"]
+    words = [word for word in shlex.split(command) if word != "--explain"]
     step = json.loads(CliRunner().invoke(app, [*words, "--format", "json"]).stdout)[0]["step_ms"]
     assert step == pytest.approx(30.394 / 2039 * 1e3, rel=1e-4)
     assert f"**{step:.2f} ms**" in PAGE
@@ -52,3 +54,19 @@ def test_defaults_are_slower() -> None:
     )
     step = json.loads(CliRunner().invoke(app, words.split()).stdout)[0]["step_ms"]
     assert f"gives {step:.1f} ms" in PAGE
+
+
+def test_the_table_has_our_predictions_of_all_its_rows() -> None:
+    lines = re.findall(r"^\| (\w+), (\d), (\d+) \| ([\d.]+) \| ([\d.]+) ", PAGE, re.M)
+    ids = [f"aic-llama-3.1-70b-h200_sxm-{e}-tp{tp}-b{batch}-fp8" for e, tp, batch, *_ in lines]
+    assert len(ids) == 22
+    assert all(map(ROW.fullmatch, ids))
+    rows = {row["id"]: row for row in validate(ids=ids)}
+    stated = [float(rows[row]["stated"]) for row in ids]
+    predicted = [float(rows[row]["predicted"]) for row in ids]
+    values = [
+        (f"{truth:.1f}", f"{ours:.1f}") for truth, ours in zip(stated, predicted, strict=True)
+    ]
+    assert values == [line[3:] for line in lines]
+    error = median_error(predicted, stated)
+    assert f"| median error | | {error:.0%} |".replace("%", " %") in PAGE
