@@ -155,7 +155,7 @@ def test_a_crossover_is_an_interval() -> None:
         systems="flexgen-dram,inf2",
         along="context=4k:1M",
         band=90,
-        samples=128,
+        samples=32,
     ).iloc[0]
     assert row["above_p05"] <= row["above"] <= row["above_p95"]
     assert row["above_p05"] < row["above_p95"]

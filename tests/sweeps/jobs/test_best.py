@@ -77,13 +77,18 @@ REDUCERS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def every() -> Columns:
+    """All rows of the mixed study."""
+    return table(MIXED)
+
+
 @pytest.mark.parametrize("reducer", REDUCERS, ids=str)
 @pytest.mark.parametrize("chunk", [41, 1 << 16])
 @pytest.mark.slow
 def test_reducers_keep_what_sorting_all_rows_finds(
-    reducer: Reducer, chunk: int, monkeypatch: pytest.MonkeyPatch
+    every: Columns, reducer: Reducer, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    every = table(MIXED)
     rows = by_sorting(reducer, every)
     monkeypatch.setattr("nearkv.sweeps.study.grid.POINTS_AT_ONCE", chunk)
     monkeypatch.setattr("nearkv.sweeps.jobs.best.REDUCED", 50)

@@ -56,20 +56,23 @@ def at(hw: Machine, llm: LLM, work: Workload, share: Real) -> Estimate:
 
 def check_best(hw: Machine, llm: LLM, work: Workload) -> None:
     """The rule's share fits wherever one of a fine grid does, and none of them is faster."""
-    share = balanced_share(hw, llm, work)
-    best, grid = at(hw, llm, work, share), at(hw, llm, work, SHARES)
-    if np.any(grid.fits.ok):
-        assert best.fits.ok
-        fastest = np.min(np.where(grid.fits.ok, grid.step.seconds, np.inf))
-        assert best.step.seconds <= fastest * (1 + 1e-9)
+    points = np.broadcast_shapes(np.shape(work.batch), np.shape(work.prompt))
+    shares = SHARES.reshape(-1, *(1 for _ in points))
+    best = at(hw, llm, work, balanced_share(hw, llm, work))
+    grid = at(hw, llm, work, shares)
+    fastest = np.min(np.where(grid.fits.ok, grid.step.seconds, np.inf), axis=0)
+    some_fit = np.isfinite(fastest)
+    assert np.shape(fastest) == points
+    assert np.all(best.fits.ok | ~some_fit)
+    assert np.all((best.step.seconds <= fastest * (1 + 1e-9)) | ~some_fit)
 
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.slow
 def test_no_share_is_faster_over_the_catalogue(name: str) -> None:
-    for batch in (1.0, 4.0, 7.0, 64.0, 700.0):
-        for context in (512.0, 4096.0, 32768.0, 131072.0):
-            check_best(HW, LLMS[name], Workload(batch, context, 512.0))
+    batches = np.array([1.0, 4.0, 7.0, 64.0, 700.0])
+    contexts = np.array([512.0, 4096.0, 32768.0, 131072.0])
+    check_best(HW, LLMS[name], Workload(batches[:, None], contexts, 512.0))
 
 
 @settings(max_examples=40)
