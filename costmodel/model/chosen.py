@@ -1,4 +1,4 @@
-"""Layers that attend to some tokens of a cache: those an indexer chooses, or compressed rows.
+"""Layers that attend to some tokens of a cache: a window, chosen ones, or compressed rows.
 
 Symbols: b sequences, s tokens, p of a prompt, h hidden, H query heads, d head size, k chosen
 tokens, Hi and di heads and size of the indexer, w window, m tokens of a compressed row.
@@ -20,6 +20,54 @@ def _band(prompt: Real, width: Real) -> Real:
     kept = np.minimum(prompt, width)
     pairs: Real = prompt * kept - kept**2 / 2
     return pairs
+
+
+@dataclass(frozen=True)
+class Windowed(LLM):
+    """Layers that attend to the last w tokens and keep no others (Mistral 7B, sec. 2).
+
+    Attributes:
+        window: tokens attended to, the new one included [1].
+    """
+
+    window: Real = np.inf
+
+    def attended_tokens(self, tokens: Real) -> Real:
+        """Tokens of the window, min(s, w) [1]."""
+        return np.minimum(tokens, self.window)
+
+    def kv_bytes(self, batch: Real, tokens: Real) -> Real:
+        """K and V of the window, 2 Hkv d b min(s, w) elements [B]."""
+        return super().kv_bytes(batch, np.minimum(tokens, self.window))
+
+    def x_bytes(self, batch: Real, tokens: Real) -> Real:
+        """X of the window, h b min(s, w) elements [B]."""
+        return super().x_bytes(batch, np.minimum(tokens, self.window))
+
+    def kv_from_x_flops(self, batch: Real, tokens: Real) -> Real:
+        """K and V of the window from cached X [FLOP]."""
+        return super().kv_from_x_flops(batch, np.minimum(tokens, self.window))
+
+    def attention_flops(self, batch: Real, tokens: Real) -> Real:
+        """One query per sequence against its window, 4 b min(s, w) H d [FLOP]."""
+        return super().attention_flops(batch, np.minimum(tokens, self.window))
+
+    def prefill_attention_flops(self, batch: Real, prompt: Real) -> Real:
+        """Band of a causal square, 4 b (p w - w^2 / 2) H d where p exceeds w [FLOP]."""
+        return super().attention_flops(batch, _band(prompt, self.window))
+
+
+@dataclass(frozen=True)
+class Chunked(Windowed):
+    """Layers that attend within chunks of w tokens (Llama 4): the last step of a chunk.
+
+    The mean over the steps of a chunk attends to half as many; memory must hold the full chunk.
+    """
+
+    def prefill_attention_flops(self, batch: Real, prompt: Real) -> Real:
+        """Causal squares along the diagonal, 2 b s w H d where s exceeds w [FLOP]."""
+        chunk: Real = np.minimum(prompt, self.window)
+        return 2 * batch * prompt * chunk * self.query_size
 
 
 @dataclass(frozen=True)
@@ -113,14 +161,8 @@ class Selected(Indexed):
 
 
 @dataclass(frozen=True)
-class Borrowed(LLM):
-    """Layers that read the K and V of an earlier one and cache none (Gemma 3n, KV sharing).
-
-    Attributes:
-        window: tokens attended to [1].
-    """
-
-    window: Real = np.inf
+class Borrowed(Windowed):
+    """Layers that read the K and V of an earlier one and cache none (Gemma 3n, KV sharing)."""
 
     def kv_bytes(self, batch: Real, tokens: Real) -> Real:
         """None: the earlier layer holds them [B]."""
@@ -128,15 +170,7 @@ class Borrowed(LLM):
 
     def cache_traffic(self, batch: Real, tokens: Real) -> Real:
         """K and V of the earlier layer, 2 Hkv d b min(s, w) elements [B]."""
-        return super().kv_bytes(batch, np.minimum(tokens, self.window))
-
-    def attention_flops(self, batch: Real, tokens: Real) -> Real:
-        """One query per sequence, 4 b min(s, w) H d [FLOP]."""
-        return super().attention_flops(batch, np.minimum(tokens, self.window))
-
-    def prefill_attention_flops(self, batch: Real, prompt: Real) -> Real:
-        """Band of a causal square, 4 b (p w - w^2 / 2) H d [FLOP]."""
-        return super().attention_flops(batch, _band(prompt, self.window))
+        return super().kv_bytes(batch, tokens)
 
 
 @dataclass(frozen=True)

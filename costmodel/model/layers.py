@@ -3,7 +3,7 @@
 A layer type is a model whose layers are all of that type; what it does not override it computes
 as any other. A full layer of grouped heads is `LLM` itself.
 
-Symbols: b sequences, s tokens, h hidden, H query heads, w window.
+Symbols: b sequences, s tokens, h hidden, H query heads.
 """
 
 from __future__ import annotations
@@ -16,7 +16,14 @@ from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.compose import pipeline, serial
 from nearkv.costmodel.algebra.span import Real, Span
-from nearkv.costmodel.model.chosen import Borrowed, Compressed, Selected, Sparse
+from nearkv.costmodel.model.chosen import (
+    Borrowed,
+    Chunked,
+    Compressed,
+    Selected,
+    Sparse,
+    Windowed,
+)
 from nearkv.costmodel.model.latent import Latent, Projected
 from nearkv.costmodel.model.llm import LLM
 
@@ -147,56 +154,6 @@ class Mixed(LLM):
     def weight_buffer_bytes(self) -> Real:
         """Weights of the largest layer on the GPU while it streams [B]."""
         return self.most_of_a_layer(lambda layer_type: layer_type.weight_buffer_bytes())
-
-
-@dataclass(frozen=True)
-class Windowed(LLM):
-    """Layers that attend to the last w tokens and keep no others (Mistral 7B, sec. 2).
-
-    Attributes:
-        window: tokens attended to, the new one included [1].
-    """
-
-    window: Real = np.inf
-
-    def attended_tokens(self, tokens: Real) -> Real:
-        """Tokens of the window, min(s, w) [1]."""
-        return np.minimum(tokens, self.window)
-
-    def kv_bytes(self, batch: Real, tokens: Real) -> Real:
-        """K and V of the window, 2 Hkv d b min(s, w) elements [B]."""
-        return super().kv_bytes(batch, np.minimum(tokens, self.window))
-
-    def x_bytes(self, batch: Real, tokens: Real) -> Real:
-        """X of the window, h b min(s, w) elements [B]."""
-        return super().x_bytes(batch, np.minimum(tokens, self.window))
-
-    def kv_from_x_flops(self, batch: Real, tokens: Real) -> Real:
-        """K and V of the window from cached X [FLOP]."""
-        return super().kv_from_x_flops(batch, np.minimum(tokens, self.window))
-
-    def attention_flops(self, batch: Real, tokens: Real) -> Real:
-        """One query per sequence against its window, 4 b min(s, w) H d [FLOP]."""
-        return super().attention_flops(batch, np.minimum(tokens, self.window))
-
-    def prefill_attention_flops(self, batch: Real, prompt: Real) -> Real:
-        """Band of a causal square, 2 b (2 s w - w^2) H d where s exceeds w [FLOP]."""
-        width = np.minimum(prompt, self.window)
-        band: Real = 2 * prompt * width - width**2
-        return 2 * batch * band * self.query_size
-
-
-@dataclass(frozen=True)
-class Chunked(Windowed):
-    """Layers that attend within chunks of w tokens (Llama 4): the last step of a chunk.
-
-    The mean over the steps of a chunk attends to half as many; memory must hold the full chunk.
-    """
-
-    def prefill_attention_flops(self, batch: Real, prompt: Real) -> Real:
-        """Causal squares along the diagonal, 2 b s w H d where s exceeds w [FLOP]."""
-        chunk: Real = np.minimum(prompt, self.window)
-        return 2 * batch * prompt * chunk * self.query_size
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.model.chosen import Borrowed, Compressed, Indexed
+from nearkv.costmodel.model.chosen import Borrowed, Compressed, Indexed, Windowed
 from nearkv.costmodel.model.latent import Latent
-from nearkv.costmodel.model.layers import Recurrent, Windowed
+from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.models import llm_from_part
 from nearkv.hardware.catalog import load_llm, names

@@ -9,7 +9,8 @@ import pytest
 from support.systems import SYSTEMS, machine_of, middle, model
 
 from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.model.layers import Mixed, Windowed
+from nearkv.costmodel.model.chosen import Windowed
+from nearkv.costmodel.model.layers import Mixed
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import System
 from nearkv.costmodel.model.workload import Workload

@@ -10,8 +10,9 @@ from support.systems import SYSTEMS, machine_of, middle, model
 
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.serving.cpu_share import balanced_share
+from nearkv.costmodel.model.chosen import Windowed
 from nearkv.costmodel.model.latent import Latent
-from nearkv.costmodel.model.layers import Mixed, Recurrent, Windowed
+from nearkv.costmodel.model.layers import Mixed, Recurrent
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
 from nearkv.solvers.beta import best_beta

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 import pytest
 
 from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.model.chosen import Windowed
 from nearkv.costmodel.model.estimate import Estimate
-from nearkv.costmodel.model.layers import Mixed, Windowed
+from nearkv.costmodel.model.layers import Mixed
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import find_system
 from nearkv.costmodel.model.workload import Workload

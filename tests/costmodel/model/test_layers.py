@@ -11,13 +11,11 @@ from support.systems import machine_of, model
 from support.tiny import TINY
 
 from nearkv.costmodel.algebra.span import Leaf, Port, Real, Span
-from nearkv.costmodel.model.chosen import Sparse
+from nearkv.costmodel.model.chosen import Chunked, Sparse, Windowed
 from nearkv.costmodel.model.latent import Latent, Projected
 from nearkv.costmodel.model.layers import (
-    Chunked,
     Mixed,
     Recurrent,
-    Windowed,
     not_modelled,
     over_layers,
 )

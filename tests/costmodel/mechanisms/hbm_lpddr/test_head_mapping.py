@@ -47,7 +47,8 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.mapped_step import (
     prompt_heads,
 )
 from nearkv.costmodel.mechanisms.hbm_lpddr.paging import tensors
-from nearkv.costmodel.model.layers import Mixed, Windowed
+from nearkv.costmodel.model.chosen import Windowed
+from nearkv.costmodel.model.layers import Mixed
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
