@@ -76,13 +76,18 @@ class LoadAxes(Axes, total=False):
     slo: str | Iterable[str]
 
 
-def names_of(value: Names, name: str) -> tuple[str, ...]:
+def names_of(value: Any, name: str, kind: type[Any] = str) -> tuple[Any, ...]:
     """Names as a tuple, whether they come with commas between them or in a list.
+
+    Args:
+        value: one or several.
+        name: of the argument.
+        kind: of objects that stand for themselves.
 
     Raises:
         InputError: no text and no list of texts, or no name at all.
     """
-    given = names(value, name)
+    given = names(value, name, kind)
     if not given:
         raise InputError(
             f"{name}={value!r}: does not name anything; give a name or leave it out"
@@ -117,9 +122,8 @@ def study_of(systems: Study | Names, model: Models | None, axes: Axes) -> Study:
     named: dict[str, object] = {"systems": systems, "model": model}
     named |= {name: axes.get(name) for name in ("platform", "trace", "plugin")}
     for name, value in named.items():
-        if value is not None and not names(value, name, _OBJECTS.get(name, str)):
-            problem = "does not name anything; give a name or leave it out"
-            raise InputError(f"{name}={value!r}: {problem}")
+        if value is not None:
+            names_of(value, name, _OBJECTS.get(name, str))
     return stated_study(**given)
 
 

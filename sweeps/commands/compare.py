@@ -71,15 +71,10 @@ def compare(
         print_chart(table, study, view)
         check_answered(rows_of(table))
         return
-    names = [str(name) for name in table]
-    requested = [name for name in names if name.endswith("_ratio")]
-    if "faster_share" in names:
-        requested += [name for name in names if name.startswith("speedup_p")]
-        requested.append("faster_share")
-    busy = [
-        name for name in names if name.startswith("time_s:") and (table[name] > 0).any()
-    ]
-    requested += busy
-    if breakdown:
-        requested += ["step_ms", "speedup"]
+    requested = ["step_ms", "speedup"] if breakdown else []
+    for name in map(str, table):
+        is_band = name.startswith(("speedup_p", "faster_share"))
+        is_busy = name.startswith("time_s:") and (table[name] > 0).any()
+        if name.endswith("_ratio") or is_band or is_busy:
+            requested.append(name)
     print_table(table, view, BRIEF, study, requested)

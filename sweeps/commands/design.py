@@ -70,8 +70,6 @@ Rent = Annotated[
 Seconds = Annotated[
     float, option("SECONDS", "Stop then, with the best so far and its gap.")
 ]
-CertificateFile = Annotated[str, option("FILE.json", "Write the proof.", "--certificate")]
-Check = Annotated[str, option("FILE.json", "Check a proof against this question.")]
 MachineOut = Annotated[
     str, option("FILE.toml", "Write the best machine, which --platform reads.")
 ]
@@ -102,8 +100,8 @@ def design(
     utilisation: Utilisation = None,
     rent: Rent = False,
     seconds: Seconds = math.inf,
-    certificate: CertificateFile = "",
-    check: Check = "",
+    certificate: options.Certificate = "",
+    check: options.Check = "",
     machine_out: MachineOut = "",
     model: options.OneModel = "",
     batch: options.Batch = "16",

@@ -212,8 +212,8 @@ Out = Annotated[
         "-o",
     ),
 ]
-
-
+Certificate = Annotated[str, option("FILE.json", "Write the cuts that prove the answer.")]
+Check = Annotated[str, option("FILE.json", "Check a proof against this question.")]
 Yes = Annotated[
     bool,
     typer.Option(

@@ -57,8 +57,6 @@ Nodes = Annotated[int, option("NUMBER", "Servers; 0: the fewest that do.", min=0
 SaveCurve = Annotated[str, option("FILE.json", "Write the curve, which --trace takes.")]
 Minimize = Annotated[str, option("COLUMN", "What is to be least: usd_hour.")]
 Years = Annotated[float, option("NUMBER", "Over which tiers are paid for.")]
-Certificate = Annotated[str, option("FILE.json", "Write the cuts that prove the answer.")]
-Check = Annotated[str, option("FILE.json", "Check a proof against this question.")]
 
 SHOWN = (
     "tier,hit_share,total_share,load_ms,recompute_ms,best,load_pays_from_tok,write_gb_s,dwpd,"
@@ -130,8 +128,8 @@ def tiers(
     years: Years = 4.0,
     policy: Policy = "exclusive",
     admission: Admission = "all",
-    certificate: Certificate = "",
-    check: Check = "",
+    certificate: options.Certificate = "",
+    check: options.Check = "",
 ) -> None:
     """Find the cheapest sizes of tiers of KV caches with which requests meet a mean TTFT.
 

@@ -139,13 +139,7 @@ def _kinds(llm: LLM) -> Iterator[dict[str, Any]]:
         note = _cache_note(kind)
         if float(kind.experts) > 1:
             note += f", {kind.active_experts:g} of {kind.experts:g} experts"
-        yield {
-            "key": f"layers: {name}",
-            "value": count,
-            "unit": "1",
-            "si": count,
-            "note": note,
-        }
+        yield _row(f"layers: {name}", count, 1, "1", note)
         if not llm.layer_types:
             continue
         for label in _OF_KINDS:

@@ -139,9 +139,8 @@ def provenance(parts: Iterable[Block]) -> dict[str, Any]:
     used = [part for platform in platforms.values() for part in platform.roles.values()]
     used += [*models.values(), *traces.values()]
     cited = {number.source for part in used for number in part.numbers.values()}
-    band = {"band": _band(parts)} if any(block.band for block in parts) else {}
     plugins = [block.system.plugin for block in parts if block.system.plugin]
-    return {
+    origin = {
         "nearkv": version("nearkv"),
         "command": shlex.join(
             ["nearkv", *(word for word in sys.argv[1:] if word != "--resume")]
@@ -154,15 +153,12 @@ def provenance(parts: Iterable[Block]) -> dict[str, Any]:
         "traces": {name: numbers(name, part) for name, part in traces.items()},
         "sources": {key: source for key, source in sources().items() if key in cited},
         "axes": _axes(parts),
-        **band,
     }
+    if any(block.band for block in parts):
+        from nearkv.sweeps.uncertainty.made_of import made_of
 
-
-def _band(parts: list[Block]) -> dict[str, Any]:
-    """What the bands of a study are made of."""
-    from nearkv.sweeps.uncertainty.made_of import made_of
-
-    return made_of(parts)
+        origin["band"] = made_of(parts)
+    return origin
 
 
 def _axes(parts: Iterable[Block]) -> dict[str, list[Any]]:

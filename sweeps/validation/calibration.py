@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from nearkv.hardware.catalog import Platform, names
+from nearkv.hardware.catalog import Platform
 from nearkv.hardware.errors import InputError, once
 from nearkv.hardware.quantity import Quantity
-from nearkv.hardware.schema import PARTLESS
 from nearkv.hardware.units import unit_of
 from nearkv.solvers.calibrate import (
     ALIKE,
@@ -25,7 +24,7 @@ from nearkv.solvers.calibrate import (
     left_out,
 )
 from nearkv.sweeps.study.study import Numbers
-from nearkv.sweeps.tables.table import counted
+from nearkv.sweeps.tables.table import counted, records
 from nearkv.sweeps.validation.evidence import Evidence
 
 Row = dict[str, Any]
@@ -207,25 +206,20 @@ def _hint(share: float, half: float) -> str:
 
 def residual_rows(calibration: Calibration) -> list[Row]:
     """Every row: stated, predicted and the errors, with it and without it in the fit."""
-    evidence = calibration.evidence
-    before = np.exp(calibration.fit.before)
-    after = np.exp(calibration.fit.after)
-    alone = np.exp(calibration.left_out)
-    rows = []
-    for place, name in enumerate(evidence.names):
-        stated = float(evidence.stated[place])
-        rows.append(
-            {
-                "row": name,
-                "stated": stated,
-                "before": float(stated * before[place]),
-                "fitted": float(stated * after[place]),
-                "error_before": float(before[place] - 1),
-                "error": float(after[place] - 1),
-                "error_left_out": float(alone[place] - 1),
-            }
-        )
-    return rows
+    evidence, fit = calibration.evidence, calibration.fit
+    before, after, alone = (
+        np.exp(residuals) for residuals in (fit.before, fit.after, calibration.left_out)
+    )
+    columns = {
+        "row": np.array(evidence.names),
+        "stated": evidence.stated,
+        "before": evidence.stated * before,
+        "fitted": evidence.stated * after,
+        "error_before": before - 1,
+        "error": after - 1,
+        "error_left_out": alone - 1,
+    }
+    return records(columns)
 
 
 # --- sentences ------------------------------------------------------------------------------------
@@ -278,39 +272,16 @@ def _undetermined(factors: Sequence[str], direction: Numbers) -> str:
 
 
 def platform_file(calibration: Calibration) -> str:
-    """A platform based on the fitted one, as TOML; a role with a fitted number is written in full.
-
-    Raises:
-        InputError: a role filled by a part that is not in the catalogue.
-    """
+    """A platform with its fitted numbers in place of those it states, as TOML."""
     test_bed = calibration.evidence.platform
-    fitted = {row["number"]: row for row in factor_rows(calibration)}
     title = f"{test_bed.title}, fitted to {calibration.evidence.what}"
     lines = [f"base = {_text(test_bed.name)}", f"title = {_text(title)}"]
     if test_bed.cite:
         lines.append(f"cite = {_text(test_bed.cite)}")
-    for role in dict.fromkeys(address.partition(".")[0] for address in fitted):
-        lines += _role_lines(calibration, role, fitted)
+    numbers = calibration.factors.values()
+    for row, number in zip(factor_rows(calibration), numbers, strict=True):
+        lines.append(f"{row['number']} = {_entry(_fitted(number, row, calibration))}")
     return "\n".join(lines) + "\n"
-
-
-def _role_lines(
-    calibration: Calibration, role: str, fitted: Mapping[str, Row]
-) -> list[str]:
-    test_bed = calibration.evidence.platform
-    part = test_bed.roles[role]
-    lines = ["", f"[{role}]"]
-    if part.type not in PARTLESS:
-        if part.name not in names("part"):
-            raise InputError(
-                f"{role} of {test_bed.name} is a part of your own; only its derates can be written"
-            )
-        lines.append(f"part = {_text(part.name)}")
-    for key, number in part.numbers.items():
-        row = fitted.get(f"{role}.{key}")
-        written = _fitted(number, row, calibration) if row else number
-        lines.append(f"{key} = {_entry(written)}")
-    return lines
 
 
 def _fitted(number: Quantity, row: Row, calibration: Calibration) -> Quantity:
@@ -336,22 +307,10 @@ def _fitted(number: Quantity, row: Row, calibration: Calibration) -> Quantity:
 
 
 def _entry(number: Quantity) -> str:
-    """A number as a TOML inline table."""
-    entries = [
-        f"value = {number.value!r}",
-        f"unit = {_text(number.unit)}",
-        f"kind = {_text(number.kind)}",
-        f"source = {_text(number.source)}",
-        f"at = {_text(number.at)}",
-    ]
-    if number.low is not None:
-        entries.append(f"range = [{number.low!r}, {number.high!r}]")
-    if number.quantiles is not None:
-        entries.append(f"quantiles = {list(number.quantiles)!r}")
-    if number.shares:
-        entries.append(f"shares = {_text(number.shares)}")
-    if number.note:
-        entries.append(f"note = {_text(number.note)}")
+    """A fitted number as a TOML inline table."""
+    texts = ["unit", "kind", "source", "at", "note", *(["shares"] if number.shares else [])]
+    entries = [f"value = {number.value!r}", f"range = [{number.low!r}, {number.high!r}]"]
+    entries += [f"{name} = {_text(getattr(number, name))}" for name in texts]
     return f"{{ {', '.join(entries)} }}"
 
 

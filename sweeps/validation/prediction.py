@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
 
 import numpy as np
@@ -34,23 +35,11 @@ _AXES = ("system", "model", "platform", "trace", "batch", "context_tok", "output
 
 def question_of(claim: Claim, baseline: bool = False) -> Question:
     """The question of a claim's column: about its system, or about the baseline that divides it."""
+    stated = {field.name: getattr(claim, field.name) for field in fields(Question)}
     if baseline:
-        system, knob = claim.over, claim.over_knob
         platform = claim.over_platform or claim.platform
-    else:
-        system, knob, platform = claim.system, claim.knob, claim.platform
-    return Question(
-        system=system,
-        knob=knob,
-        platform=platform,
-        model=claim.model,
-        batch=claim.batch,
-        context=claim.context,
-        output_tokens=claim.output_tokens,
-        trace=claim.trace,
-        method=claim.method,
-        set=claim.set,
-    )
+        stated |= {"system": claim.over, "knob": claim.over_knob, "platform": platform}
+    return Question(**stated)
 
 
 def predict(claim: Claim) -> Numbers:
@@ -347,22 +336,16 @@ def command_of(claim: Claim) -> str:
 
 
 def _compare(question: Question, shown: list[str]) -> str:
-    words = ["nearkv", "compare", *comma_list(question.system)]
-    options = {
-        "--model": question.model,
-        "--batch": question.batch,
-        "--context": question.context,
-        "--output-tokens": question.output_tokens,
-        "--platform": question.platform,
-        "--trace": question.trace,
-        "--method": question.method,
-    }
-    for option, value in options.items():
-        if value:
+    words = ["nearkv", "compare"]
+    for field in fields(Question):
+        option = f"--{field.name.replace('_', '-')}"
+        value: str = getattr(question, field.name)
+        if field.name == "system":
+            words += comma_list(value)
+        elif field.name in ("set", "knob"):
+            for item in filter(None, value.split(";")):
+                words += [option, item]
+        elif value:
             words += [option, value]
-    for item in filter(None, question.set.split(";")):
-        words += ["--set", item]
-    for item in filter(None, question.knob.split(";")):
-        words += ["--knob", item]
     words += ["--columns", ",".join((*AXES, *shown))]
     return shlex.join(words)

@@ -29,21 +29,21 @@ class Question:
 
     Attributes:
         system, model, platform: comma-separated names.
-        knob, set: `name=value;name=value`.
         batch, context, output_tokens, trace, method: as on the command line; the defaults of a
             study where blank.
+        set, knob: `name=value;name=value`.
     """
 
     system: str
     model: str
-    platform: str = ""
-    knob: str = ""
-    set: str = ""
     batch: str = ""
     context: str = ""
     output_tokens: str = ""
+    platform: str = ""
     trace: str = ""
     method: str = ""
+    set: str = ""
+    knob: str = ""
 
     @property
     def study(self) -> Study:
