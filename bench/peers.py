@@ -4,13 +4,13 @@ Each is installed into an environment of its own, in the version named here, and
 decode step (or one answer) at a context of its own in each call: what a loop over contexts costs.
 """
 
-import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from bench.measured import environment
 
 CALLS = 20
 LOOP = """
@@ -64,17 +64,10 @@ PEERS = (
 
 def seconds_of(peer: Peer, folder: Path) -> float | None:
     """CPU seconds of a call; None where it cannot be installed or does not answer."""
-    python = folder / "bin" / "python"
-    installer = [str(python), "-m", "pip", "install", "--quiet"]
-    if shutil.which("uv"):
-        installer = ["uv", "pip", "install", "--quiet", "--python", str(python)]
     script = LOOP.format(setup=peer.setup, call=peer.call, calls=CALLS)
     try:
-        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        subprocess.run([*installer, peer.package], check=True, timeout=900)
-        done = subprocess.run(
-            [str(python), "-c", script], check=True, capture_output=True, text=True
-        )
+        python = environment(folder, peer.package) / "python"
+        done = subprocess.run([python, "-c", script], check=True, capture_output=True, text=True)
         return float(done.stdout.split()[-1])
     except (OSError, subprocess.SubprocessError, ValueError, IndexError):
         return None
