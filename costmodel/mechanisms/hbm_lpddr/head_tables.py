@@ -5,6 +5,7 @@ Symbols: n heads on HBM, N heads, L layers.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,10 +18,8 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     MOST_UNITS,
     Asymmetric,
     asymmetric_memory,
-    attention_bytes,
     check_heads,
-    fc_bytes,
-    qkv_bytes,
+    footprint,
     sublayers,
 )
 from nearkv.costmodel.model.llm import LLM
@@ -74,26 +73,13 @@ def head_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
     """
     check_heads(llm)
     two = asymmetric_memory(hw)
-    b, s = work.batch, work.context
     n = units_first("heads", llm.heads, two, llm, work)
+    seconds = step_seconds(two, llm, work, n)
 
-    def stored(heads: Real) -> Three:
-        return units_last(
-            attention_bytes(llm, b, s, heads), qkv_bytes(llm, heads), fc_bytes(llm, heads)
-        )
+    def stored(heads: Real) -> Iterable[Real]:
+        return footprint(llm, work, heads, heads, heads).values()
 
-    return _tables(
-        two,
-        llm.heads,
-        seconds=units_last(
-            *[
-                np.where(n <= llm.heads, seconds, np.inf)
-                for seconds in step_seconds(two, llm, work, n)
-            ]
-        ),
-        hbm=stored(n),
-        lpddr=stored(np.maximum(llm.heads - n, 0)),
-    )
+    return _tables(two, llm.heads, n, seconds, stored)
 
 
 def step_seconds(two: Asymmetric, llm: LLM, work: Workload, n: Real) -> list[Real]:
@@ -110,9 +96,7 @@ def layer_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
     """
     check_heads(llm)
     two = asymmetric_memory(hw)
-    b, s = work.batch, work.context
     n = units_first("layers", llm.layers, two, llm, work)
-    rest = np.maximum(llm.layers - n, 0)
     none = np.zeros(np.shape(llm.heads))
 
     on_hbm = step_seconds(two, llm, work, llm.heads)
@@ -122,32 +106,26 @@ def layer_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
         lpddr + n / llm.layers * (hbm - lpddr)
         for hbm, lpddr in zip(on_hbm, on_lpddr, strict=True)
     ]
+    whole = footprint(llm, work, llm.heads, llm.heads, llm.heads).values()
 
-    def stored(layers: Real) -> Three:
-        return units_last(
-            layers * (attention_bytes(llm, b, s, llm.heads) / llm.layers),
-            layers * (qkv_bytes(llm, llm.heads) / llm.layers),
-            layers * (fc_bytes(llm, llm.heads) / llm.layers),
-        )
+    def stored(layers: Real) -> Iterable[Real]:
+        return [layers * (size / llm.layers) for size in whole]
 
-    return _tables(
-        two,
-        llm.layers,
-        seconds=units_last(
-            *[np.where(n <= llm.layers, seconds, np.inf) for seconds in in_turn]
-        ),
-        hbm=stored(n),
-        lpddr=stored(rest),
-    )
+    return _tables(two, llm.layers, n, in_turn, stored)
 
 
 def _tables(
-    two: Asymmetric, units: Real, seconds: Three, hbm: Three, lpddr: Three
+    two: Asymmetric,
+    units: Real,
+    n: Real,
+    seconds: Iterable[Real],
+    stored: Callable[[Real], Iterable[Real]],
 ) -> HeadTables:
+    """Tables over n of some units on HBM, of which a side stores bytes."""
     return HeadTables(
-        seconds,
-        hbm,
-        lpddr,
+        seconds=units_last(np.where(n <= units, each, np.inf) for each in seconds),
+        hbm=units_last(stored(n)),
+        lpddr=units_last(stored(np.maximum(units - n, 0))),
         hbm_headroom=np.asarray(two.hbm.capacity, float),
         lpddr_headroom=np.asarray(two.lpddr.capacity, float),
         units=np.asarray(units, float),
@@ -190,8 +168,8 @@ def _axes(*parts: Any) -> int:
     return most
 
 
-def units_last(attention: Real, qkv: Real, fc: Real) -> Three:
-    """Move the units' axis last, where solvers look for it."""
-    tables = [np.asarray(table, float) for table in (attention, qkv, fc)]
-    moved = [np.rollaxis(table, 0, table.ndim) for table in tables]
-    return moved[0], moved[1], moved[2]
+def units_last(tables: Iterable[Real]) -> Three:
+    """Move the units' axis of attention, qkv and fc last, where solvers look for it."""
+    numbers = (np.asarray(table, float) for table in tables)
+    attention, qkv, fc = (np.rollaxis(table, 0, table.ndim) for table in numbers)
+    return attention, qkv, fc
