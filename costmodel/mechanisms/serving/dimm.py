@@ -149,14 +149,17 @@ def imbalance(requests: Real, ranksets: Real, size_square: Real) -> Real:
         size_square: mean square over squared mean of their sizes, E[x^2] / E[x]^2 [1].
 
     Returns:
-        At least 1, where placement is even, and at most R, where all lies on one rankset.
+        At least 1, where placement is even, and at least what one request makes of its rankset; at
+        most R, where all lies on one.
     """
     deviations = normal_quantile_above(0.625 / (ranksets + 0.25))
     share = ranksets / np.maximum(requests, 1e-9)
+    one_request = ranksets / np.maximum(requests, 1.0)
     deviation = np.sqrt(size_square * share)
     skewness = size_square * np.sqrt(share)
     shifted = deviations + np.maximum(deviations**2 - 1, 0.0) / 6 * skewness
-    return np.clip(1 + shifted * deviation, 1.0, ranksets)
+    at_least = np.maximum(one_request, 1.0)
+    return np.clip(1 + shifted * deviation, at_least, ranksets)
 
 
 def least_loaded(requests: Real, ranksets: Real, size_square: Real) -> Real:

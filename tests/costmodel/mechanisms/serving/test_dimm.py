@@ -38,6 +38,7 @@ def test_the_fullest_rankset_is_a_normal_quantile_leaning_to_the_right(
 
 def test_a_request_alone_fills_one_rankset_and_one_rankset_is_even() -> None:
     assert imbalance(1e-12, 8.0, 1.0) == 8
+    assert imbalance(1.0, 4.0, 1.0) == 4
     assert imbalance(5.0, 1.0, 2.0) == pytest.approx(1, abs=1e-3)
     assert imbalance(1e15, 8.0, 1.0) == pytest.approx(1)
 
