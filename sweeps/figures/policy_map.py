@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluate import slo
+from nearkv.sweeps.evaluate.slo import higher_is_better
 from nearkv.sweeps.figures.series import (
     check_columns,
     check_no_names,
@@ -53,7 +53,6 @@ def policy_map(
     x: str = "context_tok",
     y: str = "batch",
     by: str = "system",
-    higher_is_better: bool | None = None,
     boundaries: pd.DataFrame | None = None,
     width: str = "page",
     axes: Axes | None = None,
@@ -67,7 +66,6 @@ def policy_map(
         value: the column that is compared.
         x, y: the columns of numbers along the axes.
         by: the column whose values compete.
-        higher_is_better: whether the largest value wins; default: as of the column.
         boundaries: rows of `solve crossover` along x, with a column y: where exactly the best
             changes; drawn as lines.
         width: of a new figure, `column` or `page`.
@@ -92,9 +90,7 @@ def policy_map(
     check_numbers(table, value)
     places_x = _numbers(table, x)
     places_y = _numbers(table, y)
-    if higher_is_better is None:
-        higher_is_better = slo.higher_is_better(value)
-    best = best_of(table, value, (x, y), by, higher_is_better)
+    best = best_of(table, value, (x, y), by)
     target = new_axes(axes, width)
     for index, name in enumerate(levels(table, by)):
         _shade(target, best, index)
@@ -113,13 +109,11 @@ def policy_map(
     return target
 
 
-def best_of(
-    table: pd.DataFrame, value: str, axes: tuple[str, str], by: str, higher_is_better: bool
-) -> Best:
+def best_of(table: pd.DataFrame, value: str, axes: tuple[str, str], by: str) -> Best:
     """Return the best value of `by` at every place, and its margin over the second best."""
     x, y = axes
     places = (len(_numbers(table, y)), len(_numbers(table, x)))
-    sign = 1.0 if higher_is_better else -1.0
+    sign = 1.0 if higher_is_better(value) else -1.0
     scored = table.assign(score=sign * table[value])
     grid = scored.pivot_table("score", [y, x], by, "max", dropna=False)
     scores = np.nan_to_num(grid[levels(table, by)].to_numpy(float), nan=-np.inf)

@@ -12,14 +12,13 @@ from typing import Literal
 
 import numpy as np
 
-from nearkv.hardware.errors import once, unknown
 from nearkv.sweeps.evaluate.columns import FOOTPRINT, ON_REQUEST, is_asked
 from nearkv.sweeps.evaluate.evaluate import Cell, Names, cells, merge
 from nearkv.sweeps.evaluate.no_effect import checked_blocks
 from nearkv.sweeps.jobs.identity import source_digest
 from nearkv.sweeps.study.grid import Box, shape_of
 from nearkv.sweeps.study.study import Block, Study, blocks
-from nearkv.sweeps.tables.table import is_whole
+from nearkv.sweeps.tables.table import check_columns, is_whole
 
 Kind = Literal["text", "whole", "number"]
 
@@ -142,9 +141,7 @@ def chosen(
     Raises:
         InputError: a name is no column or comes twice.
     """
-    for name in once(only, "--columns"):
-        if name not in kinds:
-            raise unknown("column", name, kinds, "--columns")
+    check_columns(kinds, only)
     if only:
         return {name: kinds[name] for name in only}
     return {name: kind for name, kind in kinds.items() if is_asked(name, (), extra)}

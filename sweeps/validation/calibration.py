@@ -174,27 +174,25 @@ def _check_count(evidence: Evidence, chosen: Sequence[str]) -> None:
 
 def factor_rows(calibration: Calibration) -> list[Row]:
     """Every factor in its unit: as stated, fitted, the interval of the fit, the range."""
-    fit = calibration.fit
-    rows = []
-    for place, (address, number) in enumerate(calibration.factors.items()):
-        low, high = number.low or 0.0, number.high or 0.0
-        share, half = float(fit.at[place]), float(fit.half[place])
-        shares = np.clip([share, share - half, share + half], 0.0, 1.0)
-        fitted, interval_low, interval_high = shares * (high - low) + low
-        rows.append(
-            {
-                "number": address,
-                "unit": number.unit,
-                "stated": number.value,
-                "fitted": float(fitted),
-                "interval_low": float(interval_low),
-                "interval_high": float(interval_high),
-                "range_low": low,
-                "range_high": high,
-                "hint": _hint(share, half),
-            }
-        )
-    return rows
+    fit, numbers = calibration.fit, list(calibration.factors.values())
+    low, high = np.array([(number.low or 0.0, number.high or 0.0) for number in numbers]).T
+
+    def at(shares: Numbers) -> Numbers:
+        values: Numbers = low + np.clip(shares, 0.0, 1.0) * (high - low)
+        return values
+
+    columns = {
+        "number": np.array(list(calibration.factors)),
+        "unit": np.array([number.unit for number in numbers]),
+        "stated": np.array([number.value for number in numbers]),
+        "fitted": at(fit.at),
+        "interval_low": at(fit.at - fit.half),
+        "interval_high": at(fit.at + fit.half),
+        "range_low": low,
+        "range_high": high,
+        "hint": np.array(list(map(_hint, fit.at, fit.half))),
+    }
+    return records(columns)
 
 
 def _hint(share: float, half: float) -> str:

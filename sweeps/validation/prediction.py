@@ -17,7 +17,7 @@ from nearkv.hardware.units import unit_of
 from nearkv.sweeps.evaluate.catalogue import column_rows
 from nearkv.sweeps.evaluate.evaluate import Columns
 from nearkv.sweeps.study.study import comma_list, pairs
-from nearkv.sweeps.validation.checks import checks, find_check
+from nearkv.sweeps.validation.checks import checks
 from nearkv.sweeps.validation.claims import Claim
 from nearkv.sweeps.validation.questions import (
     Question,
@@ -73,7 +73,7 @@ def _values(claim: Claim) -> Numbers:
     if claim.metric == "number":
         return np.array([number_at(claim.system) / size_of(claim.unit)])
     if claim.metric in checks():
-        answer = find_check(claim.metric)(*comma_list(claim.system))
+        answer = checks()[claim.metric](*comma_list(claim.system))
         values = np.ravel(np.asarray(answer, dtype=float))
         if claim.trend:
             places = np.arange(len(values), dtype=float)

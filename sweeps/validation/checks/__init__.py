@@ -10,8 +10,6 @@ import pkgutil
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from nearkv.hardware.errors import unknown
-
 Check = Callable[..., Any]
 _Check = TypeVar("_Check", bound=Check)
 
@@ -35,15 +33,3 @@ def checks() -> dict[str, Check]:
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")
     return _CHECKS
-
-
-def find_check(name: str) -> Check:
-    """Look a check up.
-
-    Raises:
-        InputError: no check has that name.
-    """
-    known = checks()
-    if name not in known:
-        raise unknown("check", name, known)
-    return known[name]

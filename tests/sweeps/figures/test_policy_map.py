@@ -37,10 +37,11 @@ TIMES = pd.DataFrame(
 
 def test_a_policy_map_knows_the_best_and_its_margin() -> None:
 
-    best = best_of(MAP, "throughput_tok_s", ("context_tok", "batch"), "system", True)
+    best = best_of(MAP, "throughput_tok_s", ("context_tok", "batch"), "system")
     assert best.winner.tolist() == [[0, 0]]
     assert best.margin.tolist() == [[2.0, float("inf")]]
-    worst = best_of(MAP, "throughput_tok_s", ("context_tok", "batch"), "system", False)
+    costs = MAP.rename(columns={"throughput_tok_s": "step_ms"})  # of which less is better
+    worst = best_of(costs, "step_ms", ("context_tok", "batch"), "system")
     assert worst.winner.tolist() == [[1, 0]]
     assert worst.margin.tolist() == [[2.0, float("inf")]]
 
