@@ -48,7 +48,7 @@ def least_hardware(study: Study, vary: str, slo: Sequence[str]) -> Rows:
     Returns:
         A row per point: `limit` (`at least`, `at most`, `from`, `any` or `never`), `value` in
         `unit` (with `from` also `up_to`, where the targets are lost again; with `any` the smallest
-        count), `bound`, the nearest value known to miss them, the relative `gap` to it, the
+        count), `again_from`, where they are next met beyond, `bound`, the nearest value known to miss them, the relative `gap` to it, the
         targets' quantities and `batch_run` at the value, and `binds`: for the target that is met
         by least, the resource that takes most of its time, or the rest of the price. Targets that
         are never reached: all this where they come closest. Counts that the system does not model,
@@ -190,6 +190,8 @@ class _Search:
             ]
             reason = f"never: {self._place(point, value)} {stands}{''.join(also)}"
         scale = self.line.scale
+        met = [crossing.above for crossing in own if crossing.rises]
+        again = met if reached else met[1:]
         has_value = limit != "never" and (limit != "any" or self.line.whole)
         noted = answer.estimate.notes.items()
         notes = [self.line.note, *(sentence for sentence, at in noted if np.all(at))]
@@ -199,6 +201,7 @@ class _Search:
             "limit": limit,
             "value": value / scale if has_value else None,
             "up_to": up_to / scale if up_to else None,
+            "again_from": again[0] / scale if again else None,
             "unit": self.line.unit,
             **{name: plain(quantity) for name, quantity in quantities.items()},
             "batch_run": plain(np.ravel(answer.estimate.batch_run)[0]),
@@ -283,6 +286,8 @@ def _why_hardware(row: Row) -> str:
     elif row["value"] is not None:
         unit = "" if row["unit"] == "1" else f" {row['unit']}"
         need = f"{row['limit']} {row['value']:.6g}{unit}"
+        if row["again_from"]:
+            need += f", and again from {row['again_from']:.6g}{unit}"
     binds = ""
     if row["binds"]:
         binds = f"; {row['binds']} binds there"

@@ -140,6 +140,26 @@ def test_a_target_that_is_lost_again_has_an_upper_end() -> None:
     assert (row["limit"], row["value"], row["up_to"]) == ("from", 4, 7)
 
 
+def test_a_target_that_is_met_again_beyond_its_limit_says_from_where() -> None:
+    """Heads are whole: at 227 rows another head moves, and the step is longer than at 228."""
+    heads = Study("flexgen-mapping", "mixtral-8x7b", batch=1, context=8192, output_tokens=8)
+    rows = range(220, 240)
+    every = run.table(heads.but(sets={"hbm_chip.rows": rows}))
+    limit = float(every["step_ms"][6])
+    (row,) = least_hardware(heads, "hbm_chip.rows=220:240", [f"step_ms<={limit!r}"])
+    meets = [count for count, step in zip(rows, every["step_ms"], strict=True) if step <= limit]
+    assert (row["limit"], row["value"], row["bound"], row["again_from"]) == (
+        "at most",
+        226,
+        227,
+        228,
+    )
+    assert {226, 228} < {*meets}
+    assert 227 not in meets
+    (sentence,) = why_hardware([row])
+    assert "at most 226, and again from 228;" in sentence
+
+
 @pytest.mark.parametrize(
     ("vary", "targets", "requested"),
     [
