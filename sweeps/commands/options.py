@@ -29,8 +29,6 @@ def option(metavar: str, what: str, *names: str, **others: Any) -> Any:
     return typer.Option(*names, metavar=metavar, help=what, **others)
 
 
-TABLE_FILES = (".csv", ".jsonl", ".parquet")
-
 System = Annotated[
     str, typer.Argument(metavar="SYSTEM", help="A system; `nearkv systems` lists them.")
 ]
@@ -313,6 +311,7 @@ def study_of(line: typer.Context, systems: str | Sequence[str]) -> Study:
     """
     from nearkv.sweeps.study.own_systems import load_plugins
     from nearkv.sweeps.study.study import FIELDS, stated_study
+    from nearkv.sweeps.study.study_files import TABLE_FILES
 
     stated = arguments(line)
     output_tokens = stated["output_tokens"]

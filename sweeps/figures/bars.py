@@ -109,8 +109,7 @@ def bars(
         log_scale(target, "y")
     elif points >= LEGIBLE:
         _number_small(target, [cell.value for cell in marks.values()])
-    target.set_xlabel(label_of(over))
-    target.set_ylabel(label_of(value))
+    target.set(xlabel=label_of(over), ylabel=label_of(value))
     if baseline:
         relative = f"{without_unit(label_of(value))},\nrelative to {spelled(baseline)}"
         target.set_ylabel(relative)

@@ -95,8 +95,7 @@ def lines(
         target.plot([], [], "x", color="0.4", label=text)
     _scale(target, places)
     _cross_above(target, lacking)
-    target.set_xlabel(label_of(over))
-    target.set_ylabel(label_of(value))
+    target.set(xlabel=label_of(over), ylabel=label_of(value))
     say_empty(target, table, value)
     legend_above(target, by)
     if len(names) > len(MARKERS):

@@ -405,10 +405,9 @@ def _draw_stack(axes: Axes, drawing: Drawing, rows: pd.DataFrame) -> None:
         heights[label] = rows[name].astype(float).to_numpy()
     ticks = [tick_of(value) for value in rows[drawing.over]]
     draw_stacks(axes, ticks, heights)
-    axes.set_xlabel(label_of(drawing.over))
     first, _, _ = drawing.values[0].partition(":")
     _, unit = stem_and_unit(first)
-    axes.set_ylabel(unit)
+    axes.set(xlabel=label_of(drawing.over), ylabel=unit)
     axes.legend()
 
 
@@ -435,8 +434,7 @@ def _draw_statements(part: Any, groups: Mapping[str, Sequence[Statement]]) -> No
         axes.set_ylim(-0.6, len(group) - 0.4)
         texts = [_in_two_lines(row.text) for row in group[::-1]]
         axes.set_yticks(range(len(group)), texts, fontsize=6)
-        axes.set_xlabel(f"Stated and predicted ({unit})")
-        axes.set_xlim(left=0)
+        axes.set(xlabel=f"Stated and predicted ({unit})", xlim=(0, None))
     handles, labels = drawn[0].get_legend_handles_labels()
     entries = dict(zip(labels, handles, strict=True))
     corner = "outside upper right"

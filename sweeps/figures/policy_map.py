@@ -103,8 +103,7 @@ def policy_map(
     texts_y = [short_number(place) for place in places_y]
     target.set_xticks(range(len(texts_x)), texts_x)
     target.set_yticks(range(len(texts_y)), texts_y)
-    target.set_xlabel(label_of(x))
-    target.set_ylabel(label_of(y))
+    target.set(xlabel=label_of(x), ylabel=label_of(y))
     legend_above(target)
     return target
 

@@ -75,8 +75,7 @@ def roofline(
         name = f"{phase}: {'/'.join(inner[-2:])}"
         point = look.line | {"linestyle": "none", "label": name}
         target.plot(row["intensity"], row["rate"], **point)
-    target.set_xlabel("Arithmetic intensity (FLOP/B)")
-    target.set_ylabel("Rate (FLOP/s)")
+    target.set(xlabel="Arithmetic intensity (FLOP/B)", ylabel="Rate (FLOP/s)")
     legend_above(target)
     return target
 

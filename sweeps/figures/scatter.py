@@ -92,7 +92,9 @@ def pareto(
         )
         figure: Any = target.get_figure(root=True)
         figure.colorbar(points, ax=target, label=label_of(colour))
-    return _labelled(target, label_of(x), label_of(y))
+    target.set(xlabel=label_of(x), ylabel=label_of(y))
+    legend_above(target)
+    return target
 
 
 def _name_of_front(key: tuple[Any, ...], columns: Sequence[str]) -> str:
@@ -174,7 +176,9 @@ def parity(
     _draw_points(target, claims, SIDES, levels_of=by, linestyle="none")
     log_scale(target, "x")
     log_scale(target, "y")
-    return _labelled(target, "Stated", "Predicted")
+    target.set(xlabel="Stated", ylabel="Predicted")
+    legend_above(target)
+    return target
 
 
 @styled
@@ -206,9 +210,10 @@ def reliability(
     target = new_axes(axes, width)
     target.plot([0, 100], [0, 100], color="0.4", linewidth=0.8)
     _draw_points(target, table, RELIABILITY, levels_of=by)
-    target.set_xlim(0, 100)
-    target.set_ylim(0, 100)
-    return _labelled(target, "Level of the band [%]", "Measurements inside [%]")
+    target.set(xlim=(0, 100), ylim=(0, 100))
+    target.set(xlabel="Level of the band [%]", ylabel="Measurements inside [%]")
+    legend_above(target)
+    return target
 
 
 def _draw_points(
@@ -220,11 +225,3 @@ def _draw_points(
     for name, look in zip(names, looks(names), strict=True):
         rows = table[table[levels_of] == name]
         axes.plot(rows[x], rows[y], label=str(name), **(look.line | style))
-
-
-def _labelled(axes: Axes, x: str, y: str) -> Axes:
-    """Label both axes and name the points; return the axes."""
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
-    legend_above(axes)
-    return axes
