@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import betainc
 
-from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.algebra.span import Real, total
 from nearkv.costmodel.mechanisms.serving.residents import bisect
 from nearkv.costmodel.model.estimate import Estimate, Laws
 
@@ -13,6 +13,7 @@ _DEVIATIONS, _SUMS = np.polynomial.hermite_e.hermegauss(7)
 _WEIGHTS = _SUMS / _SUMS.sum()
 """Points and weights of an average over a normal law."""
 _HALVINGS = 28
+_TINY = 1e-12
 
 
 _PER_REQUEST = 1e4
@@ -61,7 +62,7 @@ def within(laws: Laws, tpot: Real) -> Real:
     """Share of the requests whose time per output token is at most this [1]."""
     share: Real = 0.0
     for place, weight in zip(_DEVIATIONS, _WEIGHTS, strict=True):
-        plain = laws.plain + place * laws.scatter
+        plain = np.maximum(laws.plain + place * laws.scatter, laws.least)
         reached = np.clip((tpot - plain) / laws.longest, 0.0, 1.0)
         law = betainc(laws.mixed * laws.size, (1 - laws.mixed) * laws.size, reached)
         share = share + weight * np.mean(law, axis=0)
@@ -69,18 +70,23 @@ def within(laws: Laws, tpot: Real) -> Real:
 
 
 def first_within(laws: Laws, ttft: Real) -> Real:
-    """Share of the requests whose time to first token is at most this [1]."""
+    """Share of the requests whose time to first token is at most this [1].
+
+    The iteration that runs ends at any time of it. A prompt that is met takes an exponential time.
+    """
     line = laws.line
     spare = ttft - line.computing
-    begun = np.clip(spare / np.maximum(2 * line.residual, 1e-12), 0.0, 1.0)
+    begun = np.clip(spare / np.maximum(2 * line.residual, _TINY), 0.0, 1.0)
     left = np.maximum(spare - line.residual, 0.0)
-    waiting = line.waits * np.exp(-line.waits * left / np.maximum(line.wait, 1e-12))
-    share: Real = np.mean(line.weights * begun * (1 - waiting), axis=0)
+    waiting = line.waits * left / np.maximum(line.wait, _TINY)
+    later = [np.exp(-waiting / met) for met in np.asarray(line.met)]
+    kept = begun * (1 - line.waits * total(later) / len(later))
+    share: Real = np.mean(line.weights * kept, axis=0)
     return share
 
 
 def quantile(laws: Laws, share: float) -> Real:
     """Time per output token that a share of the requests keeps, by bisection [s]."""
     low: Real = 0.0 * laws.plain
-    high: Real = 2 * laws.plain + laws.longest + 8 * np.max(laws.scatter, axis=0)
+    high: Real = 2 * laws.plain + laws.longest + 8 * laws.scatter
     return bisect(lambda tpot: np.less(within(laws, tpot), share), low, high, _HALVINGS)

@@ -42,8 +42,9 @@ class Line:
 
     Attributes:
         rho: share of the time in which prompts wait [1].
-        wait, waits: for prompts before one's own: mean, and chance (exponential) [s, 1].
+        wait, waits: for prompts of others: mean, and chance [s, 1].
         residual: of the iteration that runs, on average (uniform) [s].
+        met: time of a prompt that is met, over its mean, by part; each is met as often [1].
         computing: iterations of one's own prompt, of parts of the requests along a first axis [s].
         weights: requests of each part, over their mean [1].
     """
@@ -52,6 +53,7 @@ class Line:
     wait: Real
     waits: Real
     residual: Real
+    met: Real
     computing: Real
     weights: Real
 
@@ -67,14 +69,15 @@ class Laws:
     """How the latencies of requests differ.
 
     Attributes:
-        plain, scatter: mean and deviation over a request's life of an iteration without a prompt
-            (normal), of parts of the requests along a first axis [s].
+        plain, scatter: mean and deviation of an iteration without a prompt (normal) [s].
+        least: an iteration of a request that is alone [s].
         longest: what an iteration with a prompt takes longer, at most [s].
         mixed, size: mean share of such iterations, and the size of its Beta law, by part [1].
         line: what precedes a first token.
     """
 
     plain: Real
+    least: Real
     scatter: Real
     longest: Real
     mixed: Real

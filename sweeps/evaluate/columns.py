@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.mechanisms.serving.fluid import FULL
+from nearkv.costmodel.mechanisms.serving.arrivals import FULL
 from nearkv.costmodel.model.capacity import STATUSES, Fits
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM

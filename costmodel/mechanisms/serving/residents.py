@@ -17,6 +17,10 @@ from nearkv.costmodel.model.workload import Workload
 _ROUNDING = 1e-12
 """A share solved for the last byte may miss it by that; it counts as fitting."""
 HALVINGS = 48
+STEPS = 7
+"""Of a regula falsi: where a smooth function crosses zero to about a part in 10^6."""
+_TINY = 1e-30
+"""Keeps a difference of two numbers from being none."""
 
 
 def tokens_reserved(work: Workload, reserve: Real) -> Real:
@@ -99,3 +103,30 @@ def bisect(
         low = np.where(beyond, middle, low)
         high = np.where(beyond, high, middle)
     return high
+
+
+def crossing(gap: Callable[[Real], Real], low: Real, high: Real) -> Real:
+    """Where a falling function crosses zero, `high` if it stays above (regula falsi, Illinois).
+
+    Args:
+        gap: number -> value, above zero at `low`.
+        low, high: ends of the interval [any unit].
+
+    Returns:
+        The point [unit of the interval].
+    """
+    above, below = gap(low), gap(high)
+    middle, before = low, np.zeros_like(above)
+    for _ in range(STEPS):
+        share = np.where(np.less(below, 0), above / (above - below + _TINY), 1.0)
+        middle = low + np.clip(share, 0.0, 1.0) * (high - low)
+        value = gap(middle)
+        side = np.sign(value)
+        # an end that stays twice counts half, so that it is left soon
+        stays = np.where(side == before, 0.5, 1.0)
+        low = np.where(side > 0, middle, low)
+        high = np.where(side > 0, high, middle)
+        above = np.where(side > 0, value, stays * above)
+        below = np.where(side > 0, stays * below, value)
+        before = side
+    return middle

@@ -16,6 +16,7 @@ from nearkv.costmodel.algebra.span import Leaf, Real, Span
 from nearkv.costmodel.mechanisms.serving.fluid import Drain, decoding, drain_of, steady
 from nearkv.costmodel.mechanisms.serving.residents import (
     bisect,
+    crossing,
     resident,
     resident_in,
     tokens_reserved,
@@ -355,3 +356,12 @@ def test_bisection_ends_where_a_condition_does() -> None:
     assert end == pytest.approx(LOWEST, abs=1e-14)
     assert bisect(lambda x: np.less(x, 2.0), 0.0, 1.0) == 1
     assert bisect(lambda x: np.less(x, 0.5), 0.0, 1.0, halvings=3) == 0.5
+
+
+def test_a_falling_function_is_crossed_at_each_point_of_a_grid() -> None:
+    """1 / (1 + x) - 1 / (1 + root) falls, and bends; one that stays above zero ends at `high`."""
+    roots = np.array([0.01, 0.3, 0.9, 2.0])
+    end = crossing(lambda x: 1 / (1 + x) - 1 / (1 + roots), np.zeros(4), np.ones(4))
+    assert end == pytest.approx([0.01, 0.3, 0.9, 1.0], rel=1e-6)
+    one = crossing(lambda x: 1 / (1 + x) - 1 / 1.3, np.zeros(1), np.ones(1))
+    assert one == np.ravel(end)[1]

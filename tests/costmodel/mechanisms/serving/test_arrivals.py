@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from nearkv.costmodel.algebra.span import Leaf, Real, Span
-from nearkv.costmodel.mechanisms.serving.fluid import at_rate, of_users
+from nearkv.costmodel.mechanisms.serving.arrivals import at_rate, laws_of, of_users
 from nearkv.costmodel.model.queue import Load, Serving
 from nearkv.costmodel.model.workload import Arrivals, Workload
 from nearkv.solvers.goodput import first_within, quantile, within
@@ -49,7 +49,7 @@ def test_a_user_alone_waits_for_nothing_either() -> None:
     user = of_users(work(100.0, 11.0), serving(), 1.0)
     assert user.latency.ttft == pytest.approx(0.21, rel=1e-3)
     assert user.latency.tpot == pytest.approx(0.11, rel=1e-3)
-    assert user.stream.rate == pytest.approx(1 / (0.21 + 10 * 0.11), rel=1e-3)
+    assert user.rate == pytest.approx(1 / (0.21 + 10 * 0.11), rel=1e-3)
 
 
 @pytest.mark.parametrize("rho", [0.2, 0.5, 0.8])
@@ -134,8 +134,8 @@ def test_the_closed_form_is_near_the_simulation(
     assert answer.latency.tpot == pytest.approx(queue.tpot.mean(), rel=0.15)
     if not chunked:  # few prompts stop a short answer, for long: the law of those is coarse
         return
-    assert quantile(answer.laws, 0.9) == pytest.approx(np.percentile(queue.tpot, 90), rel=0.2)
+    assert quantile(laws_of(answer), 0.9) == pytest.approx(np.percentile(queue.tpot, 90), rel=0.2)
     for share in (50, 90):
         ttft, tpot = np.percentile(queue.ttft, share), np.percentile(queue.tpot, share)
-        assert first_within(answer.laws, ttft) == pytest.approx(share / 100, abs=0.15)
-        assert within(answer.laws, tpot) == pytest.approx(share / 100, abs=0.15)
+        assert first_within(laws_of(answer), ttft) == pytest.approx(share / 100, abs=0.15)
+        assert within(laws_of(answer), tpot) == pytest.approx(share / 100, abs=0.15)
