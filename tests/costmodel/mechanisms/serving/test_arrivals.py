@@ -104,7 +104,7 @@ def test_no_replica_decodes_more_than_its_memory_holds() -> None:
     """Tokens of 1,000 in two replicas: 3.3 requests of a mean of 150 each, but for half a one."""
     small = replace(serving(), replicas=2.0, capacity=1e3)
     answer = at_rate(work(100.0, 100.0), small, np.array([5.0, 50.0]))
-    assert answer.stream.others == pytest.approx([1e3 / 2 / 150 - 0.5] * 2, rel=1e-3)
+    assert answer.replica.others == pytest.approx([1e3 / 2 / 150 - 0.5] * 2, rel=1e-3)
 
 
 def test_prompts_that_wait_are_not_counted_with_the_iteration_that_runs() -> None:
