@@ -18,9 +18,7 @@ def columns(line: typer.Context) -> None:
     from nearkv.sweeps.api.catalogues import columns as answer
     from nearkv.sweeps.api.tables import rows_of
 
-    view = options.list_view_of(line)
-    if view is None:
-        return
+    view = options.view_of(line)
     rows = rows_of(answer())
     below = [f"{len(rows)} columns; `nearkv columns show NAME` prints what one means."]
     print_table(rows, view, below=below)

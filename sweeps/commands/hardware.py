@@ -33,9 +33,7 @@ def hardware(line: typer.Context) -> None:
     """List the platforms and the parts they are made of."""
     from nearkv.sweeps.evaluate.catalogue import hardware_rows
 
-    view = options.list_view_of(line)
-    if view is None:
-        return
+    view = options.view_of(line)
     rows = hardware_rows()
     below = [f"{len(rows)} names; `nearkv hardware show NAME` prints every number of one."]
     print_table(rows, view, "name,kind,what,roles", below=below)

@@ -28,9 +28,7 @@ def models(line: typer.Context) -> None:
     from nearkv.sweeps.api.catalogues import models as answer
     from nearkv.sweeps.api.tables import rows_of
 
-    view = options.list_view_of(line)
-    if view is None:
-        return
+    view = options.view_of(line)
     rows = rows_of(answer())
     below = [f"{len(rows)} models; `nearkv models show NAME` prints every number of one."]
     print_table(rows, view, below=below)

@@ -270,7 +270,12 @@ def taking(
 
         @wraps(command)
         def called(**values: Any) -> None:
-            command(**{name: values[name] for name in own})
+            if values[
+                "line"
+            ].invoked_subcommand:  # a list behind whose name a command stands
+                check_bare(values["line"])
+            else:
+                command(**{name: values[name] for name in own})
 
         called.__signature__ = Signature([*known.values()])  # type: ignore[attr-defined]
         called.__annotations__ = {name: option.annotation for name, option in known.items()}
@@ -396,20 +401,17 @@ def view_of(line: typer.Context) -> View:
     return view
 
 
-def list_view_of(line: typer.Context) -> View | None:
-    """How a catalogue is listed; None where a command behind its name prints something else.
+def check_bare(line: typer.Context) -> None:
+    """Refuse options of a list that stand before the command that prints something else.
 
     Raises:
-        InputError: an option stands before the command that prints.
+        InputError: there is one.
     """
     view = view_of(line)
-    if line.invoked_subcommand is None:
-        return view
     if view != View():
         option = f"--format {view.form}" if view.form else "options"
         place = f"{line.invoked_subcommand} NAME {option}"
         raise InputError(f"{option}: put it behind the command, as in {place}")
-    return None
 
 
 def check_shown(

@@ -32,9 +32,7 @@ def systems(
     from nearkv.sweeps.api.catalogues import systems as answer
     from nearkv.sweeps.api.tables import rows_of
 
-    view = options.list_view_of(line)
-    if view is None:
-        return
+    view = options.view_of(line)
     rows = rows_of(answer(plugin=plugins, platform=platform))
     usual = "system,runs,lacks,what" if platform else "system,what,paper,platform,knobs"
     below = [f"{len(rows)} systems; `nearkv systems show NAME` prints the knobs of one."]
