@@ -12,7 +12,6 @@ import numpy as np
 from nearkv.costmodel.algebra.span import Real, Span
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.hardware.errors import unknown
-from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.api.arguments import LoadAxes, Models, Names, Value, study_of
 from nearkv.sweeps.api.tables import table_of_rows
 from nearkv.sweeps.evaluate.columns import BOTTLENECK, columns, on_request
@@ -62,8 +61,7 @@ class Prediction:
     @cached_property
     def estimate(self) -> Estimate:
         """What the system answered: spans of time and memory needs, as it returned them."""
-        inputs = self.block.inputs(self.block.grid.whole)
-        return resolve_knobs(self.block.system, *inputs).estimate
+        return self.block.resolved(self.block.grid.whole).estimate
 
     @cached_property
     def tree(self) -> list[dict[str, Any]]:

@@ -152,10 +152,8 @@ def _span(low: object, high: object) -> str:
 
 def worse(rows: Sequence[Row]) -> list[str]:
     """Claims whose verdict is worse than the recorded one, one sentence each."""
-    recorded = {}
-    for paper in papers():
-        for claim in load(paper):
-            recorded[paper, claim.id] = claim.verdict
+    claims = [(paper, claim) for paper in papers() for claim in load(paper)]
+    recorded = {(paper, claim.id): claim.verdict for paper, claim in claims}
     messages = []
     for line in rows:
         before = recorded[line["paper"], line["id"]]
