@@ -19,7 +19,7 @@ Symbols: n decoding sequences, k iterations so far.
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -595,15 +595,17 @@ def _chunk(it: Replica) -> float:
     context = it.held_tokens - it.loading_tokens
     seconds = it.queue.iterations.seconds
     alone = seconds(n, context) * (1 + 1e-9)
-    hidden, above = 0, int(unread // CHUNK_TOKENS) + 1
-    while above - hidden > 1:
-        middle = (hidden + above) // 2
-        tokens = CHUNK_TOKENS * middle
-        if seconds(n, context, tokens, tokens * length) <= alone:
-            hidden = middle
-        else:
-            above = middle
-    return max(float(CHUNK_TOKENS * hidden), it.queue.minimum_chunk)
+
+    def is_longer(chunks: int) -> bool:
+        tokens = CHUNK_TOKENS * chunks
+        return seconds(n, context, tokens, tokens * length) > alone
+
+    minimum, most = it.queue.minimum_chunk, int(unread // CHUNK_TOKENS)
+    first = int(minimum // CHUNK_TOKENS) + 1
+    if first > most or is_longer(first):
+        return minimum
+    hidden = bisect_left(range(most + 1), x=True, lo=first, key=is_longer) - 1
+    return float(CHUNK_TOKENS * hidden)
 
 
 def _until_event(it: Replica, chunk: float) -> float:
