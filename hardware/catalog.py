@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from nearkv.hardware.errors import InputError, unknown, warn
+from nearkv.hardware.errors import InputError, check_known, unknown, warn
 from nearkv.hardware.files import read_toml
 from nearkv.hardware.folders import check_exists, is_known, model_like, names, path_of
 from nearkv.hardware.part import (
@@ -75,8 +75,7 @@ def _read_part(path: Path, name: str, what: str) -> Part:
             f"{where}: states no part type; add kind = ..., one of {', '.join(PART_TYPES)}"
         )
     part_type = str(table["kind"])
-    if part_type not in PART_TYPES:
-        raise unknown("part type", part_type, PART_TYPES, f"{where}: kind")
+    check_known("part type", [part_type], PART_TYPES, f"{where}: kind")
     if (part_type == "llm") != (what == "model"):
         raise InputError(f"{where}: kind = {part_type!r} is not a {what}")
     title = str(table.get("title", name))
@@ -151,9 +150,7 @@ def load_platform(name: str, heirs: tuple[str, ...] = ()) -> Platform:
     table = read_toml(path, "platform") if is_own else _table_once(path, _version(path))
     tables = {key: entry for key, entry in table.items() if isinstance(entry, dict)}
     fields = {key: entry for key, entry in table.items() if key not in tables}
-    for key in fields:
-        if key not in _PLATFORM_KEYS:
-            raise unknown("key", key, _PLATFORM_KEYS, where)
+    check_known("key", fields, _PLATFORM_KEYS, where)
     roles = _inherited(name, fields, heirs, where)
     for role in _left_out(fields, roles, where):
         del roles[role]

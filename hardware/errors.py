@@ -1,7 +1,7 @@
 """What nearkv raises and warns of: one sentence saying where, what, and what to do."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TypeVar
 
 Names = TypeVar("Names", bound=Sequence[str])
@@ -83,6 +83,23 @@ def unknown(
             names = [*sorted(names, key=lambda n: -_likeness(written, n))[:LISTED], "..."]
         hint = f"valid are: {', '.join(names) or 'none'}"
     return InputError(f"{prefix}unknown {what} {name!r}; {hint}")
+
+
+def check_known(
+    what: str, names: Iterable[str], known: Collection[str], where: str = ""
+) -> None:
+    """Refuse a name that is not among the valid ones.
+
+    Args:
+        what, known, where: as of `unknown`.
+        names: what the user wrote.
+
+    Raises:
+        InputError: the first of them that is unknown, with the nearest valid one.
+    """
+    for name in names:
+        if name not in known:
+            raise unknown(what, name, known, where)
 
 
 def _echo(text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from nearkv.hardware.errors import unknown
+from nearkv.hardware.errors import check_known
 from nearkv.hardware.files import read_toml
 from nearkv.hardware.quantity import Quantity, numbers_of
 from nearkv.hardware.schema import PART_TYPES
@@ -48,8 +48,7 @@ def widths_of_format(address: str, name: str, where: str) -> dict[str, float]:
     Raises:
         InputError: an unknown format.
     """
-    if name not in formats():
-        raise unknown("format", name, formats(), where)
+    check_known("format", [name], formats(), where)
     stated = {key: number.value for key, number in formats()[name].items()}
     bits, operand = stated["bits"], stated["operand"]
     if address == "precision.kv":

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nearkv.hardware.catalog import load_llm, load_part, load_platform, names
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.files import read_toml
 from nearkv.hardware.quantity import Quantity, quantity
 from nearkv.hardware.schema import PART_TYPES, Key, keys_of
@@ -39,8 +39,7 @@ def key_rows(part_type: str) -> list[dict[str, object]]:
     Raises:
         InputError: no such type.
     """
-    if part_type not in PART_TYPES:
-        raise unknown("part type", part_type, PART_TYPES)
+    check_known("part type", [part_type], PART_TYPES)
     rows = []
     for name, key in _keys_of_kind(part_type).items():
         size = unit_of(key.unit)[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.errors import InputError, check_known, unknown
 from nearkv.hardware.machine import Machine
 from nearkv.hardware.part import (
     Part,
@@ -68,8 +68,7 @@ class Platform:
             InputError: no such role, or the part is of another type or contradicts its place.
         """
         where = f"--part {role}={name}"
-        if role not in self.roles:
-            raise unknown("part", role, self.roles, f"{where}: platform {self.name!r}")
+        check_known("part", [role], self.roles, f"{where}: platform {self.name!r}")
         check_role(part, role, where)
         before = self.roles[role]
         if part.type != before.type and role not in ROLES:
@@ -94,8 +93,7 @@ class Platform:
             raise InputError(
                 f"{address!r} is not ROLE.KEY, as in csd.count; the roles are {roles}"
             )
-        if role not in self.roles:
-            raise unknown("part", role, self.roles, where)
+        check_known("part", [role], self.roles, where)
         part = self.roles[role]
         keys = keys_of(part.type, part.numbers)
         if name not in keys:

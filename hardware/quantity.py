@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.errors import InputError, check_known, unknown
 from nearkv.hardware.files import read_toml
 from nearkv.hardware.schema import PART_TYPES, Key
 from nearkv.hardware.units import LARGEST, SMALLEST, parse, unit_of
@@ -164,10 +164,8 @@ def _check_fields(fields: Mapping[str, Any], where: str) -> None:
     for extra in fields.keys() - _ALLOWED:
         raise unknown("field", extra, _ALLOWED, where)
     kind, source, at = str(fields["kind"]), str(fields["source"]), fields["at"]
-    if kind not in KINDS:
-        raise unknown("kind", kind, KINDS, where)
-    if source not in source_names():
-        raise unknown("source", source, source_names(), f"{where}: (sources.toml)")
+    check_known("kind", [kind], KINDS, where)
+    check_known("source", [source], source_names(), f"{where}: (sources.toml)")
     if not isinstance(at, str) or not at:
         raise InputError(f'{where}: at must say where in the source, such as "Table 1"')
 
@@ -226,9 +224,7 @@ def numbers_of(
     Raises:
         InputError: a key the schema does not know, or a number that fails `quantity`.
     """
-    for name in entries:
-        if name not in keys:
-            raise unknown("key", name, keys, where)
+    check_known("key", entries, keys, where)
     return {
         name: quantity(entry, keys[name], f"{where}: {name}")
         for name, entry in entries.items()

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.hardware.catalog import load_part, load_platform
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.files import read_toml
 from nearkv.hardware.folders import check_exists, names, path_of
 from nearkv.hardware.part import Part
@@ -114,8 +114,7 @@ class Server:
         """
         name = self.part.name
         for role, each in build.items():
-            if role not in self.slots:
-                raise unknown("slot", role, self.slots, name)
+            check_known("slot", [role], self.slots, name)
             slot, stated = self.slots[role], self._stated(role)
             if not slot.fits(each.part):
                 takes = " or ".join(slot.takes)
@@ -245,9 +244,7 @@ def _slot(role: str, table: Mapping[str, Any], where: str) -> Slot:
         InputError: an unknown key, or one that lacks its source.
     """
     where = f"{where}: slots.{role}"
-    for key in table:
-        if key not in _SLOT_KEYS:
-            raise unknown("key", key, _SLOT_KEYS, where)
+    check_known("key", table, _SLOT_KEYS, where)
     if table.get("source") not in source_names() or not table.get("at"):
         raise InputError(
             f"{where}: needs a source (sources.toml), and where it says so (at)"

@@ -21,7 +21,7 @@ from nearkv.costmodel.model.layers import not_modelled
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.plugins import Plugin
 from nearkv.costmodel.model.workload import Workload
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.errors import InputError, check_known, unknown
 from nearkv.hardware.machine import Machine
 
 Rule = Callable[[Machine, LLM, Workload, Mapping[str, Real]], Real]
@@ -434,8 +434,7 @@ def find_knob(owner: System, name: str) -> Knob:
     """
     if not owner.knobs:
         raise InputError(f"{owner.name} has no knobs; leave out {name!r}")
-    if name not in owner.knobs:
-        raise unknown("knob", name, owner.knobs, owner.name)
+    check_known("knob", [name], owner.knobs, owner.name)
     return owner.knobs[name]
 
 

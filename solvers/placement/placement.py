@@ -19,7 +19,7 @@ from nearkv.costmodel.mechanisms.weights.placement import (
 )
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.placement.blocks import (
     MEMORY_ROWS,
@@ -133,8 +133,7 @@ def place(
         InputError: unknown search or share, contradictory shares, a block below one, a solver that
             is not installed, or numbers too far apart for one.
     """
-    if search not in SEARCHES:
-        raise unknown("search", search, SEARCHES)
+    check_known("search", [search], SEARCHES)
     problem = BlockProblem(hw, llm, work, _checked(fixed or {}))
     solve = Simplex()
     space = _space(problem, gpu_batch, num_batches)
@@ -165,8 +164,7 @@ def _checked(fixed: Mapping[str, float]) -> Mapping[str, float]:
         InputError: an unknown share, one outside 0 to 1, or shares of a tensor that do not add up.
     """
     for share, value in fixed.items():
-        if share not in SHARES:
-            raise unknown("share", share, SHARES)
+        check_known("share", [share], SHARES)
         if not 0 <= value <= 1:
             raise InputError(f"share {share} = {value:g} must be between 0 and 1")
     if fixed.get("hd", 0) > 0:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict, cast
 
 from nearkv.hardware.catalog import Platform
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.part import Part
 from nearkv.sweeps.study.sizes import names
 from nearkv.sweeps.study.study import FIELDS, Study, stated_study
@@ -153,7 +153,5 @@ def _fields(axes: Axes) -> dict[str, Any]:
     Raises:
         InputError: an argument that does not exist.
     """
-    for name in axes:
-        if name not in LoadAxes.__annotations__:
-            raise unknown("argument", name, LoadAxes.__annotations__)
+    check_known("argument", axes, LoadAxes.__annotations__)
     return {FIELDS.get(name, name): value for name, value in axes.items()}

@@ -10,7 +10,7 @@ import numpy as np
 
 from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.costmodel.model.registry import systems as all_systems
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.errors import InputError, check_known
 from nearkv.sweeps.api.arguments import Axes, Models, Names, Value, path_of, study_of
 from nearkv.sweeps.api.tables import table_of_rows
 from nearkv.sweeps.evaluate.slo import higher_is_better
@@ -247,9 +247,7 @@ def _objectives(
     else:
         columns = (minimize or maximize or "cost_usd",)
         highest = (bool(maximize),)
-    for name in columns:
-        if name not in COLUMNS:
-            raise unknown("column", name, COLUMNS, "what is made best")
+    check_known("column", columns, COLUMNS, "what is made best")
     return columns, highest
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from nearkv.costmodel.algebra.span import Real, Span
 from nearkv.costmodel.model.estimate import Estimate
-from nearkv.hardware.errors import unknown
+from nearkv.hardware.errors import check_known
 from nearkv.sweeps.api.arguments import LoadAxes, Models, Names, Value, study_of
 from nearkv.sweeps.api.tables import table_of_rows
 from nearkv.sweeps.evaluate.columns import BOTTLENECK, columns, on_request
@@ -49,8 +49,7 @@ class Prediction:
     values: Mapping[str, Any]
 
     def __getitem__(self, column: str) -> Any:
-        if column not in self.values:
-            raise unknown("column", column, self.values)
+        check_known("column", [column], self.values)
         return self.values[column]
 
     @property

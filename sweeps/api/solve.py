@@ -9,7 +9,7 @@ from typing import Any, TypeVar, Unpack
 
 import pandas as pd
 
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.errors import InputError, check_known
 from nearkv.sweeps.api.arguments import (
     Axes,
     Models,
@@ -60,8 +60,7 @@ def solve(question: str, model: Asked, **options: Any) -> pd.DataFrame:
     True
     """
     question = path_of(question, "question")
-    if question not in QUESTIONS:
-        raise unknown("question", question, QUESTIONS, "solve")
+    check_known("question", [question], QUESTIONS, "solve")
     answer = QUESTIONS[question]
     try:
         signature(answer).bind(model, **options)

@@ -12,7 +12,7 @@ from nearkv.costmodel.model.models import llm_from_part
 from nearkv.costmodel.model.registry import Knob, System, systems
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import Platform, load_llm, load_part, load_platform, names
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.errors import InputError, check_known, unknown
 from nearkv.hardware.files import read_toml
 from nearkv.hardware.folders import is_known
 from nearkv.hardware.machine import recording
@@ -226,8 +226,7 @@ def column_row(name: str) -> dict[str, Any]:
         InputError: no such column.
     """
     rows = {row["column"]: row for row in column_rows()}
-    if name not in rows:
-        raise unknown("column", name, rows)
+    check_known("column", [name], rows)
     return rows[name]
 
 

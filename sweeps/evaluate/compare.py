@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.hardware.catalog import Platform
-from nearkv.hardware.errors import unknown
+from nearkv.hardware.errors import check_known
 from nearkv.sweeps.evaluate.columns import BOTTLENECK
 from nearkv.sweeps.evaluate.evaluate import Columns, evaluate, stack
 from nearkv.sweeps.evaluate.no_effect import checked_blocks
@@ -71,8 +71,7 @@ def compare(
     numbers = [name for name, values in table.items() if values.dtype.kind == "f"]
     chosen = dict(RATIOS)
     for name in ratios:
-        if name not in numbers:
-            raise unknown("column of numbers", name, numbers, "--ratio")
+        check_known("column of numbers", [name], numbers, "--ratio")
         chosen[f"{name}_ratio"] = name
     points = _points(parts[0], study)
     prices = _ratios(table, points, {"price": "cost_usd"})

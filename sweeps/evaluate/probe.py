@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.model.metrics import COLUMNS, Answer
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.errors import InputError, check_known
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.study.study import NONE, Block, Numbers
 from nearkv.sweeps.tables.table import plain
@@ -127,8 +127,7 @@ def check_column(name: str, *own: Sequence[str]) -> None:
     """
     shared = set(own[0]).intersection(*own[1:])
     known = [*COLUMNS, *sorted(shared)]
-    if name not in known:
-        raise unknown("column", name, known, "--of")
+    check_known("column", [name], known, "--of")
 
 
 def bottleneck(answer: Answer, size: int, of: str = "total") -> NDArray[np.str_]:

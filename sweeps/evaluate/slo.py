@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.model.metrics import COLUMNS
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.units import measure
 from nearkv.sweeps.evaluate.probe import Points, Probe, column
 from nearkv.sweeps.study.study import NONE, Numbers, Study, blocks
@@ -155,8 +155,7 @@ def check_quantities(targets: Iterable[Target], own: Iterable[str]) -> None:
     """
     known = [*COLUMNS, *own, *RATIOS]
     for target in targets:
-        if target.quantity not in known:
-            raise unknown("column", target.quantity, known, target.option)
+        check_known("column", [target.quantity], known, target.option)
 
 
 @dataclass(frozen=True)

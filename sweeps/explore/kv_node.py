@@ -13,7 +13,7 @@ from nearkv.costmodel.mechanisms.reuse.tiers import TIERS, Place, Tier, tier
 from nearkv.costmodel.mechanisms.serving.parallel import copies
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.resources import gpu
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.machine import Machine
 from nearkv.hardware.platform import Platform
 from nearkv.sweeps.evaluate.probe import Probe
@@ -144,8 +144,7 @@ class Node:
         Raises:
             InputError: there is no such tier, or the platform has no such memory.
         """
-        if name not in TIERS:
-            raise unknown("tier", name, TIERS, "--tier")
+        check_known("tier", [name], TIERS, "--tier")
         place = TIERS[name]
         for role in (place.medium, *place.links):
             if role not in self.hw.roles:

@@ -16,7 +16,7 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import HeadTables, head_tables
 from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.costmodel.model.models import require_alike
-from nearkv.hardware.errors import unknown
+from nearkv.hardware.errors import check_known
 from nearkv.solvers.mapping.checks import brute, milp
 from nearkv.solvers.mapping.exact import exact
 from nearkv.solvers.mapping.policies import POLICIES, greedy
@@ -67,8 +67,7 @@ def best_mapping(study: Study, method: str) -> Columns:
     Raises:
         InputError: unknown method, or a model with attention that it does not model.
     """
-    if method not in METHODS:
-        raise unknown("method", method, METHODS, "--method")
+    check_known("method", [method], METHODS, "--method")
     most = 1 if method in ONE_AT_A_TIME else AT_ONCE
     study_blocks = searched(replace(study, systems=("asymmetric",)))
     warn_of_unread(study_blocks)

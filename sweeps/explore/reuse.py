@@ -24,7 +24,7 @@ from nearkv.costmodel.mechanisms.reuse.wear import (
     write_price,
     years,
 )
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.errors import InputError, check_known
 from nearkv.sweeps.evaluate.replay import ADMISSIONS, replay
 from nearkv.sweeps.explore.kv_node import Node, scalar
 from nearkv.sweeps.explore.rows import Rows
@@ -186,8 +186,7 @@ def check(question: Reuse) -> None:
         ("admission", question.admission, ADMISSIONS),
         ("routing", question.routing, ROUTINGS),
     ):
-        if value not in choices:
-            raise unknown(name, value, choices, f"--{name}")
+        check_known(name, [value], choices, f"--{name}")
     _check_tiers(question)
     if question.nodes < 0:
         raise InputError(f"--nodes: {question.nodes} must be 0 or more")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nearkv.costmodel.model.metrics import COLUMNS
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.quantity import Quantity
 from nearkv.solvers.uncertainty.draws import ranks
 from nearkv.solvers.uncertainty.sobol import sobol_indices
@@ -269,8 +269,7 @@ def importance(study: Study, of: str) -> Importance:
     Raises:
         InputError: not one design point, an unknown column, or a point without an answer.
     """
-    if of not in COLUMNS:
-        raise unknown("column", of, COLUMNS, "--of")
+    check_known("column", [of], COLUMNS, "--of")
     point, samples = _Point.of_study(study, of), study.samples
     draws = point.probe.block.draws
     names = sorted({MODEL_ERROR, *draws.values()})

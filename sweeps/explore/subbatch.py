@@ -19,7 +19,7 @@ from nearkv.costmodel.mechanisms.serving.parallel import (
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.models import alike_llm
 from nearkv.hardware.catalog import Part, Platform, load_llm, load_platform, names
-from nearkv.hardware.errors import InputError, unknown, warn
+from nearkv.hardware.errors import InputError, check_known, unknown, warn
 from nearkv.hardware.machine import Machine, recording
 from nearkv.solvers.subbatch.problem import SubbatchProblem, costs_of
 from nearkv.solvers.subbatch.schedule import (
@@ -130,8 +130,7 @@ def _check_read(question: SubbatchPoint) -> None:
 
 def _problem(question: SubbatchPoint, hw: Machine) -> SubbatchProblem:
     llm = alike_llm(_read_model(question.model), hw["precision"], "sub-batches")
-    if question.homes not in HOMES:
-        raise unknown("rule", question.homes, HOMES, "--homes")
+    check_known("rule", [question.homes], HOMES, "--homes")
     per_replica = dimms(hw).capacity / data_parallel(hw, llm)
     capacity = float(per_replica / kv_token_bytes(llm))
     random = np.random.default_rng(question.seed)

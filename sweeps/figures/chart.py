@@ -10,7 +10,7 @@ from rich.bar import Bar
 from rich.console import Console
 from rich.table import Table
 
-from nearkv.hardware.errors import unknown
+from nearkv.hardware.errors import check_known
 from nearkv.sweeps.figures.series import finite
 from nearkv.sweeps.tables.table import MARKS
 
@@ -33,9 +33,7 @@ def chart(
         InputError: no row has a column.
     """
     columns = sorted(set().union(*rows))
-    for value in values:
-        if value not in columns:
-            raise unknown("column", value, columns, "--chart")
+    check_known("column", values, columns, "--chart")
     differing = [name for name in names if len({str(row.get(name)) for row in rows}) > 1]
     naming = differing or names[:1]
     numbers = [finite(row.get(value)) for row in rows for value in values]

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.errors import InputError, check_known, unknown
 from nearkv.hardware.files import read_toml
 from nearkv.hardware.folders import names, path_of
 from nearkv.sweeps.evaluate.columns import ON_REQUEST, on_request
@@ -203,9 +203,7 @@ def drawing_of(content: Mapping[str, Any], name: str) -> Drawing:
             "`nearkv figure` lists studies that do"
         )
     known = [key.name for key in fields(Drawing)]
-    for key in options:
-        if key not in known:
-            raise unknown("key", key, known, f"{name}: figure")
+    check_known("key", options, known, f"{name}: figure")
     if options.get("kind") not in KINDS:
         raise unknown("kind", str(options.get("kind")), KINDS, f"{name}: figure")
     by = options.get("by", ["system"])

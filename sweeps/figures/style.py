@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import numpy as np
 
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.errors import InputError, check_known, unknown
 from nearkv.hardware.files import read_toml
 from nearkv.hardware.folders import is_known, path_of
 from nearkv.sweeps.evaluate.provenance import replacing
@@ -141,8 +141,7 @@ def new_axes(axes: Axes | None, width: str = "page", height: float = HEIGHT) -> 
     """
     if axes is not None:
         return axes
-    if width not in WIDTHS:
-        raise unknown("width", width, WIDTHS)
+    check_known("width", [width], WIDTHS)
     size = (WIDTHS[width], height)
     _, created = load_pyplot().subplots(figsize=size, layout="constrained")
     return created  # type: ignore[no-any-return]

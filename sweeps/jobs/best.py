@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Numbers
-from nearkv.hardware.errors import InputError, once, unknown
+from nearkv.hardware.errors import InputError, check_known, once
 from nearkv.sweeps.evaluate.blanks import running_without, warn_of_blanks
 from nearkv.sweeps.evaluate.columns import on_request
 from nearkv.sweeps.evaluate.evaluate import (
@@ -121,14 +121,11 @@ class Reducer(ABC):
             InputError: a column is unknown, or holds no numbers.
         """
         for name in self.by:
-            if name not in kinds:
-                raise unknown("column", name, kinds, "--by")
+            check_known("column", [name], kinds, "--by")
             if kinds[name] not in ("whole", "number"):
                 text = f"{name} is not a column of numbers, so no row is better by it"
                 raise InputError(f"--by: {text}")
-        for name in self.per:
-            if name not in kinds:
-                raise unknown("column", name, kinds, self.group_option)
+        check_known("column", self.per, kinds, self.group_option)
 
     def best_of_box(
         self, cells: Mapping[str, Cell], shape: tuple[int, ...], first: int

@@ -14,7 +14,7 @@ from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.models import check_published
 from nearkv.costmodel.model.registry import Knob, System, check_knobs, find_system
 from nearkv.hardware.catalog import Part, Platform, load_llm, load_part, load_platform
-from nearkv.hardware.errors import InputError, once, unknown
+from nearkv.hardware.errors import InputError, check_known, once, unknown
 from nearkv.hardware.machine import Machine
 from nearkv.hardware.schema import ROLES
 from nearkv.sweeps.study.bands import (
@@ -223,8 +223,7 @@ def _limits(given: str | Iterable[str]) -> dict[str, float]:
         given = pairs(chain.from_iterable(map(comma_list, listed)), "--slo")
     limits: dict[str, float] = {}
     for name, text in given.items():
-        if name not in LIMITS:
-            raise unknown("limit", name, LIMITS, "--slo")
+        check_known("limit", [name], LIMITS, "--slo")
         (limits[name],) = values(text, per_second, f"--slo {name}")
     return limits
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nearkv.costmodel.model.registry import systems
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.files import read_toml
 from nearkv.hardware.folders import path_of
 from nearkv.sweeps.study.study import FIELDS, Study, blocks, stated_study
@@ -49,9 +49,7 @@ def _read_study(path: Path) -> Study:
     table = read_toml(path, "study")
     keys = {field: key for key, field in FIELDS.items()}
     known = [*_ABOUT, *(keys.get(field.name, field.name) for field in fields(Study))]
-    for key in table:
-        if key not in known:
-            raise unknown("key", key, known, str(path))
+    check_known("key", table, known, str(path))
     if not table.get("systems") or not table.get("model"):
         raise InputError(f"{path}: a study needs systems = [...] and model = [...]")
     stated = {FIELDS.get(key, key): table[key] for key in table if key not in _ABOUT}

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from nearkv.costmodel.model.workload import Lengths, Spread, Workload
 from nearkv.hardware.catalog import Part, load_part, names
-from nearkv.hardware.errors import InputError, unknown, warn
+from nearkv.hardware.errors import InputError, check_known, unknown, warn
 from nearkv.hardware.files import read_rows
 
 _COLUMNS = ("input_tokens", "output_tokens")
@@ -142,8 +142,7 @@ def check_method(method: str) -> None:
     Raises:
         InputError: it does not.
     """
-    if method not in METHODS:
-        raise unknown("method", method, METHODS, "--method")
+    check_known("method", [method], METHODS, "--method")
 
 
 def traces_of(

@@ -8,7 +8,7 @@ import json
 import math
 from collections.abc import Sequence
 
-from nearkv.hardware.errors import unknown
+from nearkv.hardware.errors import check_known
 from nearkv.sweeps.tables.labels import stem_and_unit
 from nearkv.sweeps.tables.layout import SENTENCES, is_numeric, layout
 from nearkv.sweeps.tables.table import Display, Row, cell_text
@@ -40,8 +40,7 @@ def check_format(name: str) -> str:
     Raises:
         InputError: not one of `FORMATS`.
     """
-    if name not in FORMATS:
-        raise unknown("format", name, FORMATS, "--format")
+    check_known("format", [name], FORMATS, "--format")
     return name
 
 

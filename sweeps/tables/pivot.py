@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.errors import InputError, check_known
 from nearkv.sweeps.tables.layout import KEY, is_numeric
 from nearkv.sweeps.tables.table import Display, Row, cell_text, check_columns
 
@@ -28,8 +28,7 @@ def pivoted(
         InputError: no such column, an axis that is an answer, or rows that nothing tells apart.
     """
     check_columns(rows[0], named)
-    if by not in rows[0]:
-        raise unknown("column", by, rows[0], "--pivot")
+    check_known("column", [by], rows[0], "--pivot")
     _check_axis(rows, by, axes)
     value = _value_column(rows, by, named, axes)
     naming = list(axes)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.hardware.errors import once, unknown
+from nearkv.hardware.errors import check_known, once
 from nearkv.hardware.schema import ROLES
 from nearkv.sweeps.study.study import Study
 
@@ -71,9 +71,7 @@ def check_columns(known: Iterable[object], names: Sequence[str]) -> None:
         InputError: there is such a name.
     """
     columns = list(map(str, known))
-    for name in once(names, "--columns"):
-        if name not in columns:
-            raise unknown("column", name, columns, "--columns")
+    check_known("column", once(names, "--columns"), columns, "--columns")
 
 
 def varying(columns: Iterable[object], study: Study) -> list[str]:

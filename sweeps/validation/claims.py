@@ -6,7 +6,7 @@ import csv
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from nearkv.hardware.errors import unknown
+from nearkv.hardware.errors import check_known
 
 FOLDER = Path(__file__).parent.parent / "claims"
 
@@ -114,7 +114,6 @@ def load(paper: str) -> list[Claim]:
     Raises:
         InputError: no claims of that paper.
     """
-    if paper not in papers():
-        raise unknown("paper", paper, papers())
+    check_known("paper", [paper], papers())
     with (FOLDER / f"{paper}.csv").open(encoding="utf-8", newline="") as file:
         return [Claim(**row) for row in csv.DictReader(file)]

@@ -9,7 +9,7 @@ from pathlib import Path
 from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.catalog import load_llm
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.errors import InputError, check_known, unknown
 from nearkv.hardware.files import read_rows
 from nearkv.hardware.units import parse
 from nearkv.sweeps.study.sizes import size
@@ -38,9 +38,7 @@ def read_claims(path: Path) -> list[Claim]:
         InputError: no such file, a column that is missing or unknown, or a cell that is no value.
     """
     header, lines = read_rows(path, "list of claims", NEEDED_OF_CLAIMS)
-    for name in header:
-        if name not in FIELDS:
-            raise unknown("column", name, FIELDS, str(path))
+    check_known("column", header, FIELDS, str(path))
     claims = [_claim(cells, where) for where, cells in lines]
     ids = [claim.id for claim in claims]
     for name in ids:
@@ -60,8 +58,7 @@ def _claim(cells: dict[str, str], where: str) -> Claim:
         if not texts[name]:
             raise InputError(f"{where}: {name} is blank; fill it in")
     for name, known in ALLOWED.items():
-        if texts[name] not in known:
-            raise unknown(name, texts[name], known, where)
+        check_known(name, [texts[name]], known, where)
     low, high = (_number(texts[name], f"{where}, {name}") for name in ("low", "high"))
     if low > high:
         raise InputError(

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from nearkv.costmodel.algebra.span import Numbers
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.units import unit_of
 from nearkv.sweeps.evaluate.catalogue import column_rows
 from nearkv.sweeps.evaluate.evaluate import Columns
@@ -132,8 +132,7 @@ def _column(claim: Claim, metric: str, baseline: bool) -> Numbers:
     """
     columns = columns_of(question_of(claim, baseline))
     numeric = [name for name, cells in columns.items() if cells.dtype.kind in "ifb"]
-    if metric not in numeric:
-        raise unknown("metric", metric, numeric)
+    check_known("metric", [metric], numeric)
     values = np.where(columns["status"] == "ok", columns[metric].astype(float), np.nan)
     systems = comma_list(claim.over if baseline else claim.system)
     return values.reshape(len(systems), -1)
@@ -188,8 +187,7 @@ to which each step gains a hundredth; the largest value of the axis that fits.""
 
 
 def _trend(name: str) -> Callable[[Numbers, Numbers], float]:
-    if name not in TRENDS:
-        raise unknown("trend", name, TRENDS)
+    check_known("trend", [name], TRENDS)
     return TRENDS[name]
 
 
@@ -202,8 +200,7 @@ def _along(claim: Claim, columns: Columns, values: Numbers) -> Numbers:
     axis = claim.axis or "system"
     knobs = pairs(filter(None, claim.knob.split(";")), "knob")
     names = [name for name in (*_AXES, *knobs) if name in columns]
-    if axis not in names:
-        raise unknown("axis", axis, names)
+    check_known("axis", [axis], names)
     rows = len(columns["system"])
     frame = pd.DataFrame({name: columns[name] for name in names})
     frame = frame.take(np.resize(np.arange(rows), len(values)))

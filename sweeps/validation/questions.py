@@ -14,7 +14,7 @@ from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.models import llm_from_part
 from nearkv.hardware.catalog import load_llm, load_part, load_platform, names
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.machine import Machine
 from nearkv.hardware.quantity import Quantity
 from nearkv.sweeps.evaluate.evaluate import Columns, table
@@ -138,15 +138,13 @@ def quantity_at(address: str) -> Quantity:
     if name in names("platform"):
         role, _, key = key.partition(".")
         roles = load_platform(name).roles
-        if role not in roles:
-            raise unknown("part", role, roles, name)
+        check_known("part", [role], roles, name)
         numbers = roles[role].numbers
     elif name in names("trace"):
         numbers = load_part(name, "trace").numbers
     else:
         numbers = (load_part if name in names("part") else load_llm)(name).numbers
-    if key not in numbers:
-        raise unknown("number", key, numbers, name)
+    check_known("number", [key], numbers, name)
     return numbers[key]
 
 
@@ -172,8 +170,7 @@ def stated(claim: str) -> float:
         InputError: no such claim.
     """
     numbers = {known.id: known.low for paper in papers() for known in load(paper)}
-    if claim not in numbers:
-        raise unknown("claim", claim, numbers)
+    check_known("claim", [claim], numbers)
     return float(numbers[claim])
 
 

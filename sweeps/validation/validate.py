@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from nearkv.costmodel.algebra.span import Numbers
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.errors import InputError, check_known
 from nearkv.sweeps.validation.claims import (
     FIELDS,
     FOLDER,
@@ -53,9 +53,7 @@ def validate(paper: str = "", ids: Sequence[str] = (), file: str = "") -> list[R
         names = [paper] if paper else papers()
         claims = [(name, claim) for name in names for claim in load(name)]
     known = [claim.id for _, claim in claims]
-    for name in ids:
-        if name not in known:
-            raise unknown("claim", name, known, "--id")
+    check_known("claim", ids, known, "--id")
     return [row(name, claim) for name, claim in claims if not ids or claim.id in ids]
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from nearkv.costmodel.model.registry import find_system
-from nearkv.hardware.errors import InputError, once, unknown
+from nearkv.hardware.errors import InputError, check_known, once, unknown
 from nearkv.hardware.files import read_rows
 from nearkv.hardware.folders import names
 from nearkv.hardware.part import Part
@@ -77,16 +77,13 @@ def read_prices(file: str) -> dict[str, dict[str, Quantity]]:
     if not file:
         return {}
     header, lines = read_rows(Path(file), "price list", ("part", "usd"))
-    for name in header:
-        if name not in _HEADER:
-            raise unknown("column", name, _HEADER, file)
+    check_known("column", header, _HEADER, file)
     prices: dict[str, dict[str, Quantity]] = {}
     for where, row in lines:
         if row["part"] not in names("part"):
             raise unknown("part", str(row["part"]), names("part"), where)
         basis = row.get("basis") or "purchase"
-        if basis not in _BASES:
-            raise unknown("basis", basis, _BASES, where)
+        check_known("basis", [basis], _BASES, where)
         own = prices.setdefault(row["part"], {})
         if _BASES[basis] in own:
             raise InputError(f"{where}: {row['part']} has a {basis} price already")
