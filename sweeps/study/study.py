@@ -218,6 +218,9 @@ def _limits(given: str | Iterable[str]) -> dict[str, float]:
     Raises:
         InputError: one that is no limit, or without a number above zero.
     """
+    if not isinstance(given, Iterable):
+        form = "give limits, as 'ttft_s=10,tpot_ms=66' or {'ttft_s': 10}"
+        raise InputError(f"--slo: {form}, not {given!r}")
     if not isinstance(given, Mapping):
         listed = [given] if isinstance(given, str) else given
         given = pairs(chain.from_iterable(map(comma_list, listed)), "--slo")

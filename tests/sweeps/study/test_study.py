@@ -100,3 +100,11 @@ def test_auto_is_solved_and_a_choice_is_an_axis() -> None:
     (axis,) = [axis for axis in stated.grid.axes if axis.name == "weights"]
     assert axis.labels[int(axis.values[0])] == "filled"
     assert "weights" not in stated.requested
+
+
+def test_limits_are_text_or_a_dictionary() -> None:
+    limits = {"ttft_s": 10.0, "tpot_ms": 66.0}
+    for slo in ("ttft_s=10,tpot_ms=66", ["ttft_s=10", "tpot_ms=66"], limits):
+        assert Study(("gpu",), ("opt-66b",), rate=1, slo=slo).slo == limits
+    with pytest.raises(InputError, match=r"--slo: give limits, as 'ttft_s=10,tpot_ms=66' or"):
+        Study(("gpu",), ("opt-66b",), rate=1, slo=5)  # type: ignore[arg-type]
