@@ -38,7 +38,7 @@ from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import LAYER_CLASS
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.queue import Load, Serving, over_layer_types
-from nearkv.costmodel.model.registry import ANY, Knob, Reversal, choice, system
+from nearkv.costmodel.model.registry import ANY, Knob, Reversal, Rule, choice, system
 from nearkv.costmodel.model.resources import gpu, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -77,33 +77,32 @@ def remaining(hw: Machine, llm: LLM, work: Workload, stated: Stated) -> Real:
 
 MOST = 1024
 """GPUs that share one model, at most [1]."""
-TP = Knob(
+
+
+def degree(text: str, **rules: Rule) -> Knob:
+    """A degree of parallelism.
+
+    Args:
+        text: what it divides.
+        rules: of papers and engines, by name.
+    """
+    return Knob(text, low=1, high=MOST, kind="count", rules=rules)
+
+
+TP = degree(
     "GPUs that share every product (`l3`: the fewest by policy.weights_per_gpu; `node`)",
-    low=1,
-    high=MOST,
-    kind="count",
-    rules={"l3": fewest_gpus, "node": gpus_of_a_node},
+    l3=fewest_gpus,
+    node=gpus_of_a_node,
 )
-PP = Knob(
+PP = degree(
     "stages of layers, one after the other (`nodes`: one a node)",
-    low=1,
-    high=MOST,
-    kind="count",
-    rules={"nodes": a_stage_a_node},
+    nodes=a_stage_a_node,
 )
-DP = Knob(
+DP = degree(
     "replicas, each with requests of its own (`remaining`: on all GPUs left)",
-    low=1,
-    high=MOST,
-    kind="count",
-    rules={"remaining": remaining},
+    remaining=remaining,
 )
-EP = Knob(
-    "GPUs, or groups of them, with other experts each",
-    low=1,
-    high=MOST,
-    kind="count",
-)
+EP = degree("GPUs, or groups of them, with other experts each")
 ATTENTION = choice(
     "tp: GPUs share the heads of a sequence; dp: each attends to sequences of its own",
     ("tp", "dp"),

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Numbers, Real
+from nearkv.costmodel.mechanisms.serving.arrivals import OF_WAITING
 from nearkv.costmodel.model.queue import Load, Serving
 from nearkv.costmodel.model.workload import Arrivals
 from nearkv.hardware.errors import InputError
@@ -52,8 +53,6 @@ WATERMARK = 0.99
 WARM_UP = 0.2
 """Requests that come before those that count, and after them, over their number [1]."""
 QUANTILES = (50, 90, 99)
-OF_WAITING = 4
-"""Running requests that one waiting request counts as, where a replica is chosen."""
 _ONE_BY_ONE = np.arange(9.0)
 """Numbers of sequences where sub-batches and experts begin."""
 _NODES = 32
@@ -88,7 +87,7 @@ class Table:
 
 
 class Iterations:
-    """Seconds of the iterations of one replica.
+    """Seconds of the iterations of one replica; `alone` of a prompt, while decoding pauses.
 
     Args:
         serving: how one design point serves, all numbers scalar.
@@ -135,7 +134,7 @@ class Iterations:
             chunks,
             tokens(_NODES // 4),
         )
-        self._alone = Table(
+        self.alone = Table(
             lambda length: serving.prefill(dp, load(0.0, 0.0, length, length)).seconds,
             tokens(4 * _NODES),
         )
@@ -155,10 +154,6 @@ class Iterations:
         if not prompt:
             return self._decode(n, context)
         return self._mixed(n, context, prompt, squares / prompt)
-
-    def alone(self, length: float) -> float:
-        """A prompt on its own, while decoding pauses [s]."""
-        return self._alone(length)
 
 
 # --- the queue -----------------------------------------------------------------------------------

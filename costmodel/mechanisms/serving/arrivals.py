@@ -79,6 +79,11 @@ class Replica:
         return self.parts(self.work.prompt_parts)
 
     @cached_property
+    def weights(self) -> Real:
+        """Requests of each of these parts, over their mean: long prompts are few [1]."""
+        return self.work.prompt / self.prompts
+
+    @cached_property
     def alone(self) -> Real:
         """Each prompt on its own, while decoding pauses [s]."""
         load = self.load(0.0, self.prompts, self.prompts)
@@ -103,6 +108,14 @@ class Replica:
         return self.serving.load_at(
             dp * sequences, work.context, sizes, dp * prompt, length
         )
+
+    def over_prompts(self, values: Real) -> Real:
+        """Mean over requests of what depends on the prompt [its unit]."""
+        return _mean(self.weights * values)
+
+    def met(self, values: Real) -> Real:
+        """Mean of what depends on the prompt as one meets it at any moment, E[x^2] / E[x]."""
+        return self.over_prompts(values**2) / np.maximum(self.over_prompts(values), _TINY)
 
     def parts(self, parts: list[Real]) -> Real:
         """Lengths of parts of the requests, along a new first axis [1]."""
@@ -164,7 +177,6 @@ class Pace:
     """Iterations of a replica under a stream, plain and mixed.
 
     Attributes:
-        prompts: tokens, l, of parts of the requests that hold as many tokens each [1].
         mixed, mean: M and I [s].
         chunks: iterations that carry a part of each prompt, k [1].
         added: seconds by which each prompt makes iterations longer, or stops them [s].
@@ -174,7 +186,6 @@ class Pace:
         choice: replicas among which a prompt finds one that computes no other [1].
     """
 
-    prompts: Real
     mixed: Real
     mean: Real
     chunks: Real
@@ -183,15 +194,6 @@ class Pace:
     share: Real
     busy: Real
     choice: Real
-
-    def over_prompts(self, values: Real) -> Real:
-        """Mean over requests of what depends on the prompt; long parts hold fewer [its unit]."""
-        weights = 1 / self.prompts
-        return _mean(values * weights) / _mean(weights)
-
-    def met(self, values: Real) -> Real:
-        """Mean of what depends on the prompt as one meets it at any moment, E[x^2] / E[x]."""
-        return self.over_prompts(values**2) / np.maximum(self.over_prompts(values), _TINY)
 
     def chance(self, busy: Real) -> Real:
         """Chance to wait where each replica is busy for a share of the time [2]."""
@@ -218,16 +220,15 @@ def pace_of(replica: Replica, rate: Real) -> Pace:
     chunks = np.maximum(np.ceil(prompts / most - 1e-9), 1.0)
     riding = prompts / chunk * (replica.iteration(chunk, prompts) - plain)
     added = np.where(np.greater(chunked, 0), riding, replica.alone)
-    weights = work.prompt / prompts
-    k = _mean(weights * chunks)
-    mean = plain / (1 - np.minimum(rate * _mean(weights * added), _BELOW_ONE))
+    k = replica.over_prompts(chunks)
+    mean = plain / (1 - np.minimum(rate * replica.over_prompts(added), _BELOW_ONE))
     apart = np.minimum(work.prompt / np.maximum(k * most - work.prompt, _TINY), 1.0)
     each = k * rate * (chunked * mean + (1 - chunked) * plain)
     share = np.clip(apart * each - (1 - apart) * np.expm1(-each), _TINY, 1 - 1e-9)
     mixed = plain + (mean - plain) / share
     busy = np.minimum(share * mixed / mean, 1.0)
     choice = 1 + (serving.replicas - 1) / (1 + np.sqrt(others) / OF_WAITING)
-    return Pace(prompts, mixed, mean, chunks, added, apart, share, busy, choice)
+    return Pace(mixed, mean, chunks, added, apart, share, busy, choice)
 
 
 def respond(replica: Replica, rate: Real, own: Real = 0.0) -> Response:
@@ -254,9 +255,9 @@ def respond(replica: Replica, rate: Real, own: Real = 0.0) -> Response:
     shared = -np.expm1(-rate * pace.mixed)
     riding = pace.apart * pace.chance(pace.busy) + (1 - pace.apart) * shared
     u = 1 - plain / pace.mean
-    left_behind = u * (1 + rate * pace.met(pace.added) / (2 * (1 - u)))
+    left_behind = u * (1 + rate * replica.met(pace.added) / (2 * (1 - u)))
     after = strangers * (chunked * riding + (1 - chunked) * left_behind)
-    runs = (1 - w) * pace.met(pace.chunks) / (1 - np.minimum(after, 0.95)) ** 2
+    runs = (1 - w) * replica.met(pace.chunks) / (1 - np.minimum(after, 0.95)) ** 2
     # prompts that come first all stop one iteration
     r = chunked * (np.maximum(runs, 1.0) - 1) / (np.maximum(runs, 1.0) + 1)
     uneven = 1 - 1 / replica.serving.replicas
@@ -291,8 +292,14 @@ def laws_of(response: Response) -> Laws:
     replica, pace = response.replica, response.pace
     m, r = response.tokens, response.lasting
     longer = pace.mixed - replica.plain
-    of_chunk = pace.met(pace.added) / pace.met(pace.chunks) * pace.over_prompts(pace.chunks)
-    unequal = np.maximum(of_chunk / np.maximum(pace.over_prompts(pace.added), _TINY), 1.0)
+    of_chunk = (
+        replica.met(pace.added)
+        / replica.met(pace.chunks)
+        * replica.over_prompts(pace.chunks)
+    )
+    unequal = np.maximum(
+        of_chunk / np.maximum(replica.over_prompts(pace.added), _TINY), 1.0
+    )
     alike = (1 + r) / (1 - r) - 2 * r * (1 - r**m) / (m * (1 - r) ** 2)
     return Laws(
         plain=replica.plain,
@@ -317,12 +324,11 @@ def line_of(replica: Replica, rate: Real, own: Real, pace: Pace, n: Real) -> Lin
         n: requests that decode [1].
     """
     chunked, strangers = replica.serving.chunked, 1 - own
-    plain, w, prompts = replica.plain, pace.share, pace.prompts
-    weights = replica.work.prompt / prompts
+    plain, w, prompts = replica.plain, pace.share, replica.prompts
     service = pace.added + plain * prompts / replica.most
-    rho = np.minimum(rate * pace.over_prompts(service), _BELOW_ONE)
+    rho = np.minimum(rate * replica.over_prompts(service), _BELOW_ONE)
     waits = np.clip(pace.chance(rho), _TINY, 1.0)
-    wait = waits * pace.met(service) / (2 * pace.choice * (1 - rho))
+    wait = waits * replica.met(service) / (2 * pace.choice * (1 - rho))
     running = chunked * pace.busy * (pace.mixed - plain) / 2
     before = strangers * np.maximum(wait - running, 0.0)
     mixed = chunked * pace.mixed + (1 - chunked) * plain
@@ -332,7 +338,7 @@ def line_of(replica: Replica, rate: Real, own: Real, pace: Pace, n: Real) -> Lin
     until_last = before + residual + computing * (1 - 1 / pace.chunks)
     came = rate * replica.work.prompt * until_last
     rest = np.minimum(replica.most * pace.chunks - prompts, came)
-    behind = _mean(weights * chunked * strangers * rest * pace.added / prompts)
+    behind = chunked * strangers * replica.over_prompts(rest * pace.added / prompts)
     return Line(
         rho=rho,
         wait=before + behind,
@@ -340,7 +346,7 @@ def line_of(replica: Replica, rate: Real, own: Real, pace: Pace, n: Real) -> Lin
         met=service / _mean(service),
         residual=residual,
         computing=computing,
-        weights=weights,
+        weights=replica.weights,
     )
 
 

@@ -5,6 +5,8 @@ Symbols: n tokens computed, L layers, W bytes of weights, P parameters, tp and d
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -184,28 +186,19 @@ def prefill_attention(hw: Machine, llm: LLM, squares: Real) -> Span:
 
 
 def prompts_alone(
-    hw: Machine,
-    llm: LLM,
-    prompts: Real,
-    load: Load,
-    layer_type: LLM | None = None,
+    hw: Machine, llm: LLM, prompts: Real, layer_type: LLM, load: Load
 ) -> Span:
     """One layer of prefill, prompt by prompt on every replica, prefill first (L3 sec. 6.1)."""
-    layer = layer_type or llm
     passes = prompts / data_parallel(hw, llm)
     return serial(
         linear=linear(hw, llm, load.prompt, passes, layer_type, prompts),
-        attention=prefill_attention(hw, layer, load.squares),
+        attention=prefill_attention(hw, layer_type, load.squares),
     )
 
 
 def all_prompts_alone(hw: Machine, llm: LLM, prompts: Real, load: Load) -> Span:
     """Prefill of all layers, prompt by prompt on every replica."""
-    return over_layer_types(
-        llm,
-        load,
-        lambda layer_type, seen: prompts_alone(hw, llm, prompts, seen, layer_type),
-    )
+    return over_layer_types(llm, load, partial(prompts_alone, hw, llm, prompts))
 
 
 def prompts_to_dimms(hw: Machine, llm: LLM, prompts: Real, load: Load) -> Span:
@@ -216,23 +209,18 @@ def prompts_to_dimms(hw: Machine, llm: LLM, prompts: Real, load: Load) -> Span:
     def layer(layer_type: LLM, seen: Load) -> Span:
         cache = layer_type.kv_bytes(seen.kept_share * seen.prompt, 1)
         return overlap(
-            compute=prompts_alone(hw, llm, prompts, seen, layer_type),
+            compute=prompts_alone(hw, llm, prompts, layer_type, seen),
             cache=stream(cache, "4 D l", link=to_dimms, bus=bus),
         )
 
     return over_layer_types(llm, load, layer)
 
 
-def attention_launch(hw: Machine) -> Real:
-    """Launch time of the attention kernels of a layer, where apart from `launch` [s]."""
-    return hw.gpu.maybe("attention_launch", 0.0)
-
-
 def decode_attention(
     hw: Machine,
     llm: LLM,
     load: Load,
-    layer_type: LLM | None = None,
+    layer_type: LLM,
     split: Split | None = None,
     each: Real = 1.0,
 ) -> Span:
@@ -244,19 +232,19 @@ def decode_attention(
     Args:
         hw, llm: the GPUs at work, and the model.
         load: what the iteration carries.
-        layer_type: a model of such layers, where the model has several.
+        layer_type: a model of such layers.
         split: degrees of parallelism, L3's where not given.
         each: tokens of every sequence, which share what is read [1].
     """
-    layer = layer_type or llm
     split = split or split_of(hw, llm)
     launch = Port("gpu.launch", "wait", 1.0, "s")
     visits = np.minimum(load.sequences / split.dp, 1.0)
-    kernels = visits * attention_launch(hw)
-    rows = copies(layer, split.attention_tp) * layer.cache_traffic(load.tokens, 1)
-    read: Span = gpu_attention(hw, layer.kv_width)(rows, "kappa tokens / L")
-    if isinstance(layer, _ONE_ROW):
-        flops = each * layer.attention_flops(load.products, 1)
+    kernels = visits * hw.gpu.maybe("attention_launch", 0.0)
+    kept = copies(layer_type, split.attention_tp)
+    rows = kept * layer_type.cache_traffic(load.tokens, 1)
+    read: Span = gpu_attention(hw, layer_type.kv_width)(rows, "kappa tokens / L")
+    if isinstance(layer_type, _ONE_ROW):
+        flops = each * layer_type.attention_flops(load.products, 1)
         compute = gpu(hw).run(flops, "2 n c H (2 r + dr)")
         read = overlap(read=read, compute=compute)
     return serial(read=read, launch=launch(kernels, "kernels of the attention of a layer"))
@@ -284,7 +272,8 @@ def on_gpus(
 ) -> Real:
     """Cache or state of a sequence in one layer, over all GPUs of a replica [B]."""
     tp = (split or split_of(hw, llm)).attention_tp
-    return sequence_bytes(layer_type, tp, tokens)
+    cache = layer_type.kv_bytes(1, tokens) + layer_type.state_bytes(1)
+    return copies(layer_type, tp) * cache
 
 
 def gpu_cache(hw: Machine, llm: LLM, layer_type: LLM, tokens: Real) -> Real:
@@ -303,12 +292,6 @@ def gpu_attention(hw: Machine, kv_width: Real = 2.0) -> Port:
 def copies(llm: LLM, tp: Real) -> Real:
     """Times that the cache of a layer is kept, over tp GPUs [1]."""
     return np.maximum(tp / llm.cache_shards, 1.0)
-
-
-def sequence_bytes(llm: LLM, tp: Real, tokens: Real) -> Real:
-    """Cache or state of one sequence in one layer, over all GPUs [B]."""
-    cache = llm.kv_bytes(1, tokens) + llm.state_bytes(1)
-    return copies(llm, tp) * cache
 
 
 def undivided(llm: LLM, tp: Real) -> dict[str, NDArray[np.bool_]]:

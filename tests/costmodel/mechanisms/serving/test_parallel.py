@@ -100,7 +100,7 @@ LAUNCH, HOP = HW.gpu.launch, HW.nvlink.hop
 def test_a_prompt_visits_one_replica() -> None:
     hw = in_use(HW.with_values(FOUR), TINY)
     load = Load(0.0, 0.0, 0.0, prompt=100.0, squares=100.0**2)
-    span = amounts(prompts_alone(hw, TINY, 1.0, load))
+    span = amounts(prompts_alone(hw, TINY, 1.0, TINY, load))
     assert span["gpu.hbm read"] == pytest.approx((LAYERS + HEAD) / 3)
     assert span["gpu.launch wait"] == pytest.approx(LAUNCH / 2)
 
@@ -111,7 +111,7 @@ def test_the_tokens_of_one_pass_decide_which_experts_it_reads(prompts: float) ->
     mixture = replace(TINY, experts=4.0, active_experts=1.0)
     hw = in_use(HW.with_values(FOUR), TINY, most=2.0)
     load = Load(0.0, 0.0, 0.0, prompt=2 * prompts)
-    read = amounts(prompts_alone(hw, mixture, prompts, load))["gpu.hbm read"]
+    read = amounts(prompts_alone(hw, mixture, prompts, mixture, load))["gpu.hbm read"]
     gathered = 8 * MOVES * 2 * 8 * 2  # by each of eight GPUs, which the mixture needs
     weights = (384 + 1.75 * 456) * 2 + HEAD / 3
     assert read == pytest.approx(prompts * (weights + gathered))
