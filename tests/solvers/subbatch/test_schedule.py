@@ -228,6 +228,8 @@ def test_bad_problems_are_refused() -> None:
         problem(np.zeros(0), np.zeros(0), [])
     with pytest.raises(InputError, match="less than one token"):
         problem(np.array([-4.0]), np.full(1, -1), [])
+    shortest = problem(np.array([1.0]), np.full(1, -1), [1.0])
+    assert len(shortest.contexts) == 1
 
 
 # --- costs that are written down: two requests of 100 tokens -------------------------------------
