@@ -10,6 +10,8 @@ import pulp
 from numpy.typing import NDArray
 
 Numbers = NDArray[np.float64]
+_ROUNDING = 1e-6
+"""Share of a class up to which HiGHS may leave what is none [1]."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,8 @@ def cheapest_mix(
         return None
     busy = np.zeros(rate.shape)
     for (k, c), served in share.items():
-        busy[k, c] = demand[c] / rate[k, c] * served.varValue
+        if served.varValue > _ROUNDING:
+            busy[k, c] = demand[c] / rate[k, c] * served.varValue
     bound = float(program.solverModel.getInfo().mip_dual_bound)
     whole = np.abs(np.round([n.varValue for n in count]))
     return Mix(whole, busy, bound)

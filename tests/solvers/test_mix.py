@@ -43,6 +43,7 @@ def test_no_mix_is_cheaper(seed: int) -> None:
     assert cost @ found.count == pytest.approx(least)
     assert found.bound == pytest.approx(least)
     assert power @ found.count <= limit
+    assert not found.busy[found.count == 0].any()
     assert np.all(found.busy.sum(axis=1) <= found.count + 1e-6)
     assert np.sum(rate * found.busy, axis=0) == pytest.approx(demand)
 
