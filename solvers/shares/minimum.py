@@ -70,6 +70,7 @@ def minimise(start: Span, end: Span, low: Real = 0.0, high: Real = 1.0) -> Choic
         ValueError: the spans differ in more than their amounts.
     """
     left, right = tangent(start, end, low), tangent(start, end, high)
+    at_low = left
     rising = np.greater_equal(left.d, 0)
     x = np.where(rising, left.x, right.x)
     f = np.where(rising, left.f, right.f)
@@ -88,6 +89,9 @@ def minimise(start: Span, end: Span, low: Real = 0.0, high: Real = 1.0) -> Choic
         unsolved = unsolved & ~flat & (middle.f > floor * (1 + _ROUNDING))
         left = left.moved(middle, np.less(middle.d, 0))
         right = right.moved(middle, np.greater(middle.d, 0))
+    # a share that rounding alone sets apart from the lowest is the lowest
+    is_lowest = np.less_equal(at_low.f, f * (1 + _ROUNDING))
+    x, f = np.where(is_lowest, at_low.x, x), np.where(is_lowest, at_low.f, f)
     return Choice(value=x[()], seconds=f[()], bound=bound[()], low=low, high=high)
 
 

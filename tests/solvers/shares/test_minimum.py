@@ -130,6 +130,13 @@ def test_of_overlapped_leaves_the_longest_has_the_tangent() -> None:
     assert np.array_equal(tangent(start, end, 0.0).d, [-1.0, -1.5])
 
 
+def test_rounding_alone_moves_no_share_from_the_lowest() -> None:
+    falling = overlap(wire=leaf("link", 1 + 1e-14), engine=leaf("gpu", 1.0))
+    fallen = overlap(wire=leaf("link", 0.0), engine=leaf("gpu", 1.0))
+    assert minimise(falling, fallen).value == 0
+    assert minimise(falling, fallen, low=0.25).value == 0.25
+
+
 def test_layers_repeat_as_often_at_both_ends() -> None:
     """Equal counts of their own are as good as one count; others have no line between them."""
     read = Port("ssd.flash", "read", 2.0)
