@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from inspect import signature
 from types import MappingProxyType
-from typing import Any, TypeVar, Unpack
+from typing import Any, Unpack
 
 import pandas as pd
 
@@ -24,7 +24,6 @@ from nearkv.sweeps.api.tables import table_of_columns, table_of_rows
 from nearkv.sweeps.study.sizes import size, values
 from nearkv.sweeps.study.study import NONE, Study, one_point
 
-Item = TypeVar("Item")
 Texts = str | Iterable[str]
 Asked = Study | Models
 Numbered = Mapping[str, Values]
@@ -250,15 +249,16 @@ def placement(
     """
     from nearkv.sweeps.explore.placement import placements, why_placement
 
-    machine: Axes = {"platform": platform, "sets": sets, "parts": parts}
-    study = study_of(UNNAMED, model, machine)
+    points: Axes = {
+        "batch": 1,
+        "context": context,
+        "output_tokens": output_tokens,
+        "platform": platform,
+        "sets": sets,
+        "parts": parts,
+    }
     rows = placements(
-        study.models,
-        context,
-        output_tokens,
-        study.platforms,
-        study.sets,
-        study.parts,
+        study_of(UNNAMED, model, points),
         search=search,
         fixed=dict(fix),
         gpu_batch=gpu_batch,
@@ -287,33 +287,18 @@ def subbatch(
     """
     from nearkv.sweeps.explore import subbatch as splits
 
-    machine: Axes = {"platform": platform, "sets": sets, "parts": parts}
-    study = study_of(UNNAMED, model, machine)
-    point = splits.SubbatchPoint(
-        model=_one(study.models, "model"),
-        platform=_one(study.platforms, "platform"),
+    point: Axes = {"batch": 1, "platform": platform, "sets": sets, "parts": parts}
+    question = splits.SubbatchPoint(
+        study=study_of(UNNAMED, model, point),
         requests=requests,
         prompts=prompts,
         homes=homes,
         seed=seed,
         time_limit=time_limit,
         slack=slack,
-        sets=study.sets,
-        parts=study.parts,
     )
-    rows = splits.subbatch(point)
+    rows = splits.subbatch(question)
     return table_of_rows(rows, splits.why_subbatch(rows))
-
-
-def _one(given: Sequence[Item], name: str) -> Item:
-    """The only one of a list.
-
-    Raises:
-        InputError: there are several.
-    """
-    if len(given) != 1:
-        raise InputError(f"--{name}: this question takes one, not a list")
-    return given[0]
 
 
 QUESTIONS: Mapping[str, Callable[..., pd.DataFrame]] = {

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import product
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from nearkv.costmodel.model.models import alike_llm
-from nearkv.costmodel.model.workload import Workload
-from nearkv.hardware.catalog import Part, Platform, load_platform
+from nearkv.costmodel.model.models import require_alike
 from nearkv.hardware.errors import InputError, warn
 from nearkv.hardware.units import parse
 from nearkv.solvers.placement.placement import Placement, place
+from nearkv.sweeps.evaluate.probe import Probe
+from nearkv.sweeps.explore.lines import searched
 from nearkv.sweeps.explore.rows import Row, Rows, sentences
-from nearkv.sweeps.study.sizes import Choice, Values, in_si, size, values
-from nearkv.sweeps.study.study import models_and_labels, swapped
+from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.tables.table import plain
 
 _READ = ("gpu.count", "gpu.memory", "host.memory", "disk.count", "disk.capacity")
@@ -28,53 +26,40 @@ _RATES = (
 )
 
 
-def placements(
-    models: Sequence[str | Part],
-    context: Values,
-    output_tokens: Values,
-    platforms: Sequence[str | Platform],
-    sets: Mapping[str, Sequence[Choice]],
-    parts: Mapping[str, Sequence[str]],
-    **choice: Any,
-) -> Rows:
-    """Solve one placement for each combination of models, platforms, lengths and numbers.
+def placements(study: Study, **choice: Any) -> Rows:
+    """Solve one placement at each design point.
 
     Args:
-        models, platforms: names, or what was read before.
-        context, output_tokens: lists of sizes.
-        sets: hardware number (`role.key`) -> list of values.
-        parts: role -> list of parts that fill it.
+        study: models, platforms, lengths and hardware numbers; its systems do not count.
         choice: `search`, `gpu_batch`, `num_batches` and `fixed`, as `solvers.placement` takes them.
 
     Returns:
-        A row per combination.
+        A row a design point.
 
     Raises:
         InputError: a name, number or combination that cannot be used.
     """
-    _check_read(sets)
+    _check_read(study.sets)
     _check_searched(choice)
-    if parts:
-        swaps = ", ".join(f"{role}={','.join(names)}" for role, names in parts.items())
+    note = {}
+    if study.parts:
+        note = {"note": _RATES}
+        swaps = ", ".join(
+            f"{role}={','.join(names)}" for role, names in study.parts.items()
+        )
         warn(f"--part {swaps}: {_RATES}")
-    prompts = values(context, size, "--context")
-    outputs = values(output_tokens, size, "--output-tokens")
-    lengths = list(product(prompts, outputs))
     rows: Rows = []
-    labelled = zip(*models_and_labels(models), strict=True)
-    for (part, label), name in product(labelled, platforms):
-        bed = load_platform(name) if isinstance(name, str) else name
-        for platform in swapped(bed, parts):
-            for numbers in _combinations(platform, sets):
-                hw = platform.machine().with_values(numbers)
-                llm = alike_llm(part, hw["precision"], "placement")
-                names = {"model": label, "platform": bed.name, **platform.part_columns}
-                note = {"note": _RATES} if parts else {}
-                for prompt, tokens in lengths:
-                    work = Workload(1.0, prompt, tokens)
-                    sizes = {"context_tok": prompt, "output_tokens": tokens, **numbers}
-                    row = names | sizes | _row(place(hw, llm, work, **choice)) | note
-                    rows.append({column: plain(value) for column, value in row.items()})
+    for block in searched(study):
+        probe = Probe(block)
+        unseen = ("batch", *block.system.knobs)
+        for point, box in enumerate(block.grid.boxes(1)):
+            hw, llm, work, _ = block.inputs(box)
+            names = probe.names(point, unseen)
+            del names["system"]
+            require_alike(llm, names["model"], "placement")
+            answer = _row(place(hw, llm, work, **choice))
+            shown = {column: plain(value) for column, value in answer.items()}
+            rows.append(names | shown | note)
     return rows
 
 
@@ -97,17 +82,6 @@ def _check_searched(choice: Mapping[str, Any]) -> None:
             "--search paper: --gpu-batch and --num-batches state the block, so nothing is "
             "searched; leave out one of the three"
         )
-
-
-def _combinations(
-    platform: Platform, sets: Mapping[str, Sequence[Choice]]
-) -> Iterator[dict[str, float]]:
-    """Each combination of the numbers set, in SI by `role.key`."""
-    lists = []
-    for address, given in sets.items():
-        lists.append(in_si(given, platform.key(address), f"--set {address}"))
-    for combination in product(*lists):
-        yield dict(zip(sets, combination, strict=True))
 
 
 def _row(placement: Placement) -> dict[str, Any]:

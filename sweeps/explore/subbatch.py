@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,10 @@ from nearkv.costmodel.mechanisms.serving.parallel import (
     tensor_parallel,
 )
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.models import alike_llm
-from nearkv.hardware.catalog import Part, Platform, load_llm, load_platform, names
+from nearkv.costmodel.model.models import require_alike
+from nearkv.hardware.catalog import names
 from nearkv.hardware.errors import InputError, check_known, unknown, warn
-from nearkv.hardware.machine import Machine, recording
+from nearkv.hardware.machine import Machine
 from nearkv.solvers.subbatch.problem import SubbatchProblem, costs_of
 from nearkv.solvers.subbatch.schedule import (
     Schedule,
@@ -31,8 +30,8 @@ from nearkv.solvers.subbatch.schedule import (
     optimal,
 )
 from nearkv.sweeps.explore.rows import Rows
-from nearkv.sweeps.study.sizes import Choice, Values, in_si, size, values
-from nearkv.sweeps.study.study import swapped
+from nearkv.sweeps.study.sizes import Values, size, values
+from nearkv.sweeps.study.study import Study, one_point
 from nearkv.sweeps.study.traces import Trace, load_trace
 
 HOMES = ("balanced", "random")
@@ -50,27 +49,22 @@ class SubbatchPoint:
     """One iteration, as a user describes it.
 
     Attributes:
-        model, platform: names, or what was read before.
+        study: of one design point: the model, the platform and its numbers.
         requests: context lengths, or the name of a trace or of a CSV of one.
         prompts: prompt lengths that wait; empty for none, or for those of the trace.
         homes: `balanced` or `random` ranksets.
         seed: of the random numbers.
         time_limit: for the search [s].
         slack: time prompts may add to the fastest decoding [1].
-        sets: hardware numbers to replace.
-        parts: role -> the part that fills it.
     """
 
-    model: str | Part
-    platform: str | Platform
+    study: Study
     requests: Values
     prompts: Values
     homes: str
     seed: int
     time_limit: float
-    sets: Mapping[str, Sequence[Choice]]
     slack: float = 0.02
-    parts: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def trace(self) -> str:
@@ -102,8 +96,9 @@ def subbatch(question: SubbatchPoint) -> Rows:
         raise InputError(f"--slack {question.slack:g}: must be a number, such as 0.02")
     _check_read(question)
     read: set[str] = set()
-    problem = _problem(question, recording(_platform(question).machine(), read))
-    for address in sorted(question.sets.keys() - read):
+    hw, llm = one_point(question.study, read)
+    problem = _problem(question, hw, llm)
+    for address in sorted(question.study.sets.keys() - read):
         warn(f"--set {address} changes nothing: no iteration of L3 reads it")
     rule = even_halves(problem.contexts)
     even = evenest(problem.contexts, question.time_limit)
@@ -128,13 +123,13 @@ def _check_read(question: SubbatchPoint) -> None:
         raise InputError("--seed is of random numbers, and nothing is drawn; leave it out")
 
 
-def _problem(question: SubbatchPoint, hw: Machine) -> SubbatchProblem:
-    llm = alike_llm(_read_model(question.model), hw["precision"], "sub-batches")
+def _problem(question: SubbatchPoint, hw: Machine, llm: LLM) -> SubbatchProblem:
+    require_alike(llm, "--model", "sub-batches")
     check_known("rule", [question.homes], HOMES, "--homes")
     per_replica = dimms(hw).capacity / data_parallel(hw, llm)
     capacity = float(per_replica / kv_token_bytes(llm))
     random = np.random.default_rng(question.seed)
-    _check_weights(question, hw, llm)
+    _check_weights(hw, llm)
     contexts, prompts = _lengths(question, capacity, random)
     held = f"the {capacity:,.0f} that the DIMMs of a replica hold"
     if contexts.sum() > capacity:
@@ -153,38 +148,16 @@ def _problem(question: SubbatchPoint, hw: Machine) -> SubbatchProblem:
     return SubbatchProblem(contexts, rankset_of, ranksets, prompts, costs_of(hw, llm))
 
 
-def _read_model(model: str | Part) -> Part:
-    return load_llm(model) if isinstance(model, str) else model
-
-
-def _check_weights(question: SubbatchPoint, hw: Machine, llm: LLM) -> None:
+def _check_weights(hw: Machine, llm: LLM) -> None:
     """Refuse a model that the GPUs of a replica do not hold."""
     needed = float(llm.weight_bytes)
     held = float(tensor_parallel(hw, llm) * hw.gpu.memory)
     if needed > held:
         sizes = f"{needed / 1e9:,.4g} GB exceed the {held / 1e9:,.4g} GB"
         raise InputError(
-            f"--model {_read_model(question.model).name}: weights of {sizes} of a replica's GPUs; "
+            f"--model: weights of {sizes} of a replica's GPUs; "
             "give more or larger GPUs, or a smaller model"
         )
-
-
-def _platform(question: SubbatchPoint) -> Platform:
-    for role, named in question.parts.items():
-        if len(named) > 1:
-            listed = ",".join(named)
-            raise InputError(
-                f"--part {role}={listed}: one iteration takes one part; name one"
-            )
-    bed = question.platform
-    bed = load_platform(bed) if isinstance(bed, str) else bed
-    (platform,) = swapped(bed, question.parts)
-    for address, given in question.sets.items():
-        amounts = in_si(given, platform.key(address), f"--set {address}")
-        if len(amounts) > 1:
-            raise InputError(f"--set {address}: one iteration takes one value; give one")
-        platform = platform.override(address, amounts[0])
-    return platform
 
 
 def _lengths(

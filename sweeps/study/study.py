@@ -569,15 +569,20 @@ def _with_band(divided: list[Block], study: Study) -> list[Block]:
     return [replace(block, band=common) for block in divided]
 
 
-def one_point(study: Study) -> tuple[Machine, LLM]:
+def one_point(study: Study, read: set[str] | None = None) -> tuple[Machine, LLM]:
     """The machine and the model of a study of one design point, as scalars.
+
+    Args:
+        study: of one model on one machine.
+        read: takes the name of each hardware number that is read, `role.key`.
 
     Raises:
         InputError: the study cannot be evaluated or holds more than one point.
     """
     divided = blocks(study)
     if len(divided) != 1 or divided[0].grid.size != 1:
-        needed = "one model, one platform and one value of each --set"
+        needed = "one model, one platform, one part of a role and one value of each --set"
         raise InputError(f"this takes {needed}, not a list")
-    hw, llm, _, _ = divided[0].inputs(divided[0].grid.whole)
+    grid = divided[0].grid
+    hw, llm, _, _ = divided[0].at(grid.mesh(grid.whole), read=read)
     return hw, llm

@@ -36,8 +36,9 @@ def test_two_models_of_one_name_are_told_apart(tmp_path: Path) -> None:
         config |= {"torch_dtype": "float16", "max_position_embeddings": 4096}
         file.write_text(json.dumps(config))
         files.append(str(file))
-    models = provenance(blocks(Study("hilos", files)))["models"]
-    assert [row["model"] for row in placements(files, "1k", "2", ["t4-flexgen"], {}, {})] == files
+    study = Study("hilos", files, 1, "1k", 2, platforms="t4-flexgen")
+    models = provenance(blocks(study.but(platforms=())))["models"]
+    assert [row["model"] for row in placements(study)] == files
     layers_of = {}
     for name, rows in models.items():
         layers_of[name] = [row["value"] for row in rows if row["key"] == "layers"]

@@ -99,5 +99,5 @@ def test_questions_of_their_own_take_parts_too() -> None:
         for parts in ({"gpu": "h200-sxm"}, {"gpu": "a100-80gb"})
     )
     assert split["iteration_ms"].iloc[-1] < usual["iteration_ms"].iloc[-1]
-    with pytest.raises(InputError, match="one iteration takes one part"):
+    with pytest.raises(InputError, match=r"this takes one model, .* one part of a role"):
         nearkv.solve("subbatch", "gpt-89b", requests="2k,3k", parts={"gpu": "h200-sxm,h100-sxm"})
