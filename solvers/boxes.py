@@ -63,11 +63,8 @@ class Boxes:
 
 def joined(boxes: list[Boxes]) -> Boxes:
     """Several lists of boxes as one."""
-    return Boxes(
-        np.concatenate([each.case for each in boxes]),
-        np.concatenate([each.low for each in boxes]),
-        np.concatenate([each.high for each in boxes]),
-    )
+    columns = zip(*((each.case, each.low, each.high) for each in boxes), strict=True)
+    return Boxes(*map(np.concatenate, columns))
 
 
 Bound = Callable[[Boxes], Numbers]
@@ -112,7 +109,6 @@ class Optimum:
     Attributes:
         group, case, point, value: of the best: (best,), (best,), (best, axes), (best, objectives).
         cuts: boxes that together cover the space but for `open`; none has a better point.
-        bounds: of the cuts, as they were shown: (cuts, objectives).
         open: what a search that was stopped did not decide.
         progress: where it stopped.
         is_interrupted: whether Ctrl-C stopped it.
@@ -123,7 +119,6 @@ class Optimum:
     point: Integers
     value: Numbers
     cuts: Boxes
-    bounds: Numbers
     open: Boxes
     progress: Progress
     is_interrupted: bool = False
@@ -174,8 +169,7 @@ def minimise(
     ([[3, 4]], [[17.0]], 0)
     """
     groups = np.zeros(len(space), np.int64) if group is None else group
-    search = _Search(bound, value, quick, groups, objectives)
-    search.begin(space)
+    search = _Search(space, bound, value, quick, groups, objectives)
     end = time.monotonic() + seconds
     try:
         while len(search.open) and time.monotonic() < end:
@@ -192,44 +186,36 @@ class _Search:
 
     def __init__(
         self,
+        space: Boxes,
         bound: Bound,
         value: Value,
         quick: Bound | None,
         groups: Integers,
         objectives: int,
     ) -> None:
-        self.bound, self.value, self.quick = bound, value, quick
+        self.bound, self.value, self.quick = bound, value, quick or self._as_it_is
         self.groups, self.objectives = groups, objectives
         self.evaluations = 0
-
-    def begin(self, space: Boxes) -> None:
-        """Open the whole space, with no best point yet."""
-        nothing, no_values = space[:0], np.empty((0, self.objectives))
-        self.case, self.point, self.best = nothing.case, nothing.low, no_values
-        self.cuts, self.bounds = [nothing], [no_values]
-        self.open = space
-        self.open_bounds = np.full((len(space), self.objectives), -np.inf)
-        if self.quick:
-            self.open_bounds = self.quick(space)
+        nothing = space[:0]
+        self.case, self.point = nothing.case, nothing.low
+        self.best = np.empty((0, objectives))
+        self.cuts = nothing
+        self.open, self.open_bounds = space, self.quick(space)
 
     def round(self, at_once: int) -> None:
         """Bound the open boxes that promise most, and cut or halve each."""
         first = np.argsort(self.open_bounds[:, 0], kind="stable")
         taken, later = first[:at_once], first[at_once:]
         boxes, bounds = self.open[taken], self.open_bounds[taken]
-        cuts: list[Boxes] = []
-        shown: list[Numbers] = []
+        cuts = [self.cuts]
         for tighten in (self._as_it_is, self._by_corners, self._by_points):
             bounds = np.maximum(bounds, tighten(boxes))
             beaten = self._is_beaten(boxes.case, bounds)
             cuts.append(boxes[beaten])
-            shown.append(bounds[beaten])
             boxes, bounds = boxes[~beaten], bounds[~beaten]
-        halves, bounds = boxes.halves(), np.tile(bounds, (2, 1))
-        if self.quick and len(halves):
-            bounds = np.maximum(bounds, self.quick(halves))
-        self.cuts += cuts
-        self.bounds += shown
+        halves = boxes.halves()
+        bounds = np.maximum(np.tile(bounds, (2, 1)), self.quick(halves))
+        self.cuts = joined(cuts)
         self.open = joined([self.open[later], halves])
         self.open_bounds = np.concatenate([self.open_bounds[later], bounds])
 
@@ -241,8 +227,7 @@ class _Search:
         """What no point of each box is below; a box of one point is evaluated as that."""
         bounds, wide = self._as_it_is(boxes), boxes.sizes > 1
         self.evaluations += int(np.sum(wide))
-        if np.any(wide):
-            bounds[wide] = self.bound(boxes[wide])
+        bounds[wide] = self.bound(boxes[wide])
         return bounds
 
     def _by_points(self, boxes: Boxes) -> Numbers:
@@ -297,8 +282,7 @@ class _Search:
             case=self.case,
             point=self.point,
             value=self.best,
-            cuts=joined(self.cuts),
-            bounds=np.concatenate(self.bounds),
+            cuts=self.cuts,
             open=self.open,
             progress=self.progress,
         )

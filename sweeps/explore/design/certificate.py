@@ -16,7 +16,6 @@ from nearkv.solvers.boxes import Boxes, Integers, Mask, Numbers, Optimum, covers
 
 CLOSE = 1e-7
 """Relative distance of values that are the same, and to which monotony holds [1]."""
-AT_ONCE = 1 << 14
 LARGEST = 1 << 28
 """Size of a file that may be a certificate: some hundred bytes a case [B]."""
 
@@ -128,11 +127,7 @@ def _faults(space: Searched, certificate: Mapping[str, Any]) -> Iterator[str]:
     if not certificate["cuts"]:
         yield "it has no cuts"
     cuts = Boxes(*map(np.array, zip(*certificate["cuts"], strict=True)))
-    nothing = (
-        np.zeros(0, np.int64),
-        cuts.low[:0],
-        np.zeros((0, len(space.asked()["objectives"]))),
-    )
+    nothing = cuts.case[:0], cuts.low[:0], space.quick(cuts[:0])
     best = zip(*certificate["best"], strict=True) if certificate["best"] else nothing
     case, point, value = map(np.array, best)
     if any(
@@ -147,7 +142,8 @@ def _faults(space: Searched, certificate: Mapping[str, Any]) -> Iterator[str]:
         yield f"cuts do not fill {int(np.sum(~covered))} cases once, as {first}"
     boxes = space.boxes[case]
     inside = (case[:, np.newaxis] >= 0) & (boxes.low <= point) & (point <= boxes.high)
-    if not np.all(inside) or not _is_close(space.value(case, point), value):
+    known = space.value(case, point) if np.all(inside) else np.zeros(0)
+    if known.shape != value.shape or not np.allclose(known, value, CLOSE, 0):
         yield "what it names as best does not have the value it states"
     holds = _holds(space, cuts, case, value)
     if not np.all(holds):
@@ -156,23 +152,14 @@ def _faults(space: Searched, certificate: Mapping[str, Any]) -> Iterator[str]:
         yield f"{int(np.sum(~holds))} cuts do not hold, as {name} {cuts.low[row].tolist()}"
 
 
-def _is_close(values: Numbers, stated: Numbers) -> bool:
-    """Whether objectives of points are those that are stated of them."""
-    return values.shape == stated.shape and np.allclose(values, stated, CLOSE, 0)
-
-
 def _holds(space: Searched, cuts: Boxes, case: Integers, value: Numbers) -> Mask:
     """Where no point of a cut can be better than a best one of its group."""
     group = space.groups_of_cases()
     best, holder = value - CLOSE * np.abs(value), group[case]
-    holds = np.zeros(len(cuts), bool)
-    for start in range(0, len(cuts), AT_ONCE):
-        rows = np.arange(start, min(start + AT_ONCE, len(cuts)))
-        bounds = space.quick(cuts[rows])
-        holds[rows] = is_beaten(bounds, group[cuts.case[rows]], best, holder)
-        rest = rows[~holds[rows]]
-        single, asked = cuts[rest].sizes == 1, space.quick(cuts[rest])
-        asked[~single] = np.maximum(asked[~single], space.bound(cuts[rest[~single]]))
-        asked[single] = space.value(cuts.case[rest[single]], cuts.low[rest[single]])
-        holds[rest] = is_beaten(asked, group[cuts.case[rest]], best, holder)
-    return holds
+    bounds = space.quick(cuts)
+    open_still = np.flatnonzero(~is_beaten(bounds, group[cuts.case], best, holder))
+    is_point = cuts[open_still].sizes == 1
+    wide, points = open_still[~is_point], open_still[is_point]
+    bounds[wide] = np.maximum(bounds[wide], space.bound(cuts[wide]))
+    bounds[points] = space.value(cuts.case[points], cuts.low[points])
+    return is_beaten(bounds, group[cuts.case], best, holder)

@@ -61,14 +61,10 @@ BOUNDED = {
     "tok_s_per_kusd": Bounded(("total_s",)),
 }
 """Column -> how the best corner of a box bounds it."""
-OF_PARTS = {"cost_usd": cost, "power_cap_w": power_cap, "rack_units": rack_units}
-"""Column that follows from the parts alone -> its sum over them, which rises with every count."""
 WORN = {"usd_mtok", "endurance_requests"}
 """Columns that read how much a drive endures, beside what the system reads."""
 POINTS = 1 << 14
 """Machines that are evaluated together."""
-FITS: Mask = np.array(True)
-"""Where a design fits, as far as its parts say."""
 SPLIT_POINTS = 1 << 9
 """Machines of a system that are evaluated together, each with all splits of its GPUs."""
 
@@ -84,13 +80,15 @@ def least_hour(answer: Answer) -> Real:
     return hour_at(idle_power(answer), answer)
 
 
+OF_PARTS = {"cost_usd": cost, "power_cap_w": power_cap, "rack_units": rack_units}
+"""Column that follows from the parts alone -> its sum over them, which rises with every count."""
+LEAST = {**OF_PARTS, "power_w": idle_power, "usd_hour": least_hour}
+"""Column -> what it cannot be below, by the parts of the cheapest corner."""
+
+
 def of_parts(name: str, low: Answer) -> Real | None:
     """What a column cannot be below, by the parts of the cheapest corner; None where unknown."""
-    if name in OF_PARTS:
-        return OF_PARTS[name](low)
-    if name == "power_w":
-        return idle_power(low)
-    return least_hour(low) if name == "usd_hour" else None
+    return LEAST[name](low) if name in LEAST else None
 
 
 def of_corners(
@@ -127,30 +125,42 @@ def exactly(name: str, answer: Answer) -> Real:
     return COLUMNS[name].compute(answer)
 
 
+class Along(NamedTuple):
+    """A number of machines, which may follow an axis.
+
+    Attributes:
+        axis: that it follows.
+        row: of each case in `values`.
+        values: distinct rows of it along the axis; where it stays the same, of one value [SI].
+    """
+
+    axis: int
+    row: Integers
+    values: Numbers
+
+    def at(self, case: Integers, point: Integers) -> Numbers:
+        """The number at points of some cases [SI]."""
+        last = self.values.shape[1] - 1
+        place = np.minimum(point[:, self.axis], last)
+        values: Numbers = self.values[self.row[case], place]
+        return values
+
+
 @dataclass(frozen=True)
 class Group:
     """Cases of one system whose machines state the same numbers, evaluated as one array.
 
     Attributes:
         block: the system and the workload, on the first machine.
-        stated: number, `role.key`, in which machines differ -> its value in each case [SI].
-        spanned: of both axes, number -> row of each case, and rows of values along it [SI].
+        columns: number, `role.key`, in which machines differ -> its values in them.
     """
 
     block: Block
-    stated: Mapping[str, Numbers]
-    spanned: Sequence[Mapping[str, tuple[Integers, Numbers]]]
+    columns: Mapping[str, Along]
 
     def numbers(self, case: Integers, point: Integers) -> dict[str, Numbers]:
         """The numbers of some points that differ from those of the first machine [SI]."""
-        numbers = {address: values[case] for address, values in self.stated.items()}
-        for axis, columns in enumerate(self.spanned):
-            for address, (rows, values) in columns.items():
-                last = (
-                    values.shape[1] - 1
-                )  # a number that another axis follows is one value
-                numbers[address] = values[rows[case], np.minimum(point[:, axis], last)]
-        return numbers
+        return {address: along.at(case, point) for address, along in self.columns.items()}
 
     def priced(self, numbers: Mapping[str, Numbers]) -> Answer:
         """What is known of machines without asking the system: their parts."""
@@ -380,7 +390,11 @@ class Space:
                 yield groups[number], part, place[case[part]]
 
     def _bounds(
-        self, column: Column, shape: tuple[int, ...], fits: Mask = FITS, exact: bool = False
+        self,
+        column: Column,
+        shape: tuple[int, ...],
+        fits: Mask | bool = True,
+        exact: bool = False,
     ) -> Numbers:
         """Objectives to be made small, as far as they are known; inf where a limit is missed.
 
@@ -392,13 +406,20 @@ class Space:
         """
         goal = self.goal
         bounds = np.full((*shape, len(goal.objectives)), -np.inf)
+
+        def known(name: str, wants_more: bool) -> Real | None:
+            is_bounded = exact or wants_more == higher_is_better(name)
+            return column(name) if is_bounded else None
+
         for place, name in enumerate([] if goal.is_nearest else goal.objectives):
-            values = column(name)
-            is_bounded = exact or goal.highest[place] == higher_is_better(name)
-            if values is not None and is_bounded:
+            values = known(name, goal.highest[place])
+            if values is not None:
                 signed = np.negative(values) if goal.highest[place] else values
                 bounds[..., place] = np.where(np.isnan(signed), np.inf, signed)
-        for limit, values in self._limited(column, exact):
+        for limit in goal.limits:
+            values = known(limit.quantity, limit.at_least)
+            if values is None:
+                continue
             excess = np.broadcast_to(-limit.margin(np.asarray(values)), shape)
             if goal.is_nearest:
                 bounds[..., 0] = np.maximum(bounds[..., 0], excess)
@@ -406,14 +427,6 @@ class Space:
                 bounds[excess > 0] = np.inf
         bounds[~np.broadcast_to(fits, shape)] = np.inf
         return bounds
-
-    def _limited(self, column: Column, exact: bool) -> Iterator[tuple[Target, Real]]:
-        """The limits that a column says something of, and its values."""
-        for limit in self.goal.limits:
-            values = column(limit.quantity)
-            is_bounded = exact or limit.at_least == higher_is_better(limit.quantity)
-            if values is not None and is_bounded:
-                yield limit, values
 
 
 def _alike(
@@ -482,55 +495,42 @@ def _read(block: Block) -> set[str]:
 
 def _group(cases: Sequence[Case], study: Study) -> Group:
     """Cases whose machines state the same numbers, as arrays of these."""
-    roles = [_roles(case) for case in cases]
-    stated: dict[str, Numbers] = {}
-    for role in roles[0]:
-        stated |= _differing(role, [own[role] for own in roles])
-    for address in dict.fromkeys(key for case in cases for key in case.numbers):
-        stated[address] = np.array([_number(case, address) for case in cases])
-    spanned = [_along(axis, cases) for axis in (0, 1)]
-    return Group(_block(cases[0], study), stated, spanned)
-
-
-def _differing(role: str, parts: Sequence[Part]) -> dict[str, Numbers]:
-    """Numbers in which parts of one role differ, `role.key`, with the value of each part [SI]."""
-    distinct = {id(part): part for part in parts}
-    places = {part: place for place, part in enumerate(distinct)}
-    rows = np.array([places[id(part)] for part in parts])
+    block = _block(cases[0], study)
+    stated = {
+        (role, key)
+        for case in cases
+        for role, part in _roles(case).items()
+        for key in part.si
+    }
+    counted = {address for case in cases for address in case.axes[1].numbers}
     columns = {}
-    for key in dict.fromkeys(key for part in distinct.values() for key in part.si):
-        values = np.array([_stated(part, key) for part in distinct.values()])
-        if np.any(values != values[0]):
-            columns[f"{role}.{key}"] = values[rows]
-    return columns
+    for role, key in stated:
+        address = f"{role}.{key}"
+        axis = int(address in counted)
+        along = _along(axis, [_values(case, role, key, axis) for case in cases])
+        if np.any(along.values != block.platform.roles[role].si.get(key, np.nan)):
+            columns[address] = along
+    return Group(block, columns)
 
 
-def _along(axis: int, cases: Sequence[Case]) -> dict[str, tuple[Integers, Numbers]]:
-    """Numbers that follow an axis -> row of each case, and the distinct rows of values [SI].
+def _along(axis: int, values: Sequence[tuple[float, ...]]) -> Along:
+    """A number of some cases; of values that are fewer than others', the last stands again [SI]."""
+    rows = {own: row for row, own in enumerate(dict.fromkeys(values))}
+    longest = max(map(len, rows))
+    filled = [(*own, *own[-1:] * (longest - len(own))) for own in rows]
+    return Along(axis, np.array([rows[own] for own in values]), np.array(filled))
 
-    Of rows that are shorter than others, the last value stands again.
+
+def _values(case: Case, role: str, key: str, axis: int) -> tuple[float, ...]:
+    """A number of a case along an axis; one value where it stays the same [SI].
+
+    Its idle power where a part states none at work, NaN where it has none.
     """
-    columns = {}
-    for address in dict.fromkeys(key for case in cases for key in case.axes[axis].numbers):
-        own = [
-            case.axes[axis].numbers.get(address) or (_number(case, address),)
-            for case in cases
-        ]
-        rows = {values: row for row, values in enumerate(dict.fromkeys(own))}
-        longest = max(map(len, rows))
-        filled = [(*values, *values[-1:] * (longest - len(values))) for values in rows]
-        which = np.array([rows[values] for values in own], np.int64)
-        columns[address] = which, np.array(filled)
-    return columns
-
-
-def _number(case: Case, address: str) -> float:
-    """A number of the first machine of a case [SI]."""
-    role, _, key = address.partition(".")
-    own = case.numbers.get(address)
-    return _stated(case.roles[role], key) if own is None else own
-
-
-def _stated(part: Part, key: str) -> float:
-    """A number of a part; its idle power where it states none at work, NaN where it has none."""
-    return part.si.get(key, part.si.get("idle_power", np.nan) if key == "power" else np.nan)
+    address = f"{role}.{key}"
+    if address in case.axes[axis].numbers:
+        return case.axes[axis].numbers[address]
+    if address in case.numbers:
+        return (case.numbers[address],)
+    part = (case.parts.get(role) or case.server.as_sold.roles[role]).si
+    otherwise = part.get("idle_power", np.nan) if key == "power" else np.nan
+    return (part.get(key, otherwise),)
