@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -30,7 +30,6 @@ class Slot:
     """What a server takes in one role, as its maker or its paper states it.
 
     Attributes:
-        role: of the machine.
         takes: forms of part, or names of single parts, that fit.
         counts: how many may be fitted, rising [1].
         sizes: of the host, the DRAM that its sockets may hold, rising [B].
@@ -39,7 +38,6 @@ class Slot:
         source, at: where that is stated.
     """
 
-    role: str
     takes: tuple[str, ...]
     counts: tuple[float, ...]
     sizes: tuple[float, ...]
@@ -47,6 +45,11 @@ class Slot:
     links: Mapping[str, str]
     source: str
     at: str
+
+    @property
+    def stated(self) -> str:
+        """Where it is stated, in brackets."""
+        return f" ({self.source}, {self.at})"
 
     def fits(self, part: Part) -> bool:
         """Whether a part has a form that fits, or is named."""
@@ -99,8 +102,7 @@ class Server:
 
     def parts(self, role: str) -> list[Part]:
         """Parts of the catalogue that fit a slot, by name."""
-        named = self.slots[role].takes
-        return [part for part in _catalogue() if part.form in named or part.name in named]
+        return list(filter(self.slots[role].fits, _catalogue()))
 
     def check(self, build: Mapping[str, Fitted], memory: float = 0.0) -> None:
         """Refuse a build that cannot be assembled.
@@ -112,30 +114,29 @@ class Server:
         Raises:
             InputError: naming the rule, and where it is stated.
         """
-        name = self.part.name
+        check_known("slot", build, self.slots, self.part.name)
+        if fault := next(self._faults(build, memory), ""):
+            raise InputError(f"{self.part.name}: {fault}")
+
+    def _faults(self, build: Mapping[str, Fitted], memory: float) -> Iterator[str]:
+        """The rules that a build breaks, each with where it is stated."""
         for role, each in build.items():
-            check_known("slot", [role], self.slots, name)
-            slot, stated = self.slots[role], self._stated(role)
+            slot = self.slots[role]
             if not slot.fits(each.part):
                 takes = " or ".join(slot.takes)
-                raise InputError(
-                    f"{name}: {each.part.name} does not fit {role}: {takes}{stated}"
-                )
+                yield f"{each.part.name} does not fit {role}: {takes}{slot.stated}"
             if each.count not in slot.counts:
                 allowed = _listed(slot.counts)
-                raise InputError(
-                    f"{name}: {each.count:g} {role} cannot be fitted: {allowed}{stated}"
-                )
-        sizes = self.slots["host"].sizes if "host" in self.slots else ()
+                yield f"{each.count:g} {role} cannot be fitted: {allowed}{slot.stated}"
+        host = self.slots.get("host")
+        sizes = host.sizes if host else ()
         if memory and memory not in sizes:
             held = _listed([size / 2**30 for size in sizes])
-            stated = self._stated("host") if sizes else ""
-            raise InputError(
-                f"{name}: {memory / 2**30:g} GiB cannot be fitted: {held} GiB{stated}"
-            )
+            stated = host.stated if host and sizes else ""
+            yield f"{memory / 2**30:g} GiB cannot be fitted: {held} GiB{stated}"
         for rule, (needed, there) in self.draws(build).items():
             if needed > there:
-                raise InputError(f"{name}: needs {needed:g} {rule}, and has {there:g}")
+                yield f"needs {needed:g} {rule}, and has {there:g}"
 
     def draws(self, build: Mapping[str, Fitted]) -> dict[str, tuple[Count, float]]:
         """What a build draws of what its slots share, and how much of that there is.
@@ -173,7 +174,8 @@ class Server:
                     load_part(part), roles.get(link), float(fitted.count)
                 )
         if memory:
-            roles["host"] = with_memory(roles["host"], memory)
+            for key, size in memory_of(roles["host"], memory).items():
+                roles["host"] = _with(roles["host"], key, size, "DIMMs as fitted")
         return replace(self.platform, roles=roles)
 
     def placed(self, role: str, fitted: Fitted) -> Part:
@@ -183,19 +185,12 @@ class Server:
             return _with(placed, "price", 0.0, f"in the price of {self.part.name}")
         return placed
 
-    def _stated(self, role: str) -> str:
-        slot = self.slots[role]
-        return f" ({slot.source}, {slot.at})"
 
-
-def with_memory(host: Part, memory: float) -> Part:
-    """A host with other DIMMs; what its system may use grows alike [B]."""
-    share = memory / host.si["memory"]
-    if "kv_memory" in host.numbers:
-        host = _with(
-            host, "kv_memory", host.si["kv_memory"] * share, "as its share of before"
-        )
-    return _with(host, "memory", memory, "DIMMs as fitted")
+def memory_of(host: Part, memory: float) -> dict[str, float]:
+    """DRAM of a host with other DIMMs; what its system may use of it grows alike [B]."""
+    stated = host.si
+    keys = [key for key in ("memory", "kv_memory") if key in stated]
+    return {key: stated[key] / stated["memory"] * memory for key in keys}
 
 
 def load_server(name: str) -> Server:
@@ -210,9 +205,8 @@ def load_server(name: str) -> Server:
     part = load_part(name)
     platform = str(table.get("platform", ""))
     check_exists("platform", platform, f"{where}: platform")
-    slots = {
-        role: _slot(role, slot, where) for role, slot in table.get("slots", {}).items()
-    }
+    stated = table.get("slots", {})
+    slots = {role: _slot(slot, f"{where}: slots.{role}") for role, slot in stated.items()}
     includes = tuple(map(str, table.get("includes", ())))
     return Server(part, load_platform(platform), includes, slots)
 
@@ -237,22 +231,19 @@ def ownership(stated: Mapping[str, float]) -> Part:
     return Part("ownership", "ownership", "Terms of ownership", numbers)
 
 
-def _slot(role: str, table: Mapping[str, Any], where: str) -> Slot:
+def _slot(table: Mapping[str, Any], where: str) -> Slot:
     """One slot of a server's file.
 
     Raises:
         InputError: an unknown key, or one that lacks its source.
     """
-    where = f"{where}: slots.{role}"
     check_known("key", table, _SLOT_KEYS, where)
     if table.get("source") not in source_names() or not table.get("at"):
-        raise InputError(
-            f"{where}: needs a source (sources.toml), and where it says so (at)"
-        )
+        advice = "needs a source (sources.toml), and where it says so (at)"
+        raise InputError(f"{where}: {advice}")
     counts = table.get("counts") or range(1, int(table.get("most", 1)) + 1)
     sizes = [parse(str(size), "B", where) for size in table.get("sizes", ())]
     return Slot(
-        role=role,
         takes=tuple(table["takes"]),
         counts=tuple(sorted(map(float, counts))),
         sizes=tuple(sorted(sizes)),

@@ -175,10 +175,8 @@ def _question(systems: Study | Names, model: Models | None, asked: Asked) -> Que
     served = (Target("batch_run", "", True, float(users), "--users"),) if users else ()
     limits = (*budget_limits(_listed(asked.get("budget", ""))), *targets, *served)
     if rent and not {*objectives} <= {"usd_hour", "usd_mtok"}:
-        advice = "--minimize usd_hour or usd_mtok"
-        raise InputError(
-            f"--rent: rented and bought machines compare by the hour alone; {advice}"
-        )
+        why = "rented and bought machines compare by the hour alone"
+        raise InputError(f"--rent: {why}; --minimize usd_hour or usd_mtok")
     return Question(
         study=study,
         goal=Goal(objectives, highest, limits),
@@ -201,10 +199,9 @@ def _study(systems: Study | Names, model: Models | None, users: int, axes: Axes)
     Raises:
         InputError: there are several, or the study brings a machine of its own.
     """
-    if isinstance(systems, Study):
-        study = study_of(systems, model, axes)
-    else:
-        study = study_of(names(systems, "systems") or sorted(all_systems()), model, axes)
+    if not isinstance(systems, Study):
+        systems = names(systems, "systems") or tuple(sorted(all_systems()))
+    study = study_of(systems, model, axes)
     if users:
         study = study.but(batch=users)
     lengths = (study.batch, study.context, study.output_tokens)
@@ -213,15 +210,9 @@ def _study(systems: Study | Names, model: Models | None, users: int, axes: Axes)
         raise InputError(
             "design takes one model, batch, context, output length and value of a knob, not a list"
         )
-    chosen = (
-        study.platforms,
-        study.sets,
-        study.parts,
-        study.traces,
-        study.zipped,
-        study.band,
-    )
-    if any(chosen) or study.method != "fluid":
+    machine = (study.platforms, study.sets, study.parts)
+    other = (study.traces, study.zipped, study.band, study.method != "fluid")
+    if any((*machine, *other)):
         raise InputError(
             "design chooses the machine itself, for one workload of the fluid model; "
             "leave out platforms, sets, parts, traces, pairs, a method and a band"

@@ -73,9 +73,8 @@ class Design:
         row["dram_gib"] = host.si["memory"] / 2**30 if host else 0.0
         rented = self.machine.roles["ownership"].si["rented"]
         row["acquired"] = "rented" if rented else "bought"
-        (answered,) = records(
-            columns(self.block, self.block.grid.whole, extra=(BOTTLENECK,))
-        )
+        own = columns(self.block, self.block.grid.whole, extra=(BOTTLENECK,))
+        (answered,) = records(own)
         return {**row, **answered}
 
     def command(self) -> str:
@@ -102,10 +101,8 @@ class Design:
             lines += ["", f"[{role}]"]
             if role not in PARTLESS:
                 lines.append(f'part = "{part.name}"')
-            numbers = part.numbers.items()
-            lines += [
-                f'{key} = "{number.value!r} {number.unit}"' for key, number in numbers
-            ]
+            for key, number in part.numbers.items():
+                lines.append(f'{key} = "{number.value!r} {number.unit}"')
         return "\n".join(lines) + "\n"
 
 
@@ -167,18 +164,22 @@ class Answer:
 
     def sentences(self) -> list[str]:
         """How sure the answer is, and what was left out."""
-        progress, cases = self.optimum.progress, len(self.space.cases)
-        machines = np.sum(self.space.boxes.sizes)
-        asked = f"{cases:,} cases of {machines:,.0f} machines, {progress.evaluations:,} evaluated"
-        said = [f"Proven over {asked}."]
-        if len(self.optimum.open):
-            known = sentence_of_bound(self.space, self.optimum)
-            said = [f"Stopped: {len(self.optimum.open):,} boxes are open; {asked}{known}."]
+        said = [f"Proven over {self.searched}."]
+        if open_boxes := len(self.optimum.open):
+            known = f"{self.searched}{sentence_of_bound(self.space, self.optimum)}"
+            said = [f"Stopped: {open_boxes:,} boxes are open; {known}."]
         if self.question.study.batch[0] > 1:
             said.append(OF_A_BATCH)
         if len(self.order) > 1 and len(self.space.goal.objectives) == 1:
             said += self.flips()
         return [*said, *self.left_out()]
+
+    @property
+    def searched(self) -> str:
+        """How many machines there are, and how many were looked at."""
+        machines = np.sum(self.space.boxes.sizes)
+        evaluated = f"{self.optimum.progress.evaluations:,} evaluated"
+        return f"{len(self.space.cases):,} cases of {machines:,.0f} machines, {evaluated}"
 
     def left_out(self) -> list[str]:
         """The parts that were no candidates, in words."""
@@ -263,9 +264,8 @@ def sentence_of_bound(space: Space, optimum: Optimum) -> str:
     bound, best = np.min(optimum.progress.bound), np.min(optimum.progress.value)
     if not np.isfinite(bound):
         return ""
-    said = (
-        f"; none is better than {space.goal.objectives[0]} {cell_text(float(abs(bound)))}"
-    )
+    least = cell_text(float(abs(bound)))
+    said = f"; none is better than {space.goal.objectives[0]} {least}"
     gap = abs(best / bound - 1) if bound < best < np.inf else 0.0
     return f"{said}, a gap of {gap:.1%}" if best < np.inf else said
 
@@ -274,23 +274,19 @@ def nearest_miss(question: Question, space: Space) -> str:
     """Why no machine meets every limit: the one that misses least, and by how much which limit."""
     goal = replace(space.goal, is_nearest=True, objectives=space.goal.objectives[:1])
     near = replace(space, goal=goal)
-    optimum = minimise(
-        near.boxes, near.bound, near.value, quick=near.quick, at_once=AT_ONCE
-    )
+    optimum = search(near, np.inf, None)
     if not len(optimum.case):
         lacked = f"holds the model, runs it with the knobs and has a {goal.objectives[0]}"
         return f"no machine that may be built {lacked}"
-    answer = Answer(question, near, optimum, ())
-    (row,) = answer.rows()
+    (row,) = Answer(question, near, optimum, ()).rows()
     missed = [
         f"{limit.name} {cell_text(float(row[limit.quantity]))} where {cell_text(limit.value)} is "
         f"{'asked' if limit.at_least else 'allowed'} ({limit.option})"
         for limit in goal.limits
         if limit.margin(np.array(float(row[limit.quantity]))) < 0
     ]
-    fitted = ", ".join(
-        str(row[role]) for role in ("gpus", "hosts", "ssds", "csds") if row[role]
-    )
+    parts = [row[f"{role}s"] for role in ("gpu", "host", "ssd", "csd")]
+    fitted = ", ".join(filter(None, parts))
     return (
         f"no machine meets every limit; the nearest is {row['system']} on {row['server']} "
         f"({fitted}): {'; '.join(missed) or f'it has no {goal.objectives[0]}'}"

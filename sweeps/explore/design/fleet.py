@@ -114,16 +114,13 @@ class Fleet(Answer):
 
     def sentences(self) -> list[str]:
         """What all machines need together, and how sure it is that none need less."""
-        name, cases = self.space.goal.objectives[0], len(self.space.cases)
-        machines = np.sum(self.space.boxes.sizes)
-        evaluated = self.optimum.progress.evaluations
+        name = self.space.goal.objectives[0]
         need = f"{self.mix.count.sum():.0f} machines, {name} {cell_text(self.value)} in all"
         known = f"none need less than {cell_text(min(self.mix.bound, self.value))}"
         if len(self.optimum.open):
             known = f"stopped with {len(self.optimum.open):,} boxes open, so fewer may do"
         kinds = f"{len(self.optimum.case):,} kinds that no other dominates"
-        searched = f"{cases:,} cases of {machines:,.0f} machines, {evaluated:,} evaluated"
-        proof = f"{need}; {known}, by {kinds} among {searched}."
+        proof = f"{need}; {known}, by {kinds} among {self.searched}."
         return [proof, OF_CLASSES, *self.left_out()]
 
 
@@ -203,9 +200,7 @@ def serve(
         least = cheapest_mix(needs[:, 0], rate, demand, (), left)
         why = "none were found in --seconds"
         if least:
-            total = [
-                f"{name} {cell_text(each @ least.count)}" for name, each in need.items()
-            ]
+            total = [f"{name} {cell_text(own @ least.count)}" for name, own in need.items()]
             why = f"the best beyond it need {', '.join(total)}"
         raise UnmetError(f"no machines within --budget serve all classes; {why}")
     return Fleet(question, kinds, optimum, unpriced, mix)

@@ -288,9 +288,10 @@ class Space:
         return [case.name for case in self.cases]
 
     def groups_of_cases(self) -> Integers:
-        """The system of each case; a front is of all systems together."""
+        """The system of each case; a front, and the nearest miss, is of all systems together."""
         _, system = self.systems()
-        return np.zeros_like(system) if len(self.goal.objectives) > 1 else system
+        is_one = self.goal.is_nearest or len(self.goal.objectives) > 1
+        return np.zeros_like(system) if is_one else system
 
     def asked(self) -> dict[str, Any]:
         """Objectives and limits, as a certificate states them."""
@@ -370,6 +371,8 @@ class Space:
         answer = group.answer(numbers)
         assert answer
         _, split = self.worth(answer, 1)
+        if np.ptp(answer.estimate.total.seconds) == 0:
+            return {}  # no knob changes anything, as on one GPU
         stated = {}
         for name, values in group.splits(numbers).items():
             choices, value = group.block.system.knobs[name].choices, values[split[0]]

@@ -102,17 +102,8 @@ def _price(row: Mapping[str, str], basis: str, where: str) -> Quantity:
         raise InputError(
             f"{where}: usd {usd:g} must lie from low {low:g} to high {high:g}, above 0"
         )
-    return Quantity(
-        usd,
-        unit,
-        "assumed",
-        "user",
-        where,
-        row.get("source") or "",
-        low,
-        high,
-        date=row.get("date") or "",
-    )
+    note, date = row.get("source") or "", row.get("date") or ""
+    return Quantity(usd, unit, "assumed", "user", where, note, low, high, date=date)
 
 
 @dataclass(frozen=True)
@@ -193,11 +184,6 @@ class Question:
         sequences = f"{study.batch[0]:,.0f} sequences"
         return ", ".join([name_of(study.models[0]), *lengths, sequences, *limits])
 
-    @property
-    def needs_prices(self) -> bool:
-        """Whether a part without a price can be no candidate."""
-        return is_of_costs(self.goal.columns)
-
     @cached_property
     def built(self) -> list[Server]:
         """The servers, with the prices and the terms that are asked for."""
@@ -205,13 +191,11 @@ class Question:
         servers = []
         for name in self.servers or names("server"):
             server = load_server(name)
-            roles = {
-                role: self.priced(part) for role, part in server.platform.roles.items()
-            }
-            platform = replace(server.platform, roles={**roles, "ownership": terms})
-            servers.append(
-                replace(server, part=self.priced(server.part), platform=platform)
-            )
+            sold = server.platform
+            roles = {role: self.priced(part) for role, part in sold.roles.items()}
+            platform = replace(sold, roles={**roles, "ownership": terms})
+            priced = self.priced(server.part)
+            servers.append(replace(server, part=priced, platform=platform))
         return servers
 
     def priced(self, part: Part) -> Part:
@@ -249,5 +233,6 @@ class Question:
         return Space(tuple(cases), self.study, self.goal), list(unpriced)
 
     def _lacks_price(self, server: Server, role: str, part: Part) -> bool:
-        is_included = role in server.includes
-        return self.needs_prices and not is_included and "price" not in part.numbers
+        """Whether a price is asked for of which a part states none."""
+        is_free = role in server.includes or "price" in part.numbers
+        return not is_free and is_of_costs(self.goal.columns)

@@ -15,7 +15,7 @@ import numpy as np
 from nearkv.costmodel.model.registry import ANY, System
 from nearkv.hardware.part import Part
 from nearkv.hardware.platform import Platform
-from nearkv.hardware.server import Count, Fitted, Server
+from nearkv.hardware.server import Count, Fitted, Server, memory_of
 
 BROUGHT = ("chassis", "link")
 """Types of part that a server brings, whatever is in its slots."""
@@ -203,11 +203,6 @@ def _choices(server: Server, roles: Sequence[str], rents: bool) -> list[Choice]:
 
 def _dram(server: Server, role: str) -> dict[str, tuple[float, ...]]:
     """The DRAM of a host, and what its system may use of it, at each size of its slot [B]."""
-    host, sizes = server.platform.roles[role].si, server.slots[role].sizes
-    shares = {
-        key: host[key] / host["memory"] for key in ("memory", "kv_memory") if key in host
-    }
-    return {
-        f"{role}.{key}": tuple(share * size for size in sizes)
-        for key, share in shares.items()
-    }
+    host, sizes = server.platform.roles[role], server.slots[role].sizes
+    by_size = [memory_of(host, size) for size in sizes]
+    return {f"{role}.{key}": tuple(each[key] for each in by_size) for key in by_size[0]}
