@@ -149,6 +149,7 @@ def test_a_search_that_is_stopped_keeps_its_best_and_a_true_bound() -> None:
     assert np.all(known <= final)
     assert np.all(final <= found.progress.value)
     assert shop.minimise(seconds=0).progress.evaluations == 0
+    assert all(one.value.shape == one.bound.shape == (3,) for one in rounds), "a value each group"
 
 
 def test_a_large_space_takes_few_evaluations() -> None:

@@ -35,6 +35,20 @@ def test_a_straight_line_is_its_least_squares() -> None:
     )
 
 
+def test_a_fit_without_a_row_stays_in_the_range_and_the_other_factors_make_up() -> None:
+    """Rows a, a + b and a - b. Without the first, a = 0.997 and b = 0.499; without one of the
+    others a would be 1.003: it stays 1, and b meets the row that is left, at 0.502 or 0.496."""
+    observed = np.array([1.003, 1.496, 0.498])
+
+    def rows(points: Numbers) -> Numbers:
+        first, second = points[:, 0], points[:, 1]
+        residuals: Numbers = np.stack([first, first + second, first - second], axis=1) - observed
+        return residuals
+
+    fitted = fit(rows, np.array([0.5, 0.5]))
+    assert left_out(rows, fitted) == pytest.approx([-0.006, 0.006, 0.006], rel=0.02)
+
+
 def test_a_row_no_factor_explains_pulls_little() -> None:
     def mean(points: Numbers) -> Numbers:
         rows: Numbers = points - np.array([0.29, 0.3, 0.3, 0.31, 1.0])

@@ -17,6 +17,11 @@ def test_serial_adds_and_overlap_takes_the_longest() -> None:
     assert overlap(a=a, b=b).seconds == 3.0
 
 
+def test_a_resource_that_does_not_work_is_never_busy() -> None:
+    for span in (leaf("a", 2.0), 3 * leaf("a", 2.0), serial(x=leaf("a", 2.0))):
+        assert span.busy_of("b") == 0
+
+
 def test_overlap_queues_for_a_shared_resource() -> None:
     both = overlap(x=leaf("a", 2.0), y=serial(first=leaf("b", 1.0), then=leaf("a", 1.5)))
     assert both.seconds == 3.5

@@ -14,6 +14,7 @@ from nearkv.costmodel.model.metrics import (
     Answer,
     _alone,
     _decode_energy,
+    _throughput_per_cost,
     cost,
     energy,
     power,
@@ -96,6 +97,7 @@ def test_the_price_of_a_machine_is_that_of_its_server_with_all_that_is_in_it() -
     assert power(answer) == pytest.approx(2 * 100 + 50 + 10 + 40)
     assert power_cap(answer) == pytest.approx(2 * 100 + 50 + 10 + 40)
     assert rack_units(answer) == 5
+    assert _throughput_per_cost(answer) == pytest.approx(1000 * throughput(answer) / cost(answer))
 
 
 def test_an_hour_of_a_bought_machine_and_of_a_rented_one() -> None:

@@ -132,6 +132,13 @@ def test_a_hit_rate_is_of_what_memory_does_not_hold_whole() -> None:
         assert held.step.busy_of("ssd.flash") == 0
 
 
+def test_a_layer_with_experts_launches_twice() -> None:
+    """Once for what every token needs and once for the experts; a dense layer once."""
+    for llm, launches in ((MOE, 2), (DENSE, 1)):
+        seconds = answer(llm, gpu_experts=1.0).step.busy_of("gpu.launch")
+        assert seconds == pytest.approx(3 * launches * BED.gpu.launch)
+
+
 def test_one_token_is_multiplied_without_tiles() -> None:
     """Three layers, two experts, two FLOPs a weight."""
     flops = answer(gpu_experts=1.0, work=Workload(1.0, 100.0, 2.0)).step.traffic("run")

@@ -325,7 +325,11 @@ def test_splits_divide_heads_layers_and_experts() -> None:
     assert set(dense["tp"]) == {1, 2, 4, 8}
     assert set(dense["pp"]) == {1, 2, 4, 5, 8}
     assert set(dense["ep"]) == {1}
-    assert set(splits(hw, model("mixtral-8x7b"))["ep"]) == {1, 2, 4, 8}
+    experts = splits(hw, model("mixtral-8x7b"))
+    assert set(experts["ep"]) == {1, 2, 4, 8}
+    # four GPUs, by two: their experts in one, two or four parts
+    four = (experts["tp"] == 2) & (experts["dp"] == 2) & (experts["pp"] == 1)
+    assert set(experts["ep"][four]) == {1, 2, 4}
 
 
 def test_a_stated_degree_stays_and_the_others_follow() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nearkv.costmodel.algebra.span import Numbers
-from nearkv.solvers.uncertainty.draws import Measured, ranks
+from nearkv.solvers.uncertainty.draws import Measured, Ranged, ranks
 from nearkv.solvers.uncertainty.sobol import sobol_indices
 
 
@@ -20,6 +20,13 @@ def test_laws_of_measurements_are_normal_in_the_logarithm() -> None:
     assert law.at(np.array([0.975]))[0] == pytest.approx(4**step)
     assert law.at(np.array([0.025]))[0] == pytest.approx(0.5**step)
     assert Measured(0.5, 1.0, 4.0, most=2.0).at(np.array([0.9]))[0] == 2
+
+
+def test_half_of_the_draws_lie_on_either_side_of_the_stated_value() -> None:
+    """Evenly from 1 to 2 and from 2 to 10; by factors from 1 to 4 and from 4 to 64."""
+    rank = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
+    assert Ranged(1.0, 2.0, 10.0).at(rank) == pytest.approx([1, 1.5, 2, 6, 10])
+    assert Ranged(1.0, 4.0, 64.0, is_log=True).at(rank) == pytest.approx([1, 2, 4, 16, 64])
 
 
 def test_every_scrambling_draws_two_values_at_least() -> None:

@@ -37,6 +37,8 @@ def test_both_ends_meet_and_no_split_is_faster() -> None:
 def test_loading_pays_from_where_the_curves_cross() -> None:
     # 1e-4 p + 1e-8 p^2 = 0.01 + 5e-5 p at p = (-5e-5 + sqrt(25e-10 + 4e-10)) / 2e-8 = 192.6
     assert crossover(compute, load, 4_096) == 193
+    assert crossover(compute, load, 193) == 193
+    assert np.isnan(crossover(compute, load, 192))
     assert np.isnan(crossover(lambda p: 0 * np.asarray(p), load, 4_096))
 
 

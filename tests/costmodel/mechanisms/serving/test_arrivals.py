@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nearkv.costmodel.algebra.compose import serial
 from nearkv.costmodel.algebra.span import Leaf, Real, Span
-from nearkv.costmodel.mechanisms.serving.arrivals import at_rate, laws_of, of_users
+from nearkv.costmodel.mechanisms.serving.arrivals import at_rate, laws_of, of_users, under_load
+from nearkv.costmodel.model.capacity import fits
 from nearkv.costmodel.model.queue import Load, Serving
 from nearkv.costmodel.model.workload import Arrivals, Workload
 from nearkv.solvers.goodput import first_within, quantile, within
@@ -50,6 +52,23 @@ def test_a_user_alone_waits_for_nothing_either() -> None:
     assert user.latency.ttft == pytest.approx(0.21, rel=1e-3)
     assert user.latency.tpot == pytest.approx(0.11, rel=1e-3)
     assert user.rate == pytest.approx(1 / (0.21 + 10 * 0.11), rel=1e-3)
+
+
+def test_a_step_carries_the_prompt_tokens_that_come_in_its_time() -> None:
+    """Beside one token of each that decodes; all of them where prompts ride, none elsewhere."""
+
+    def tokens(load: Load) -> Span:
+        decoding = Leaf("gpu", "run", load.sequences, 100.0, "token")
+        return serial(decoding=decoding, prompts=Leaf("gpu", "run", load.prompt, 1000.0, "token"))
+
+    asked = replace(work(100.0, 11.0), arrivals=Arrivals(rate=1.0))
+    for chunked in (1.0, 0.0):
+        of = replace(serving(chunked), iteration=tokens)
+        answer = under_load(asked, of, fits(), {}, {})
+        parts = answer.step.breakdown()
+        in_prompts, in_decoding = 1000 * parts["prompts"], 100 * parts["decoding"]
+        expected = chunked * answer.step_carries / answer.batch_run
+        assert in_prompts / in_decoding == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("rho", [0.2, 0.5, 0.8])
