@@ -277,10 +277,13 @@ def _throughput_per_cost(answer: Answer) -> Real:
 
 @_column(
     "endurance_requests",
-    "requests until the flash that is written most wears out; inf where none is written",
+    "requests until the flash that is written most wears out; blank where none is written",
 )
 def endurance(answer: Answer) -> Real:
-    """Writable bytes of a role over those one request writes, the least over roles [1]."""
+    """Writable bytes of a role over those one request writes, the least over roles [1].
+
+    NaN where no flash is written, which never wears out.
+    """
     estimate = answer.estimate
     least: Real = np.inf
     for (resource, _), written in estimate.total.traffic("write").items():
@@ -292,4 +295,4 @@ def endurance(answer: Answer) -> Real:
         with np.errstate(divide="ignore"):
             requests = np.divide(writable * estimate.work.batch, written)
         least = np.minimum(least, requests)
-    return least
+    return np.where(np.isinf(least), np.nan, least)

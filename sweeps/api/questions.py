@@ -25,9 +25,6 @@ from nearkv.sweeps.study.study import Study
 if TYPE_CHECKING:
     from nearkv.sweeps.jobs.progress import SweepRun
 
-PER = "model,context_tok,output_tokens,trace"
-"""Columns that make a workload."""
-
 
 def compare(
     systems: Study | Names,
@@ -136,7 +133,6 @@ def pareto(
     model: Models | None = None,
     by: Names = "throughput_tok_s,cost_usd",
     where: Iterable[str] = (),
-    per: Names = PER,
     also: Names = (),
     run: SweepRun | None = None,
     empty: bool = False,
@@ -149,7 +145,6 @@ def pareto(
         systems, model, axes: as `sweep` takes them.
         by: two or three columns; more is better of rates and endurance, less of the rest.
         where: limits, as `step_ms<=200`; designs outside are left out first.
-        per: columns that make a workload; designs are compared within one only.
         also: columns on request to add, as `bottleneck`.
         run: how a large space is searched; by default without a word.
         empty: keep columns without any number.
@@ -173,9 +168,8 @@ def pareto(
     chosen = study_or_axes(study, systems, model, axes)
     limits = [where] if isinstance(where, str) else list(where)
     sides = names_of(by, "by")
-    workload = ",".join(names_of(per, "per"))
     extra = names(also, "also")
-    front = front_of(chosen, ",".join(sides), limits, workload, run or ALONE, extra)
+    front = front_of(chosen, ",".join(sides), limits, run or ALONE, extra)
     designs = counted(len(front[sides[0]]), "design")
     beaten = f"that no other of the same workload beats in {' and '.join(sides)}"
     reached = ", ".join(f"{side} {reach(front[side])}" for side in sides)

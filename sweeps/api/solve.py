@@ -274,7 +274,6 @@ def subbatch(
     platform: Platforms = "dgx-a100-pim",
     homes: str = "balanced",
     time_limit: float = 10.0,
-    slack: float = 0.02,
     seed: int = 0,
     sets: Numbered = NONE,
     parts: Numbered = NONE,
@@ -283,7 +282,7 @@ def subbatch(
 
     Args:
         model, platform, sets, parts: as of `mapping`, one value each.
-        requests, prompts, homes, time_limit, slack, seed: as of `SubbatchPoint`.
+        requests, prompts, homes, time_limit, seed: as of `SubbatchPoint`.
     """
     from nearkv.sweeps.explore import subbatch as splits
 
@@ -295,7 +294,6 @@ def subbatch(
         homes=homes,
         seed=seed,
         time_limit=time_limit,
-        slack=slack,
     )
     rows = splits.subbatch(question)
     return table_of_rows(rows, splits.why_subbatch(rows))

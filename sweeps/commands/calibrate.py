@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.options import option
 from nearkv.sweeps.commands.printing import print_table
@@ -30,9 +28,6 @@ LeftOut = Annotated[list[str], option("ROW", "Leave out: 'line 5', or a claim's 
 TomlFile = Annotated[
     str, option("FILE.toml", "Write the fitted platform.", "--output-file", "-o")
 ]
-Residuals = Annotated[
-    bool, typer.Option("--residuals", help="Print the rows instead of the factors.")
-]
 
 
 def calibrate(
@@ -42,7 +37,6 @@ def calibrate(
     factor: Factors = [],
     without: LeftOut = [],
     file: TomlFile = "",
-    residuals: Residuals = False,
     columns: options.Columns = "",
     form: options.Format = "table",
 ) -> None:
@@ -70,10 +64,8 @@ def calibrate(
         tell(f"wrote {place}; use it as --platform {place}")
     view = options.View(form, columns)
     is_whole = form == "table" and not columns
-    if not residuals:
-        below = () if is_whole else fit.summary
-        print_table(fit.factors, view, below=below)
-    if is_whole or residuals:
+    print_table(fit.factors, view, below=() if is_whole else fit.summary)
+    if is_whole:
         print_table(fit.residuals, view, below=fit.summary)
 
 

@@ -22,9 +22,6 @@ Where = Annotated[
         "Keep only such designs: step_ms<=200. = stands for the better side.",
     ),
 ]
-Per = Annotated[
-    str, option("COLUMNS", "What makes a workload; designs are compared within one only.")
-]
 
 
 @options.taking(options.of_study, options.of_table)
@@ -35,7 +32,6 @@ def pareto(
     by: FrontOf = "throughput_tok_s,cost_usd",
     where: Where = [],
     yes: options.Yes = False,
-    per: Per = "model,context_tok,output_tokens,trace",
 ) -> None:
     """Keep the Pareto-optimal designs of a sweep.
 
@@ -53,5 +49,5 @@ def pareto(
     study = either(study_file, options.study_of(line, system), options.given(line))
     run = SweepRun(Workers(), False, False, tell, lambda text: yes or ask(text))
     also = comma_list(view.columns)
-    front = answer(study, by=by, where=where, per=per, also=also, run=run, empty=True)
+    front = answer(study, by=by, where=where, also=also, run=run, empty=True)
     print_table(front, view, f"{DESIGN},{by},note", study, comma_list(by))

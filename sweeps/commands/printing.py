@@ -197,10 +197,13 @@ def left_out(
         return []
     sentences = []
     hidden = [name for name in axes_of(rows, study) if name not in shown.names]
-    if hidden and view.columns and not view.pivot:
+    chooses = bool(view.columns and not view.pivot)
+    if hidden and chooses:
         sentences.append(
             f"Rows differ in {' and '.join(hidden)}, which --columns leaves out."
         )
+    if chooses and "platform" not in {*hidden, *shown.names}:
+        sentences += _machines(rows)
     why: dict[str, None] = {}
     for row in rows:
         name, status = row.get("system", "It"), row.get("status")
@@ -214,6 +217,23 @@ def left_out(
         asked = f"nearkv estimate {short['system']} ... --footprint"
         why[f"{asked} lists what lies in each memory."] = None
     return [*sentences, *why]
+
+
+def _machines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Where the systems run, where that differs, and what only their own notes say."""
+    notes: dict[tuple[str, str], str] = {}
+    for row in rows:
+        machine = row.get("system", ""), row.get("platform", "")
+        notes.setdefault(machine, row.get("note") or "")
+    if len({platform for _, platform in notes}) == 1:
+        return []
+    usual = (rows[0].get("note") or "").split("; ")
+    machines = []
+    for (system, platform), note in notes.items():
+        own = [text for text in note.split("; ") if text not in usual]
+        why = f" ({', '.join(own)})" if own else ""
+        machines.append(f"{system} runs on {platform}{why}")
+    return [f"{'; '.join(machines)}."]
 
 
 def _is_as_usual(row: Mapping[str, Any], name: str) -> bool:

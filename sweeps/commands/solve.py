@@ -122,9 +122,6 @@ DrawSeed = Annotated[
 TimeLimit = Annotated[
     float, option("SECONDS", "Time to search; what is not proven by then is marked.")
 ]
-Slack = Annotated[
-    float, option("SHARE", "Time prompts may add to the fastest decoding.", min=0.0)
-]
 
 
 def check_readable(view: options.View, study: Study) -> None:
@@ -303,7 +300,6 @@ def subbatch(
     platform: options.OnePlatform = "dgx-a100-pim",
     homes: Ranksets = "balanced",
     time_limit: TimeLimit = 10.0,
-    slack: Slack = 0.02,
     seed: DrawSeed = 0,
     sets: options.SetOnce = [],
     parts: options.OnePart = [],

@@ -182,7 +182,9 @@ def _why_alpha(row: Row) -> str:
         reason = f"any X would only add to what {bound_by} must do"
     if alpha == 0 and ratio >= 1:
         reason = f"X has {times}, so keeping X only adds to what is read"
-    if bound_by.startswith("memory"):
+    if alpha == 1:
+        reason = f"X has {times}; all is X"
+    elif bound_by.startswith("memory"):
         reason = f"{reason}; more memory would raise it"
     return f"alpha = {alpha:.4g}, bound by {bound_by}; {reason}."
 

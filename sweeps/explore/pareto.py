@@ -21,7 +21,7 @@ from nearkv.sweeps.jobs.workers import Workers
 from nearkv.sweeps.study.study import Block, Study, comma_list
 from nearkv.sweeps.tables.table import plain
 
-PER = "model,context_tok,output_tokens,trace"
+PER = ("model", "context_tok", "output_tokens", "trace")
 """Columns that make a workload; designs are compared within one only."""
 ALONE = SweepRun(Workers(), True, False, lambda line: None, lambda question: False)
 """In this process, without a word."""
@@ -30,8 +30,6 @@ ALONE = SweepRun(Workers(), True, False, lambda line: None, lambda question: Fal
 @dataclass(frozen=True)
 class Front(Reducer):
     """The designs of each workload that no other dominates."""
-
-    group_option = "--per"
 
     def choose(self, costs: Numbers, groups: Places) -> Places:
         """Workload by workload in order of first appearance, best in the first column first."""
@@ -49,7 +47,6 @@ def pareto(
     study: Study,
     by: str,
     where: Sequence[str],
-    per: str = PER,
     run: SweepRun = ALONE,
     shown: Sequence[str] = (),
 ) -> Columns:
@@ -60,8 +57,6 @@ def pareto(
         by: two or three comma-separated columns; more is better of rates and endurance, less of
             the rest.
         where: limits on columns, as `step_ms<=200`; designs outside are left out first.
-        per: comma-separated columns that make a workload: each has a frontier of its own. Name
-            `batch` among them where the batch is no design choice.
         run: how.
         shown: columns to return; of those on request, only these and those compared by are there.
 
@@ -73,16 +68,16 @@ def pareto(
     Raises:
         InputError: the study, a column or a limit cannot be used, or nothing is left.
     """
-    names, limits, groups = comma_list(by), _limits(where), comma_list(per)
+    names, limits = comma_list(by), _limits(where)
     if len(set(names)) != len(names) or not 2 <= len(names) <= 3:
         raise InputError(
             f"--by {by!r}: name two or three different columns, as in throughput_tok_s,cost_usd"
         )
     limited = [limit.quantity for limit in limits]
-    rows = plan(study, extra=on_request([*shown, *names, *groups, *limited]))
+    rows = plan(study, extra=on_request([*shown, *names, *limited]))
     check_quantities(limits, [name for name, kind in rows.kinds.items() if kind != "text"])
     # a study without traces has no such column, and needs none to tell its workloads apart
-    own = tuple(name for name in groups if name != "trace" or name in rows.kinds)
+    own = tuple(name for name in PER if name != "trace" or name in rows.kinds)
     front = Front(names, own, limits)
     front.check(rows.kinds)
     quiet = run.quiet or rows.size < QUICK

@@ -35,6 +35,8 @@ from nearkv.sweeps.study.study import Study, one_point
 from nearkv.sweeps.study.traces import Trace, load_trace
 
 HOMES = ("balanced", "random")
+SLACK = 0.02
+"""Time that prompts may add to the fastest decoding [1]."""
 QUEUED = 16
 """Prompts of a trace that wait while an iteration is planned."""
 MOST_SHOWN = 6
@@ -55,7 +57,6 @@ class SubbatchPoint:
         homes: `balanced` or `random` ranksets.
         seed: of the random numbers.
         time_limit: for the search [s].
-        slack: time prompts may add to the fastest decoding [1].
     """
 
     study: Study
@@ -64,7 +65,6 @@ class SubbatchPoint:
     homes: str
     seed: int
     time_limit: float
-    slack: float = 0.02
 
     @property
     def trace(self) -> str:
@@ -92,9 +92,8 @@ def subbatch(question: SubbatchPoint) -> Rows:
         raise InputError(
             f"--time-limit {question.time_limit:g}: must be a number of seconds above 0"
         )
-    if not np.isfinite(question.slack):
-        raise InputError(f"--slack {question.slack:g}: must be a number, such as 0.02")
-    _check_read(question)
+    if question.seed and not question.trace and question.homes == "balanced":
+        raise InputError("--seed is of random numbers, and nothing is drawn; leave it out")
     read: set[str] = set()
     hw, llm = one_point(question.study, read)
     problem = _problem(question, hw, llm)
@@ -102,7 +101,7 @@ def subbatch(question: SubbatchPoint) -> Rows:
         warn(f"--set {address} changes nothing: no iteration of L3 reads it")
     rule = even_halves(problem.contexts)
     even = evenest(problem.contexts, question.time_limit)
-    best = optimal(problem, question.time_limit, question.slack)
+    best = optimal(problem, question.time_limit, SLACK)
     return [
         _even(problem, "greedy", rule, even.bound),
         _even(problem, "optimal", even.in_one, even.bound),
@@ -110,17 +109,6 @@ def subbatch(question: SubbatchPoint) -> Rows:
         _timed(problem, "one-batch", one_batch(problem), best),
         _timed(problem, "optimal", best, best),
     ]
-
-
-def _check_read(question: SubbatchPoint) -> None:
-    """Refuse what no answer depends on: a slack without prompts, a seed where nothing is drawn."""
-    drawn = bool(question.trace)
-    if question.slack != SubbatchPoint.slack and not (drawn or question.prompts):
-        raise InputError(
-            "--slack is time for prompts that wait; give --prompts, or leave it out"
-        )
-    if question.seed and not drawn and question.homes == "balanced":
-        raise InputError("--seed is of random numbers, and nothing is drawn; leave it out")
 
 
 def _problem(question: SubbatchPoint, hw: Machine, llm: LLM) -> SubbatchProblem:

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,7 +97,6 @@ class Reducer(ABC):
     by: tuple[str, ...]
     per: tuple[str, ...] = ()
     where: tuple[Target, ...] = ()
-    group_option: ClassVar[str] = "--best-per"
 
     @abstractmethod
     def choose(self, costs: Numbers, groups: Places) -> Places:
@@ -125,7 +123,7 @@ class Reducer(ABC):
             if kinds[name] not in ("whole", "number"):
                 text = f"{name} is not a column of numbers, so no row is better by it"
                 raise InputError(f"--by: {text}")
-        check_known("column", self.per, kinds, self.group_option)
+        check_known("column", self.per, kinds, "--best-per")
 
     def best_of_box(
         self, cells: Mapping[str, Cell], shape: tuple[int, ...], first: int

@@ -81,13 +81,22 @@ def _size_fault(value: float) -> str:
 
 size = Reader(_size, _size_fault)
 """Reads a count of tokens or sequences: `4096`, `64k` (65,536), `1M` (1,048,576)."""
+
+
+def _without_unit(text: str, where: str) -> float:
+    value, dimension = measure(text, where, "0.5")
+    if dimension != "1":
+        raise InputError(f"{where}: {text!r} has a unit; leave it out, as in 0.5")
+    return value
+
+
 per_second = Reader(
-    lambda text, where: measure(text, where)[0],
+    _without_unit,
     lambda value: (
         "" if 0 < value < math.inf else "must be a number above zero, such as 0.5"
     ),
 )
-"""Reads a rate, or a limit."""
+"""Reads a rate, in requests a second, or a limit, in the unit of its column."""
 _ANY = Reader(lambda text, where: measure(text, where)[0], lambda value: "")
 
 

@@ -178,10 +178,6 @@ def _bad_numbers(outcome: Outcome) -> Iterator[str]:
             yield from _bad_values(row)
 
 
-ENDLESS = "endurance_requests"
-"""The column that is infinite where no flash is written, as `nearkv columns show` says."""
-
-
 def _bad_values(row: dict[str, Any]) -> Iterator[str]:
     """Cells that are NaN, infinite or complex, and times, prices and energies below zero."""
     for name, value in row.items():
@@ -190,5 +186,5 @@ def _bad_values(row: dict[str, Any]) -> Iterator[str]:
         except (TypeError, ValueError):  # a word, a list or an empty cell
             number = math.nan if re.fullmatch(r"\(.*j\)", str(value)) else 0.0
         measured = str(name).endswith(("_s", "_ms", "_us", "_j_tok", "_usd", "_w"))
-        if name != ENDLESS and (not math.isfinite(number) or (measured and number < 0)):
+        if not math.isfinite(number) or (measured and number < 0):
             yield f"exit 0 with {name} = {value}"

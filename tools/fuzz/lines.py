@@ -35,7 +35,7 @@ LINES = (
     "sensitivity hilos --model opt-30b --batch 4 --context 8k --format json",
     "compare gpu l3 --platform dgx-a100-pim --model gpt-175b --trace dolphin"
     " --method simulate --seed 3 --format json",
-    "solve subbatch --model gpt-175b --requests 20k,30k,40k,90k --prompts 96,1k --slack 0.2"
+    "solve subbatch --model gpt-175b --requests 20k,30k,40k,90k --prompts 96,1k"
     " --homes random --set dimm.ranksets=8 --time-limit 1 --format json",
     "solve mapping-trace --model opt-66b --requests 4 --iterations 8 --finish 0.2 --shortest 64"
     " --longest 1k --seed 3 --set hbm.bandwidth=1TB/s --format json",
@@ -96,7 +96,6 @@ ADDITIONS = (
     "--where batch_run>=9",
     "--search paper",
     "--fix wg=0.1",
-    "--slack 0.5",
     "--factor derate.pcie",
 )
 """Options with a value; where a command takes one, its answer changes, or it refuses."""

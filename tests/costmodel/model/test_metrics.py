@@ -120,6 +120,14 @@ def test_a_million_tokens_cost_the_hours_they_take_and_the_flash_they_wear() -> 
     assert usd_mtok(worn) - usd_mtok(still) == pytest.approx(1e6 * per_token, rel=1e-6)
 
 
+def test_flash_that_is_never_written_wears_out_after_no_number_of_requests() -> None:
+    """FLEX(DRAM) keeps all in DRAM, HILOS its cache on drives; a blank is no infinity."""
+    both = Study(("flexgen-dram", "hilos"), ("opt-30b",), batch="4", context="1k")
+    requests = table(both)["endurance_requests"].astype(float)
+    assert np.isnan(requests).tolist() == [True, False]
+    assert 0 < requests[1] < np.inf
+
+
 def test_a_platform_without_a_server_has_no_rack_units_and_no_hourly_price() -> None:
     hw = load_platform("aipc-4090").machine()
     answer = Answer(estimate("full-cache"), hw, ("gpu",))

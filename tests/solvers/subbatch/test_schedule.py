@@ -36,6 +36,7 @@ from nearkv.solvers.subbatch.schedule import (
     one_batch,
     optimal,
 )
+from nearkv.sweeps.explore import subbatch
 
 HW = load_platform("dgx-a100-pim").machine()
 LLM = model("gpt-175b", HW)
@@ -405,16 +406,20 @@ def test_prompts_leave_for_the_banks_though_none_attends() -> None:
     ],
 )
 def test_the_most_prompt_tokens_are_those_of_all_plans(
-    model: str, requests: str, prompts: str, slack: float, most: int
+    model: str,
+    requests: str,
+    prompts: str,
+    slack: float,
+    most: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Counted by trying all plans; a solver proved less where its numbers span too wide a range.
 
     The plans were counted of decoder layers alone, at these rates.
     """
+    monkeypatch.setattr(subbatch, "SLACK", slack)
     counted = {"precision.output_head": 0, "derate.hbm": 0.85, "gpu.launch": "20us"}
-    rows = nearkv.solve(
-        "subbatch", model, requests=requests, prompts=prompts, slack=slack, sets=counted
-    )
+    rows = nearkv.solve("subbatch", model, requests=requests, prompts=prompts, sets=counted)
     best = rows.query("load == 'modelled' and method == 'optimal'")
     assert best["proof"].item() == "optimal"
     assert best["prompt_tok"].item() == best["most_prompt_tok"].item() == most

@@ -134,8 +134,9 @@ def test_a_comparison_concludes_on_what_every_system_has(tmp_path: Path) -> None
     trace = tmp_path / "trace.csv"
     trace.write_text("input_tokens,output_tokens\n" + "100,40\n" * 8)
     queued = ("compare", "l3", "gpu", "--model", "gpt-175b", "--trace", str(trace))
-    simulated = printed(*queued, "--method", "simulate", "--columns", "system").splitlines()
-    assert re.match(r"(l3|gpu) has the highest throughput \(throughput_tok_s", simulated[-1])
+    simulated = printed(*queued, "--method", "simulate", "--columns", "system,platform")
+    last = simulated.splitlines()[-1]
+    assert re.match(r"(l3|gpu) has the highest throughput \(throughput_tok_s", last)
 
 
 def test_a_comparison_of_equals_names_both() -> None:
@@ -168,6 +169,17 @@ def test_columns_are_those_that_are_named_and_the_rest_is_told() -> None:
     fewer = printed(*words, "decode_tok_s")
     assert fewer.splitlines()[0] == "decode_tok_s"
     assert "Rows differ in system and context_tok, which --columns leaves out." in fewer
+
+
+def test_machines_that_columns_leave_out_are_told_once() -> None:
+    """HILOS runs on its own test bed, INF2 on one with other drives."""
+    words = (*DEFAULTS, "--context", "16k,32k", "--columns")
+    told = " ".join(printed(*words, "system,context_tok,decode_tok_s").split())
+    assert told.count("hilos runs on hilos-a100; inf2 runs on inf2-a100 (") == 1
+    assert re.search(r"on inf2-a100 against hilos-a100, costs 1\.\d+ times as much\)\.", told)
+    assert "runs on" not in printed(*words, "system,context_tok,platform")
+    alike = printed(*words, "system,context_tok,step_ms", "--platform", "inf2-a100")
+    assert "runs on" not in alike
 
 
 @pytest.mark.parametrize("form", ["table", "markdown", "latex"])

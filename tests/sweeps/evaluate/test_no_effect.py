@@ -12,7 +12,7 @@ from support.command_line import invoke
 
 import nearkv
 from nearkv.costmodel.model.registry import System
-from nearkv.hardware.errors import InputError, NearkvWarning
+from nearkv.hardware.errors import NearkvWarning
 
 MODEL = "opt-30b"
 UNREAD = {"csd.count": 4}
@@ -116,23 +116,6 @@ def test_a_number_that_is_searched_and_read_is_not_told() -> None:
         warnings.simplefilter("error", NearkvWarning)
         options: Any = {"vary": "csd.count", "slo": "throughput_tok_s=0.1"}
         nearkv.solve("hardware", MODEL, systems="hilos", context="1k", **options)
-
-
-@pytest.mark.parametrize(
-    ("question", "name", "value"),
-    [
-        ("hardware", "vary", 3.5),
-        ("hardware", "slo", [None]),
-        ("batch", "slo", 3.5),
-        ("placement", "gpu_batch", 3.5),
-        ("placement", "fix", "x"),
-        ("subbatch", "slack", None),
-    ],
-)
-def test_an_option_of_another_type_is_refused(question: str, name: str, value: object) -> None:
-    options: Any = {name: value}
-    with pytest.raises(InputError, match=f"{name}=.*: give "):
-        nearkv.solve(question, MODEL, **options)
 
 
 def test_a_part_that_no_system_reads_is_told() -> None:

@@ -80,6 +80,13 @@ def test_the_ratio_of_x_and_kv_follows_the_widths() -> None:
         assert f"X has {ratio:g} times the bytes of K and V;" in why_knob(answer, "alpha")[0]
 
 
+def test_where_all_is_x_the_share_is_said_to_be_at_its_largest() -> None:
+    """Through one drive half the bytes take half as long, and the GPU keeps up with all of them."""
+    study = Study(("hilos",), ("opt-66b",), context="64k", sets={"csd.count": 1})
+    (told,) = why_knob(best_knob(study, "alpha"), "alpha")
+    assert told.endswith("bound by csd.flash; X has 0.5 times the bytes of K and V; all is X.")
+
+
 def test_the_ratio_of_x_and_kv_is_that_of_a_system_of_ones_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
