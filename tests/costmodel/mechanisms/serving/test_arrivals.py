@@ -119,6 +119,27 @@ def test_a_second_replica_takes_half_of_the_requests() -> None:
     assert each.latency.tpot == pytest.approx(one.latency.tpot, rel=0.03)
 
 
+def test_prompts_have_no_luck_where_the_numbers_that_run_decide() -> None:
+    """Prompts of 0.5 s, one a second in each of two replicas, leave half of the time to decoding:
+    10^6 steps of 0.1 s keep 200,000 there, and some hundreds more or less hide where a prompt is.
+    So a prompt waits as in M/D/1, and for half a step.
+    """
+    half = 0.5
+
+    def decoding_is_free(load: Load) -> Span:
+        busy = np.minimum(load.sequences + load.prompt, 1.0)
+        return Leaf("gpu", "run", 0.1 * busy + 0.001 * half * load.prompt, 1.0, "s")
+
+    def halved(requests: Real, load: Load) -> Span:
+        return prefill(half * requests, load.share(half))
+
+    alone = serving(chunked=0.0)
+    pair = replace(alone, iteration=decoding_is_free, prefill=halved, capacity=1e12, replicas=2.0)
+    answer = at_rate(work(400.0, 1e6), pair, 2.0)
+    assert answer.at_once == pytest.approx(2e5, rel=1e-3)
+    assert answer.latency.ttft == pytest.approx(0.5 + 0.5 * 0.5 / (2 * 0.5) + 0.1 / 2, rel=0.01)
+
+
 def test_no_replica_decodes_more_than_its_memory_holds() -> None:
     """Tokens of 1,000 in two replicas: 3.3 requests of a mean of 150 each, but for half a one."""
     small = replace(serving(), replicas=2.0, capacity=1e3)
