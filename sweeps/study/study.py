@@ -227,7 +227,9 @@ def _limits(given: str | Iterable[str]) -> dict[str, float]:
     limits: dict[str, float] = {}
     for name, text in given.items():
         check_known("limit", [name], LIMITS, "--slo")
-        (limits[name],) = values(text, per_second, f"--slo {name}")
+        limits[name], *more = values(text, per_second, f"--slo {name}")
+        if more:
+            raise InputError(f"--slo {name}: {text!r} gives several limits; give one")
     return limits
 
 

@@ -41,6 +41,7 @@ def test_goodput_is_what_keeps_the_limits() -> None:
         (("--rate", "1", "--batch", "4"), "--batch: is of requests that all wait"),
         (("--rate", "2GB/s"), "--rate: '2GB/s' has a unit; leave it out, as in 0.5"),
         (("--rate", "1", "--slo", "tpot_ms=66ms"), "--slo tpot_ms: '66ms' has a unit; leave it"),
+        (("--rate", "1", "--slo", "ttft_s=1:4:x2"), "'1:4:x2' gives several limits; give one"),
         (("--rate", "0"), "--rate: '0' must be a number above zero"),
         (("--users", "1.5"), "--users: '1.5' must be a whole number"),
         (("--slo", "ttft_s=1"), "--slo: counts requests that arrive; add --rate"),
