@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,10 +68,27 @@ def joined(boxes: list[Boxes]) -> Boxes:
     return Boxes(*map(np.concatenate, columns))
 
 
-Bound = Callable[[Boxes], Numbers]
-"""Boxes -> (boxes, objectives) that no point of a box is below; inf where none is feasible."""
-Value = Callable[[Integers, Integers], Numbers]
-"""Cases and points -> (points, objectives) to make small; inf where a point is infeasible."""
+class Searched(Protocol):
+    """What is searched: cases, and what is known of their boxes and points."""
+
+    @property
+    def boxes(self) -> Boxes:
+        """A box a case; cases are numbered from 0 in this order."""
+
+    def groups_of_cases(self) -> Integers:
+        """The group of each case; the best of each is sought."""
+
+    def quick(self, boxes: Boxes) -> Numbers:
+        """A bound that costs little, asked for as soon as there is a box: (boxes, objectives)."""
+
+    def bound(self, boxes: Boxes) -> Numbers:
+        """What no point of each box is below: (boxes, objectives); inf where none is feasible.
+
+        Asked of a box of several points at most once.
+        """
+
+    def value(self, case: Integers, point: Integers) -> Numbers:
+        """The objectives of points, to be made small: (points, objectives); inf: infeasible."""
 
 
 @dataclass(frozen=True)
@@ -125,13 +143,8 @@ class Optimum:
 
 
 def minimise(
-    space: Boxes,
-    bound: Bound,
-    value: Value,
+    space: Searched,
     *,
-    quick: Bound | None = None,
-    group: Integers | None = None,
-    objectives: int = 1,
     at_once: int = AT_ONCE,
     seconds: float = np.inf,
     report: Callable[[Progress], None] | None = None,
@@ -142,12 +155,7 @@ def minimise(
     corner attains its bound; any other is halved.
 
     Args:
-        space: a box a case; cases are numbered from 0 in this order.
-        bound: what no point of a box is below, asked of a box of several points at most once.
-        value: the objectives of points.
-        quick: a bound that costs little, asked for as soon as there is a box; by default none.
-        group: of each case; by default all are one.
-        objectives: number of values of a point.
+        space: what is searched.
         at_once: boxes that are bounded together.
         seconds: after which the search stops, as it does at Ctrl-C.
         report: called after every round.
@@ -157,19 +165,26 @@ def minimise(
 
     Example: the smallest 3 x + 2 y of whole numbers from 0 to 9 whose product is at least 12.
 
-    >>> space = Boxes(np.array([0]), np.array([[0, 0]]), np.array([[9, 9]]))
-    >>> cost = lambda point: point @ np.array([[3.0], [2.0]])
-    >>> reached = lambda point: np.prod(point, axis=1)[:, np.newaxis] >= 12
-    >>> best = minimise(
-    ...     space,
-    ...     bound=lambda boxes: np.where(reached(boxes.high), cost(boxes.low), np.inf),
-    ...     value=lambda case, point: np.where(reached(point), cost(point), np.inf),
-    ... )
+    >>> class Products:
+    ...     boxes = Boxes(np.array([0]), np.array([[0, 0]]), np.array([[9, 9]]))
+    ...
+    ...     def groups_of_cases(self):
+    ...         return np.array([0])
+    ...
+    ...     def quick(self, boxes):
+    ...         return boxes.low @ np.array([[3.0], [2.0]])
+    ...
+    ...     def bound(self, boxes):
+    ...         reached = np.prod(boxes.high, axis=1) >= 12
+    ...         return np.where(reached[:, np.newaxis], self.quick(boxes), np.inf)
+    ...
+    ...     def value(self, case, point):
+    ...         return self.bound(Boxes(case, point, point))
+    >>> best = minimise(Products())
     >>> best.point.tolist(), best.value.tolist(), len(best.open)
     ([[3, 4]], [[17.0]], 0)
     """
-    groups = np.zeros(len(space), np.int64) if group is None else group
-    search = _Search(space, bound, value, quick, groups, objectives)
+    search = _Search(space)
     end = time.monotonic() + seconds
     try:
         while len(search.open) and time.monotonic() < end:
@@ -182,25 +197,14 @@ def minimise(
 
 
 class _Search:
-    """A search under way; attributes as those of `Optimum`, arguments as those of `minimise`."""
+    """A search under way; attributes as those of `Optimum`."""
 
-    def __init__(
-        self,
-        space: Boxes,
-        bound: Bound,
-        value: Value,
-        quick: Bound | None,
-        groups: Integers,
-        objectives: int,
-    ) -> None:
-        self.bound, self.value, self.quick = bound, value, quick or self._as_it_is
-        self.groups, self.objectives = groups, objectives
-        self.evaluations = 0
-        nothing = space[:0]
-        self.case, self.point = nothing.case, nothing.low
-        self.best = np.empty((0, objectives))
-        self.cuts = nothing
-        self.open, self.open_bounds = space, self.quick(space)
+    def __init__(self, space: Searched) -> None:
+        self.space = space
+        self.groups, self.evaluations = space.groups_of_cases(), 0
+        self.open, self.open_bounds = space.boxes, space.quick(space.boxes)
+        self.cuts, self.best = self.open[:0], self.open_bounds[:0]
+        self.case, self.point = self.cuts.case, self.cuts.low
 
     def round(self, at_once: int) -> None:
         """Bound the open boxes that promise most, and cut or halve each."""
@@ -214,20 +218,20 @@ class _Search:
             cuts.append(boxes[beaten])
             boxes, bounds = boxes[~beaten], bounds[~beaten]
         halves = boxes.halves()
-        bounds = np.maximum(np.tile(bounds, (2, 1)), self.quick(halves))
+        bounds = np.maximum(np.tile(bounds, (2, 1)), self.space.quick(halves))
         self.cuts = joined(cuts)
         self.open = joined([self.open[later], halves])
         self.open_bounds = np.concatenate([self.open_bounds[later], bounds])
 
     def _as_it_is(self, boxes: Boxes) -> Numbers:
         """No bound but the one that a box was opened with."""
-        return np.full((len(boxes), self.objectives), -np.inf)
+        return np.full((len(boxes), self.best.shape[1]), -np.inf)
 
     def _by_corners(self, boxes: Boxes) -> Numbers:
         """What no point of each box is below; a box of one point is evaluated as that."""
         bounds, wide = self._as_it_is(boxes), boxes.sizes > 1
         self.evaluations += int(np.sum(wide))
-        bounds[wide] = self.bound(boxes[wide])
+        bounds[wide] = self.space.bound(boxes[wide])
         return bounds
 
     def _by_points(self, boxes: Boxes) -> Numbers:
@@ -238,7 +242,7 @@ class _Search:
         wide = boxes[boxes.sizes > 1]
         case = np.concatenate([boxes.case, wide.case])
         point = np.concatenate([boxes.low, wide.high])
-        values = self.value(case, point)
+        values = self.space.value(case, point)
         self.evaluations += len(case)
         self._keep(case, point, values)
         single = boxes.sizes == 1

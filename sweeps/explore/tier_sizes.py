@@ -228,9 +228,7 @@ class TierSizes:
     def solved(self) -> Optimum:
         """The cheapest sizes, and the cuts that show it."""
         at_once = 1 if self.question.is_replayed else POINTS
-        return minimise(
-            self.boxes, self.bound, self.value, quick=self.quick, at_once=at_once
-        )
+        return minimise(self, at_once=at_once)
 
 
 def sizes_of(node: Node, text: str) -> Sizes:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
-from nearkv.solvers.boxes import Boxes, Integers, Numbers, Optimum, Progress, covers, minimise
+from nearkv.solvers.boxes import Boxes, Integers, Numbers, Progress, covers, minimise
 from nearkv.solvers.frontier import frontier
 
 
 class Shop:
     """A random space: rising costs, rising rates with steps, and a least rate."""
 
-    def __init__(self, seed: int, cases: int = 12, side: int = 9, axes: int = 3) -> None:
+    def __init__(
+        self, seed: int, cases: int = 12, side: int = 9, axes: int = 3, is_quick: bool = True
+    ) -> None:
         rng = np.random.default_rng(seed)
         low = rng.integers(0, 3, (cases, axes))
-        self.space = Boxes(np.arange(cases), low, low + rng.integers(0, side, (cases, axes)))
+        self.is_quick = is_quick
+        self.boxes = Boxes(np.arange(cases), low, low + rng.integers(0, side, (cases, axes)))
         self.price = rng.integers(1, 30, (cases, axes)).astype(float)
         self.fixed = rng.integers(0, 60, cases).astype(float)
         self.speed = rng.random((cases, axes)) * rng.integers(0, 2, (cases, axes))
@@ -36,6 +37,12 @@ class Shop:
     def cheapest(self, boxes: Boxes) -> Numbers:
         return self.cost(boxes.case, boxes.low)[:, np.newaxis]
 
+    def groups_of_cases(self) -> Integers:
+        return self.group
+
+    def quick(self, boxes: Boxes) -> Numbers:
+        return self.cheapest(boxes) if self.is_quick else np.full((len(boxes), 1), -np.inf)
+
     def bound(self, boxes: Boxes) -> Numbers:
         reached = self.rate(boxes.case, boxes.high) >= self.least
         return np.where(reached[:, np.newaxis], self.cheapest(boxes), np.inf)
@@ -44,29 +51,53 @@ class Shop:
         reached = self.rate(case, point) >= self.least
         return np.where(reached, self.cost(case, point), np.inf)[:, np.newaxis]
 
-    def both_bounds(self, boxes: Boxes) -> Numbers:
-        return np.stack([self.cheapest(boxes)[:, 0], -self.rate(boxes.case, boxes.high)], axis=1)
-
-    def both(self, case: Integers, point: Integers) -> Numbers:
-        return np.stack([self.cost(case, point), -self.rate(case, point)], axis=1)
-
     def points(self) -> tuple[Integers, Integers]:
         """All points and their cases."""
         listed = []
-        for low, high in zip(self.space.low, self.space.high, strict=True):
+        for low, high in zip(self.boxes.low, self.boxes.high, strict=True):
             axes = [np.arange(a, b + 1) for a, b in zip(low, high, strict=True)]
             listed.append(np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes)))
-        return np.repeat(self.space.case, [len(part) for part in listed]), np.concatenate(listed)
+        return np.repeat(self.boxes.case, [len(part) for part in listed]), np.concatenate(listed)
 
-    def minimise(self, **options: Any) -> Optimum:
-        return minimise(self.space, self.bound, self.value, group=self.group, **options)
+
+class Front(Shop):
+    """A shop without a least rate, asked for its costs over its rates."""
+
+    def quick(self, boxes: Boxes) -> Numbers:
+        return np.full((len(boxes), 2), -np.inf)
+
+    def bound(self, boxes: Boxes) -> Numbers:
+        return np.stack([self.cheapest(boxes)[:, 0], -self.rate(boxes.case, boxes.high)], axis=1)
+
+    def value(self, case: Integers, point: Integers) -> Numbers:
+        return np.stack([self.cost(case, point), -self.rate(case, point)], axis=1)
+
+
+class Unknown:
+    """One case of six points, the first three of which have a value that is none."""
+
+    boxes = Boxes(np.array([0]), np.array([[0]]), np.array([[5]]))
+
+    def __init__(self, value: float) -> None:
+        self.none = value
+
+    def groups_of_cases(self) -> Integers:
+        return np.zeros(1, np.int64)
+
+    def quick(self, boxes: Boxes) -> Numbers:
+        return np.full((len(boxes), 1), -np.inf)
+
+    def bound(self, boxes: Boxes) -> Numbers:
+        return self.quick(boxes)
+
+    def value(self, _: Integers, point: Integers) -> Numbers:
+        return np.where(point < 3, self.none, point.astype(float))
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_each_group_has_its_least_value_as_by_brute_force(seed: int) -> None:
-    shop = Shop(seed)
-    quick = shop.cheapest if seed % 2 else None
-    found = shop.minimise(quick=quick, at_once=7 + seed)
+    shop = Shop(seed, is_quick=bool(seed % 2))
+    found = minimise(shop, at_once=7 + seed)
     case, point = shop.points()
     values = shop.value(case, point)[:, 0]
     for group in range(3):
@@ -79,10 +110,10 @@ def test_each_group_has_its_least_value_as_by_brute_force(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_two_objectives_give_the_front_of_each_group(seed: int) -> None:
-    shop = Shop(seed)
-    found = minimise(shop.space, shop.both_bounds, shop.both, group=shop.group, objectives=2)
+    shop = Front(seed)
+    found = minimise(shop)
     case, point = shop.points()
-    values = shop.both(case, point)
+    values = shop.value(case, point)
     for group in np.unique(shop.group):
         own = values[shop.group[case] == group]
         front = np.unique(own[frontier(own)], axis=0)
@@ -92,8 +123,8 @@ def test_two_objectives_give_the_front_of_each_group(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_cuts_fill_the_space_and_hide_no_better_point(seed: int) -> None:
     shop = Shop(seed)
-    found = shop.minimise(quick=shop.cheapest)
-    assert np.all(covers(shop.space, found.cuts))
+    found = minimise(shop)
+    assert np.all(covers(shop.boxes, found.cuts))
     best = np.full(3, np.inf)
     best[found.group] = found.value[:, 0]
     case, point = shop.points()
@@ -104,22 +135,22 @@ def test_cuts_fill_the_space_and_hide_no_better_point(seed: int) -> None:
 
 
 def test_cuts_that_do_not_fill_the_space_are_noticed() -> None:
-    shop = Shop(3)
-    cuts = shop.minimise().cuts
+    shop = Shop(3, is_quick=False)
+    cuts = minimise(shop).cuts
     rng = np.random.default_rng(0)
     for _ in range(100):
         row = int(rng.integers(len(cuts)))
         rest = np.arange(len(cuts)) != row
         case = cuts.case[row]
-        assert not covers(shop.space, cuts[rest])[case], "a dropped cut"
+        assert not covers(shop.boxes, cuts[rest])[case], "a dropped cut"
         twice = cuts[np.append(np.flatnonzero(rest), [row, row])]
-        assert not covers(shop.space, twice)[case], "a cut given twice"
+        assert not covers(shop.boxes, twice)[case], "a cut given twice"
         moved = Boxes(cuts.case, cuts.low.copy(), cuts.high.copy())
         moved.high[row, rng.integers(3)] += 1
-        assert not covers(shop.space, moved)[case], "a cut that is too large"
+        assert not covers(shop.boxes, moved)[case], "a cut that is too large"
     # a cut of one case cannot stand for a missing cut of another
     other = Boxes(np.where(cuts.case == 0, 1, cuts.case), cuts.low, cuts.high)
-    assert not covers(shop.space, other)[0]
+    assert not covers(shop.boxes, other)[0]
     overlap = Boxes(np.zeros(3, int), np.array([[0], [0], [2]]), np.array([[0], [1], [2]]))
     space = Boxes(np.zeros(1, int), np.array([[0]]), np.array([[3]]))
     assert not covers(space, overlap)[0], "equal in number of points, not in points"
@@ -134,8 +165,8 @@ def test_a_search_that_is_stopped_keeps_its_best_and_a_true_bound() -> None:
         if len(rounds) == 12:
             raise KeyboardInterrupt
 
-    found = shop.minimise(quick=shop.cheapest, at_once=4, report=stop_later)
-    whole = shop.minimise(quick=shop.cheapest)
+    found = minimise(shop, at_once=4, report=stop_later)
+    whole = minimise(shop)
     assert len(found.open)
     assert not len(whole.open)
     both = Boxes(
@@ -143,29 +174,24 @@ def test_a_search_that_is_stopped_keeps_its_best_and_a_true_bound() -> None:
         np.append(found.cuts.low, found.open.low, axis=0),
         np.append(found.cuts.high, found.open.high, axis=0),
     )
-    assert np.all(covers(shop.space, both))
+    assert np.all(covers(shop.boxes, both))
     final = whole.progress.value
     known = np.minimum(found.progress.bound, found.progress.value)
     assert np.all(known <= final)
     assert np.all(final <= found.progress.value)
-    assert shop.minimise(seconds=0).progress.evaluations == 0
+    assert minimise(shop, seconds=0).progress.evaluations == 0
     assert all(one.value.shape == one.bound.shape == (3,) for one in rounds), "a value each group"
 
 
 def test_a_large_space_takes_few_evaluations() -> None:
     shop = Shop(7, cases=20, side=2000)
-    found = shop.minimise(quick=shop.cheapest)
-    assert np.sum(shop.space.sizes) > 1e9
+    found = minimise(shop)
+    assert np.sum(shop.boxes.sizes) > 1e9
     assert found.progress.evaluations < 50_000
 
 
 @pytest.mark.parametrize("unknown", [np.nan, -np.inf])
 def test_points_whose_value_is_not_known_are_none(unknown: float) -> None:
-    space = Boxes(np.array([0]), np.array([[0]]), np.array([[5]]))
-    best = minimise(
-        space,
-        bound=lambda boxes: np.full((len(boxes), 1), -np.inf),
-        value=lambda case, point: np.where(point < 3, unknown, point.astype(float)),
-    )
+    best = minimise(Unknown(unknown))
     assert best.point.tolist() == [[3]]
     assert not len(best.open)

@@ -236,17 +236,7 @@ def search(space: Space, seconds: float, report: Report | None) -> Optimum:
         UnmetError: none was found in time.
         KeyboardInterrupt: Ctrl-C came before any machine was found.
     """
-    optimum = minimise(
-        space.boxes,
-        space.bound,
-        space.value,
-        quick=space.quick,
-        group=space.groups_of_cases(),
-        objectives=len(space.goal.objectives),
-        at_once=AT_ONCE,
-        seconds=seconds,
-        report=report,
-    )
+    optimum = minimise(space, at_once=AT_ONCE, seconds=seconds, report=report)
     if len(optimum.open) and not len(optimum.case):
         stopped = KeyboardInterrupt if optimum.is_interrupted else UnmetError
         raise stopped(none_found(space, optimum))

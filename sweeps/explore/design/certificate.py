@@ -12,7 +12,16 @@ import numpy as np
 
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.files import read_text
-from nearkv.solvers.boxes import Boxes, Integers, Mask, Numbers, Optimum, covers, is_beaten
+from nearkv.solvers.boxes import (
+    Boxes,
+    Integers,
+    Mask,
+    Numbers,
+    Optimum,
+    Searched,
+    covers,
+    is_beaten,
+)
 
 CLOSE = 1e-7
 """Relative distance of values that are the same, and to which monotony holds [1]."""
@@ -20,16 +29,12 @@ LARGEST = 1 << 28
 """Size of a file that may be a certificate: some hundred bytes a case [B]."""
 
 
-class Searched(Protocol):
+class Asked(Searched, Protocol):
     """What was searched: cases by name, and what is asked of their points."""
 
     @property
     def names(self) -> list[str]:
         """A name a case, which holds all that tells it from a case of another question."""
-
-    @property
-    def boxes(self) -> Boxes:
-        """A box a case."""
 
     def asked(self) -> dict[str, Any]:
         """Objectives and limits, as JSON holds them."""
@@ -37,20 +42,8 @@ class Searched(Protocol):
     def relied_on(self) -> list[str]:
         """What the bounds take as monotone."""
 
-    def groups_of_cases(self) -> Integers:
-        """The group of each case; the best of each is sought."""
 
-    def quick(self, boxes: Boxes) -> Numbers:
-        """A bound that costs little: (boxes, objectives)."""
-
-    def bound(self, boxes: Boxes) -> Numbers:
-        """What no point of each box is below: (boxes, objectives)."""
-
-    def value(self, case: Integers, point: Integers) -> Numbers:
-        """The objectives of points: (points, objectives)."""
-
-
-def certificate_of(space: Searched, optimum: Optimum) -> dict[str, Any]:
+def certificate_of(space: Asked, optimum: Optimum) -> dict[str, Any]:
     """The best points and the cuts that rule out all others, by the names of their cases.
 
     Args:
@@ -75,7 +68,7 @@ def _rows(*columns: Integers | Numbers) -> list[list[Any]]:
     return [list(row) for row in zip(*(each.tolist() for each in columns), strict=True)]
 
 
-def check_certificate(file: str, space: Searched) -> str:
+def check_certificate(file: str, space: Asked) -> str:
     """A sentence that a certificate holds.
 
     Args:
@@ -97,7 +90,7 @@ def check_certificate(file: str, space: Searched) -> str:
     return f"{file} holds: {cuts:,} cuts rule out all else of {cases:,} cases."
 
 
-def fault_of(space: Searched, certificate: Mapping[str, Any]) -> str:
+def fault_of(space: Asked, certificate: Mapping[str, Any]) -> str:
     """What is wrong with a certificate, by nothing but the question; empty where it holds.
 
     The cuts must fill the space; the cheapest and the best corner of each must show that nothing in
@@ -110,7 +103,7 @@ def fault_of(space: Searched, certificate: Mapping[str, Any]) -> str:
     return next(chain(_strangeness(space, certificate), _faults(space, certificate)), "")
 
 
-def _strangeness(space: Searched, certificate: Mapping[str, Any]) -> Iterator[str]:
+def _strangeness(space: Asked, certificate: Mapping[str, Any]) -> Iterator[str]:
     """What shows that a certificate is of another question, or of none that was answered."""
     if certificate["goal"] != space.asked():
         yield "it is of another objective or other limits"
@@ -122,7 +115,7 @@ def _strangeness(space: Searched, certificate: Mapping[str, Any]) -> Iterator[st
         yield "it relies on another monotony than the question allows"
 
 
-def _faults(space: Searched, certificate: Mapping[str, Any]) -> Iterator[str]:
+def _faults(space: Asked, certificate: Mapping[str, Any]) -> Iterator[str]:
     """Faults of the cuts and of the best; what comes after the first may not be asked for."""
     if not certificate["cuts"]:
         yield "it has no cuts"
@@ -152,7 +145,7 @@ def _faults(space: Searched, certificate: Mapping[str, Any]) -> Iterator[str]:
         yield f"{int(np.sum(~holds))} cuts do not hold, as {name} {cuts.low[row].tolist()}"
 
 
-def _holds(space: Searched, cuts: Boxes, case: Integers, value: Numbers) -> Mask:
+def _holds(space: Asked, cuts: Boxes, case: Integers, value: Numbers) -> Mask:
     """Where no point of a cut can be better than a best one of its group."""
     group = space.groups_of_cases()
     best, holder = value - CLOSE * np.abs(value), group[case]
