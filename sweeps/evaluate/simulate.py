@@ -168,7 +168,6 @@ class Request:
         prompt: tokens to compute before it decodes; after a preemption, what it generated too.
         left: tokens still to generate.
         done: prompt tokens computed so far.
-        since: the iteration in which it began to decode.
         ends: the iteration after which it has all its tokens.
         first: when it had its first token [s].
         ended: when it had its last token [s].
@@ -178,10 +177,19 @@ class Request:
     prompt: float
     left: float
     done: float = 0.0
-    since: float = 0.0
     ends: float = 0.0
     first: float = np.nan
     ended: float = np.nan
+
+    @property
+    def unread(self) -> float:
+        """Prompt tokens that are still to be computed."""
+        return self.prompt - self.done
+
+    @property
+    def final(self) -> float:
+        """Tokens that it holds at its end."""
+        return self.prompt + self.left
 
 
 @dataclass
@@ -236,7 +244,6 @@ class Replica:
         queue: what it shares with the other replicas.
         waiting: requests that have come to it and are not admitted.
         loading: requests whose prompts are being computed.
-        loading_tokens: of their prompts [1].
         ends: a heap of (iteration after which a request ends, its key in `order`).
         order: decoding requests by key, the newest last.
         now: its clock [s].
@@ -251,7 +258,6 @@ class Replica:
     queue: Queue
     waiting: deque[Request] = field(default_factory=deque)
     loading: deque[Request] = field(default_factory=deque)
-    loading_tokens: float = 0.0
     ends: list[tuple[float, int]] = field(default_factory=list)
     order: dict[int, Request] = field(default_factory=dict)
     now: float = 0.0
@@ -267,6 +273,11 @@ class Replica:
         """Requests that it has admitted."""
         return len(self.order) + len(self.loading)
 
+    @property
+    def context(self) -> float:
+        """Tokens that decoding requests attend to, in all [1]."""
+        return self.held_tokens - sum([one.prompt for one in self.loading])
+
     def takes(self, request: Request) -> bool:
         """Whether memory holds one more; a replica without any takes it.
 
@@ -276,11 +287,11 @@ class Replica:
         if not self.running:
             return True
         queue = self.queue
-        unread = sum([one.prompt - one.done for one in self.loading])
+        unread = sum([one.unread for one in self.loading])
         if self.loading and unread >= max(queue.budget, queue.minimum_chunk):
             return False
         if queue.reserve:
-            return self.promised + request.prompt + request.left <= queue.capacity
+            return self.promised + request.final <= queue.capacity
         if queue.budget:
             return self.held_tokens + request.prompt <= WATERMARK * queue.capacity
         return self.held_tokens + max(queue.mean, request.prompt) <= queue.capacity
@@ -427,12 +438,21 @@ def _warm_up(trace: Trace, arrivals: Arrivals, queue: Queue) -> int:
 
 
 def _queue(trace: Trace, serving: Serving) -> Queue:
-    """The queue before any replica has taken a request."""
+    """The queue before any replica has taken a request.
+
+    Raises:
+        InputError: a request is longer than the memory of a replica.
+    """
     dp = _one(serving.replicas)
     capacity = _one(serving.capacity) / dp
-    _check_longest(trace, max(capacity, _one(serving.longest_capacity) / dp))
     shortest = float(np.min(trace.prompt))
     longest = float(np.max(trace.prompt + trace.output))
+    most = max(capacity, _one(serving.longest_capacity) / dp)
+    if longest > most:
+        raise InputError(
+            f"trace {trace.name}: a request of {longest:,.0f} tokens exceeds "
+            f"the {most:,.0f} a replica holds; leave it out, or use a larger memory"
+        )
     minimum, budget = _one(serving.minimum_chunk), _one(serving.budget)
     return Queue(
         iterations=Iterations(
@@ -449,16 +469,6 @@ def _queue(trace: Trace, serving: Serving) -> Queue:
         minimum_chunk=minimum,
         budget=budget,
     )
-
-
-def _check_longest(trace: Trace, most: float) -> None:
-    """Check that each request of a trace fits the tokens that one replica holds at most."""
-    longest = float(np.max(trace.prompt + trace.output))
-    if longest > most:
-        raise InputError(
-            f"trace {trace.name}: a request of {longest:,.0f} tokens exceeds "
-            f"the {most:,.0f} a replica holds; leave it out, or use a larger memory"
-        )
 
 
 def _one(value: object) -> float:
@@ -493,7 +503,7 @@ def _admit(it: Replica) -> bool:
     while it.waiting and it.takes(it.waiting[0]) and not _yields(it):
         head = it.waiting.popleft()
         it.held_tokens += head.prompt
-        it.promised += head.prompt + head.left
+        it.promised += head.final
         if not queue.chunked:
             seconds = queue.iterations.alone(head.prompt)
             it.now += seconds
@@ -501,7 +511,6 @@ def _admit(it: Replica) -> bool:
             _start(it, head)
             return True
         it.loading.append(head)
-        it.loading_tokens += head.prompt
     return False
 
 
@@ -520,7 +529,7 @@ def _start(it: Replica, request: Request) -> None:
     """Decode the other tokens of a request; its prompt gave the first."""
     if np.isnan(request.first):
         request.first = it.now
-    request.since, request.ends = it.k, it.k + request.left - 1
+    request.ends = it.k + request.left - 1
     it.held_tokens += 1
     it.count += 1
     it.order[it.count] = request
@@ -534,8 +543,8 @@ def _finish(it: Replica) -> None:
         request = it.order.pop(key, None)  # a preempted one left its place in the heap
         if request:
             request.ended = it.now
-            it.held_tokens -= request.prompt + request.left
-            it.promised -= request.prompt + request.left
+            it.held_tokens -= request.final
+            it.promised -= request.final
             if it.queue.later:
                 successor = it.queue.later.popleft()
                 successor.arrived = it.now
@@ -546,16 +555,15 @@ def _preempt(it: Replica) -> None:
     """Put the newest request back; what it generated becomes part of its prompt."""
     if it.loading:
         request = it.loading.pop()
-        it.loading_tokens -= request.prompt
         held_tokens = request.prompt
     else:
         _, request = it.order.popitem()
-        generated = it.k - request.since + 1
-        held_tokens = request.prompt + generated
-        request.prompt, request.left = held_tokens, request.left - generated
+        remaining = request.ends - it.k
+        held_tokens = request.prompt + request.left - remaining
+        request.prompt, request.left = held_tokens, remaining
     request.done = 0.0
     it.held_tokens -= held_tokens
-    it.promised -= request.prompt + request.left
+    it.promised -= request.final
     it.preempted += 1
     it.waiting.appendleft(request)
 
@@ -583,23 +591,21 @@ def _chunk(it: Replica) -> float:
     n = len(it.order)
     if it.queue.budget:
         return max(it.queue.budget - n, 1.0)
-    length = it.loading[0].prompt
-    unread = length - it.loading[0].done
+    first = it.loading[0]
     if not n:
-        return unread
-    context = it.held_tokens - it.loading_tokens
+        return first.unread
     seconds = it.queue.iterations.seconds
-    alone = seconds(n, context) * (1 + 1e-9)
+    alone = seconds(n, it.context) * (1 + 1e-9)
 
     def is_longer(chunks: int) -> bool:
         tokens = CHUNK_TOKENS * chunks
-        return seconds(n, context, tokens, tokens * length) > alone
+        return seconds(n, it.context, tokens, tokens * first.prompt) > alone
 
-    minimum, most = it.queue.minimum_chunk, int(unread // CHUNK_TOKENS)
-    first = int(minimum // CHUNK_TOKENS) + 1
-    if first > most or is_longer(first):
+    minimum, most = it.queue.minimum_chunk, int(first.unread // CHUNK_TOKENS)
+    least = int(minimum // CHUNK_TOKENS) + 1
+    if least > most or is_longer(least):
         return minimum
-    hidden = bisect_left(range(most + 1), x=True, lo=first, key=is_longer) - 1
+    hidden = bisect_left(range(most + 1), x=True, lo=least, key=is_longer) - 1
     return float(CHUNK_TOKENS * hidden)
 
 
@@ -607,7 +613,7 @@ def _until_event(it: Replica, chunk: float) -> float:
     """Iterations until a request ends or arrives, the first prompt is done, or memory is full."""
     steps = it.ends[0][0] - it.k if it.order else np.inf
     if chunk:
-        steps = min(steps, max((it.loading[0].prompt - it.loading[0].done) // chunk, 1.0))
+        steps = min(steps, max(it.loading[0].unread // chunk, 1.0))
     if it.order and not it.queue.reserve and it.held_tokens <= it.queue.capacity:
         steps = min(steps, (it.queue.capacity - it.held_tokens) // len(it.order) + 1)
     if steps > 1 and it.queue.coming:
@@ -623,7 +629,7 @@ def _seconds(it: Replica, steps: float, chunk: float) -> float:
     for tokens, request in _next_prompts(it, steps * chunk):
         prompt += tokens / steps
         squares += tokens / steps * request.prompt
-    context = it.held_tokens - it.loading_tokens + n * steps / 2
+    context = it.context + n * steps / 2
     return it.queue.iterations.seconds(n, context, prompt, squares)
 
 
@@ -632,7 +638,7 @@ def _next_prompts(it: Replica, tokens: float) -> Iterator[tuple[float, Request]]
     for request in it.loading:
         if tokens <= 0:
             return
-        taken = min(tokens, request.prompt - request.done)
+        taken = min(tokens, request.unread)
         tokens -= taken
         yield taken, request
 
@@ -646,10 +652,8 @@ def _advance(it: Replica, steps: float, chunk: float) -> None:
     it.held_tokens += len(it.order) * steps
     for taken, request in _next_prompts(it, steps * chunk):
         request.done += taken
-    while it.loading and it.loading[0].done >= it.loading[0].prompt:
-        request = it.loading.popleft()
-        it.loading_tokens -= request.prompt
-        _start(it, request)
+    while it.loading and it.loading[0].unread <= 0:
+        _start(it, it.loading.popleft())
 
 
 def simulated(block: Block, box: Box, resolved: Resolved) -> dict[str, NDArray[np.float64]]:
