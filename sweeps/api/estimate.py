@@ -21,6 +21,7 @@ from nearkv.sweeps.explore.explain import (
     check_has_tree,
     time_tree,
 )
+from nearkv.sweeps.study.grid import scalar
 from nearkv.sweeps.study.sizes import names
 from nearkv.sweeps.study.study import Block, Study
 from nearkv.sweeps.tables.table import records
@@ -99,12 +100,12 @@ class Prediction:
         fits = self.estimate.fits
         for memory, (needed, available) in fits.tiers.items():
             row: dict[str, Any] = {"memory": memory, "content": "all"}
-            row["needed_gb"] = _scalar(needed) / 1e9
-            row["available_gb"] = _scalar(available) / 1e9
+            row["needed_gb"] = scalar(needed) / 1e9
+            row["available_gb"] = scalar(available) / 1e9
             row["missing_gb"] = max(row["needed_gb"] - row["available_gb"], 0.0)
             rows.append(row)
             for content, amount in fits.contents.get(memory, {}).items():
-                if size := _scalar(amount) / 1e9:
+                if size := scalar(amount) / 1e9:
                     part = {"memory": memory, "content": content, "needed_gb": size}
                     rows.append(part | {"available_gb": None, "missing_gb": None})
         return rows
@@ -172,7 +173,7 @@ class Prediction:
         rows = []
         for _, leaf, times in self._span(phase).leaves():
             amount = np.multiply(times, leaf.amount)
-            rows.append((leaf.resource, leaf.verb, leaf.unit, _scalar(amount)))
+            rows.append((leaf.resource, leaf.verb, leaf.unit, scalar(amount)))
         keys = ["resource", "verb", "unit"]
         table = pd.DataFrame(rows, columns=[*keys, "amount"])
         if self.status != "ok":
@@ -188,9 +189,9 @@ class Prediction:
         """A row a name: its seconds, and their share of the span's."""
         import pandas as pd
 
-        rows = [(name, _scalar(value)) for name, value in seconds.items()]
+        rows = [(name, scalar(value)) for name, value in seconds.items()]
         table = pd.DataFrame(rows, columns=[key, "seconds"])
-        table["share"] = table["seconds"] / _scalar(span.seconds)
+        table["share"] = table["seconds"] / scalar(span.seconds)
         return table if self.status == "ok" else table.head(0)
 
     def __repr__(self) -> str:
@@ -236,7 +237,3 @@ def estimate(
     extra = (BOTTLENECK, *on_request(names(also, "also")))
     (values,) = records(columns(block, block.grid.whole, extra=extra))
     return Prediction(study, block, values)
-
-
-def _scalar(value: object) -> float:
-    return float(np.ravel(np.asarray(value))[0])

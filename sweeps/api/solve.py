@@ -215,13 +215,7 @@ def mapping_trace(
         longest=count(longest, "longest"),
         seed=seed,
     )
-    point: Axes = {
-        "batch": 1,
-        "context": 1,
-        "output_tokens": 1,
-        "platform": platform,
-        "sets": sets,
-    }
+    point: Axes = {"platform": platform, "sets": sets}
     machine, llm = one_point(study_of("asymmetric", model, point))
     answer = traces.replay(machine, llm, trace, traces.SYSTEMS)
     return table_of_columns(answer, traces.why_replay(answer))
@@ -286,7 +280,7 @@ def subbatch(
     """
     from nearkv.sweeps.explore import subbatch as splits
 
-    point: Axes = {"batch": 1, "platform": platform, "sets": sets, "parts": parts}
+    point: Axes = {"platform": platform, "sets": sets, "parts": parts}
     question = splits.SubbatchPoint(
         study=study_of(UNNAMED, model, point),
         requests=requests,

@@ -34,7 +34,7 @@ from nearkv.costmodel.model.workload import Arrivals
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import Resolved
 from nearkv.solvers.subbatch.problem import CHUNK_TOKENS
-from nearkv.sweeps.study.grid import Box, shape_of
+from nearkv.sweeps.study.grid import Box, scalar, shape_of
 from nearkv.sweeps.study.study import Block
 from nearkv.sweeps.study.traces import Trace, alike
 
@@ -373,9 +373,9 @@ def simulate(
     requests, counted = _requests(trace, arrivals, seed, queue)
     users = len(requests)
     if arrivals is not None and arrivals.users is not None:
-        users = int(_one(arrivals.users))
+        users = int(scalar(arrivals.users))
     queue.later.extend(requests[users:])
-    queue.replicas = [Replica(queue) for _ in range(int(_one(serving.replicas)))]
+    queue.replicas = [Replica(queue) for _ in range(int(scalar(serving.replicas)))]
     if arrivals is None and trace.arrival is None:
         line = deque(requests)
         for number, replica in enumerate(queue.replicas):
@@ -409,14 +409,12 @@ def _requests(
         times = np.zeros(count + 2 * more)
         random = np.random.default_rng(seed)
         if arrivals.users is None:
-            times = np.cumsum(random.exponential(1 / _one(arrivals.rate), len(times)))
-    prompts, outputs = (
-        np.resize(trace.prompt, len(times)),
-        np.resize(trace.output, len(times)),
-    )
+            times = np.cumsum(random.exponential(1 / scalar(arrivals.rate), len(times)))
+    prompts = np.resize(trace.prompt, len(times))
+    outputs = np.resize(trace.output, len(times))
     if arrivals is not None and arrivals.users is not None:
         # users that begin together are in the middle of their answers
-        begun = int(_one(arrivals.users))
+        begun = int(scalar(arrivals.users))
         outputs[:begun] = np.ceil(random.uniform(size=begun) * outputs[:begun])
     rows = zip(times.tolist(), prompts.tolist(), outputs.tolist(), strict=True)
     return [Request(*row) for row in rows], slice(more, more + count)
@@ -428,12 +426,12 @@ def _warm_up(trace: Trace, arrivals: Arrivals, queue: Queue) -> int:
     A queue forgets how it began in the time of a request, as long as iterations meet them.
     """
     if arrivals.users is not None:
-        present = _one(arrivals.users)
+        present = scalar(arrivals.users)
     else:
         full = queue.capacity / queue.mean
         slowest = queue.iterations.seconds(full, queue.capacity)
         met = float(np.mean(trace.output**2) / np.mean(trace.output))
-        present = _one(arrivals.rate) * met * slowest
+        present = scalar(arrivals.rate) * met * slowest
     return int(np.ceil(WARM_UP * len(trace.prompt) + present))
 
 
@@ -443,17 +441,17 @@ def _queue(trace: Trace, serving: Serving) -> Queue:
     Raises:
         InputError: a request is longer than the memory of a replica.
     """
-    dp = _one(serving.replicas)
-    capacity = _one(serving.capacity) / dp
+    dp = scalar(serving.replicas)
+    capacity = scalar(serving.capacity) / dp
     shortest = float(np.min(trace.prompt))
     longest = float(np.max(trace.prompt + trace.output))
-    most = max(capacity, _one(serving.longest_capacity) / dp)
+    most = max(capacity, scalar(serving.longest_capacity) / dp)
     if longest > most:
         raise InputError(
             f"trace {trace.name}: a request of {longest:,.0f} tokens exceeds "
             f"the {most:,.0f} a replica holds; leave it out, or use a larger memory"
         )
-    minimum, budget = _one(serving.minimum_chunk), _one(serving.budget)
+    minimum, budget = scalar(serving.minimum_chunk), scalar(serving.budget)
     return Queue(
         iterations=Iterations(
             serving,
@@ -469,10 +467,6 @@ def _queue(trace: Trace, serving: Serving) -> Queue:
         minimum_chunk=minimum,
         budget=budget,
     )
-
-
-def _one(value: object) -> float:
-    return float(np.asarray(value).ravel()[0])
 
 
 def _play(queue: Queue) -> None:
@@ -699,9 +693,9 @@ def _simulate_point(block: Block, point: Box, knobs: dict[str, float]) -> dict[s
     serving = block.system(hw, llm, work, knobs).serving
     assert serving is not None, "a system whose box has no queue is refused before"
     if block.traces:
-        trace = block.traces[int(block.grid.mesh(point)["trace"].ravel()[0])]
+        trace = block.traces[int(scalar(block.grid.mesh(point)["trace"]))]
     else:
-        trace = alike(_one(work.prompt), _one(work.output))
+        trace = alike(scalar(work.prompt), scalar(work.output))
     arrivals = work.arrivals
     queue = simulate(trace, serving, arrivals, block.seed)
     sojourn = queue.ended - queue.arrived

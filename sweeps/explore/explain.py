@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from nearkv.costmodel.algebra.span import Leaf, Span, join
 from nearkv.hardware.errors import InputError
+from nearkv.sweeps.study.grid import scalar
 from nearkv.sweeps.study.study import Block
 
 Rows = list[dict[str, object]]
@@ -26,7 +25,7 @@ def time_tree(block: Block) -> Rows:
     check_has_tree(block.method)
     estimate = block.resolved(block.grid.whole).estimate
     rows = _tree("", estimate.total)
-    if not _scalar(estimate.total.parts["decode"].seconds):
+    if not scalar(estimate.total.parts["decode"].seconds):
         rows += _tree(ONE_STEP, estimate.step)
     return rows
 
@@ -45,14 +44,12 @@ def check_has_tree(method: str) -> None:
 
 def _tree(path: str, span: Span) -> Rows:
     """Rows of a span and its parts; shares are of its own seconds."""
-    whole = _scalar(span.seconds)
-    attributed = {
-        join(path, leaf): _scalar(part) for leaf, part in span.breakdown().items()
-    }
+    whole = scalar(span.seconds)
+    attributed = {join(path, leaf): scalar(part) for leaf, part in span.breakdown().items()}
     rows: Rows = []
     for place, part, times in span.walk(path):
-        runs = _scalar(times)
-        seconds = runs * _scalar(part.seconds)
+        runs = scalar(times)
+        seconds = runs * scalar(part.seconds)
         if not seconds:
             continue
         below = f"{place}/" if place else ""
@@ -72,13 +69,9 @@ def _tree(path: str, span: Span) -> Rows:
             "equation": "",
         }
         if isinstance(part, Leaf):
-            row["amount"] = runs * _scalar(part.amount)
+            row["amount"] = runs * scalar(part.amount)
             row["unit"] = part.unit
             row["resource"] = part.resource
             row["equation"] = part.eq
         rows.append(row)
     return rows
-
-
-def _scalar(value: object) -> float:
-    return float(np.asarray(value).ravel()[0])

@@ -19,6 +19,7 @@ from nearkv.hardware.platform import Platform
 from nearkv.sweeps.evaluate.probe import Probe
 from nearkv.sweeps.explore.lines import searched
 from nearkv.sweeps.study.block_traces import BLOCK
+from nearkv.sweeps.study.grid import scalar
 from nearkv.sweeps.study.sizes import number
 from nearkv.sweeps.study.study import Numbers, Study, one_point
 
@@ -259,8 +260,3 @@ def node_of(study: Study, block: int, staged: bool) -> Node:
     hw, llm = one_point(study)
     points = searched(study)[0]
     return Node(hw, llm, points.platform, Probe(points), block, staged)
-
-
-def scalar(value: Real) -> float:
-    """The number of one design point."""
-    return float(np.ravel(value)[0])

@@ -26,9 +26,10 @@ from nearkv.costmodel.mechanisms.reuse.wear import (
 )
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.sweeps.evaluate.replay import ADMISSIONS, replay
-from nearkv.sweeps.explore.kv_node import Node, scalar
+from nearkv.sweeps.explore.kv_node import Node
 from nearkv.sweeps.explore.rows import Rows
 from nearkv.sweeps.study.block_traces import BlockTrace, ReuseSummary
+from nearkv.sweeps.study.grid import scalar
 from nearkv.sweeps.study.study import Numbers
 
 POLICIES = ("victim", "exclusive", "inclusive")
@@ -397,29 +398,31 @@ def faults_of(question: Reuse, hits: Hits) -> list[str]:
 
 def hits_of(question: Reuse) -> Hits:
     """What the tiers of all nodes hit; a prefix that is stated lies in the tier that is named."""
-    summary, trace = question.summary, question.trace
-    if summary is None:
+    trace = question.trace
+    if question.summary is None:
         missed = (1 - question.hit) * question.rate
         written = scalar(missed * question.node.kv_bytes(question.prefix))
         tokens = np.array([[question.prefix], [0.0]])
         return Hits(np.array([question.hit]), np.zeros(1), tokens, np.array([written]))
     if trace and question.routing == "random":
         trace = trace.routed(question.nodes)
-        summary = replace(summary, curve=trace.summary.curve)
-    of_curve = curve_hits(question, summary)
+        summary = replace(question.summary, curve=trace.summary.curve)
+        question = replace(question, summary=summary)
+    of_curve = curve_hits(question)
     if trace and question.is_replayed:
         return _replayed(question, trace, of_curve)
     return of_curve
 
 
-def curve_hits(question: Reuse, summary: ReuseSummary) -> Hits:
+def curve_hits(question: Reuse) -> Hits:
     """What tiers hit by the footprint curve of a trace.
 
     Exclusive tiers hit together as one cache of all their blocks, inclusive ones as the larger of
     them; victims about as if no block lay in two tiers. Of the blocks that are accessed, those
     enter an exclusive tier which the tiers above do not have, and an inclusive one which none has.
     """
-    is_inclusive = question.policy == "inclusive"
+    summary, is_inclusive = question.summary, question.policy == "inclusive"
+    assert summary
     block_bytes = question.node.token_bytes * summary.block
     blocks = question.capacities / block_bytes
     larger = np.maximum.accumulate if is_inclusive else np.cumsum

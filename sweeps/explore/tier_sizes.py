@@ -21,7 +21,7 @@ from nearkv.hardware.errors import InputError
 from nearkv.hardware.units import parse
 from nearkv.solvers.boxes import Boxes, Integers, Optimum, minimise
 from nearkv.sweeps.explore.design.certificate import certificate_of
-from nearkv.sweeps.explore.kv_node import Node, scalar
+from nearkv.sweeps.explore.kv_node import Node
 from nearkv.sweeps.explore.reuse import (
     Hits,
     Reuse,
@@ -33,7 +33,7 @@ from nearkv.sweeps.explore.reuse import (
     request_seconds,
     write_loads,
 )
-from nearkv.sweeps.study.block_traces import ReuseSummary
+from nearkv.sweeps.study.grid import scalar
 from nearkv.sweeps.study.sizes import Reader, comma_list, values
 from nearkv.sweeps.study.study import Numbers
 
@@ -159,7 +159,7 @@ class TierSizes:
             each = np.array([self._replay(tuple(place)) for place in point.tolist()])
             return each[:, 0], each[:, 1], each[:, 2]
         asked = self.at(point)
-        return self._served(asked, curve_hits(asked, self.summary))
+        return self._served(asked, curve_hits(asked))
 
     def _served(self, asked: Reuse, hits: Hits) -> tuple[Numbers, Numbers, Numbers]:
         is_borne = np.all(write_loads(asked, hits) <= 1, axis=-1)
@@ -178,7 +178,7 @@ class TierSizes:
                 hits = hits_of(asked)
             else:
                 asked = self.at(point)
-                hits = curve_hits(asked, self.summary)
+                hits = curve_hits(asked)
             ttft, share, price = self._served(asked, hits)
             return scalar(ttft), scalar(share), scalar(price)
 
@@ -197,12 +197,6 @@ class TierSizes:
         known = np.sum(hits.tokens, axis=-1)
         return mean_ttft(question, node.prefill(question.prompts) - node.compute(known))
 
-    @property
-    def summary(self) -> ReuseSummary:
-        """The trace."""
-        assert self.question.summary
-        return self.question.summary
-
     def quick(self, boxes: Boxes) -> Numbers:
         """Price at the smallest sizes of each box, if nothing wears: (boxes, 1) [USD/h]."""
         return self.usd_hour(self.at(boxes.low), np.zeros(boxes.low.shape))[:, np.newaxis]
@@ -214,7 +208,7 @@ class TierSizes:
         """
         if self.question.is_replayed:
             return self.quick(boxes)
-        hits = curve_hits(self.at(boxes.high), self.summary)
+        hits = curve_hits(self.at(boxes.high))
         price = self.usd_hour(self.at(boxes.low), hits.written * (boxes.low > 0))
         meets = self.least_ttft(hits) <= self.question.ttft
         return np.where(meets, price, np.inf)[:, np.newaxis]

@@ -288,3 +288,8 @@ class Block:
                 sentence = f"precision.{key} as set, not the model's own"
                 notes[sentence] = np.isin(models, stating)
         return notes
+
+
+def scalar(value: object) -> float:
+    """The number of one design point."""
+    return float(np.ravel(np.asarray(value))[0])

@@ -7,8 +7,9 @@ from functools import cache
 import numpy as np
 
 from nearkv.sweeps.evaluate.replay import replay
-from nearkv.sweeps.explore.kv_node import Node, kv_bytes, node_of, scalar
+from nearkv.sweeps.explore.kv_node import Node, kv_bytes, node_of
 from nearkv.sweeps.study.block_traces import CURVES, read_summary
+from nearkv.sweeps.study.grid import scalar
 from nearkv.sweeps.study.sizes import size
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.validation import questions

@@ -106,7 +106,7 @@ def test_sizes_have_the_same_time_alone_and_among_others() -> None:
 
 
 def least_ttft(asked: TierSizes, points: NDArray[np.int64]) -> NDArray[np.float64]:
-    return asked.least_ttft(curve_hits(asked.at(points), asked.summary))
+    return asked.least_ttft(curve_hits(asked.at(points)))
 
 
 def test_no_size_is_faster_than_its_bound() -> None:
