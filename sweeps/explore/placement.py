@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from nearkv.costmodel.model.models import require_alike
 from nearkv.hardware.errors import InputError, warn
 from nearkv.hardware.units import parse
@@ -57,9 +55,7 @@ def placements(study: Study, **choice: Any) -> Rows:
             names = probe.names(point, unseen)
             del names["system"]
             require_alike(llm, names["model"], "placement")
-            answer = _row(place(hw, llm, work, **choice))
-            shown = {column: plain(value) for column, value in answer.items()}
-            rows.append(names | shown | note)
+            rows.append(names | _row(place(hw, llm, work, **choice)) | note)
     return rows
 
 
@@ -85,30 +81,26 @@ def _check_searched(choice: Mapping[str, Any]) -> None:
 
 
 def _row(placement: Placement) -> dict[str, Any]:
-    fits = placement.status != "infeasible"
+    """The columns of a placement; blank where none fits, or where nothing is proven."""
     proven = placement.status == "optimal"
-    return {
+    worth = {f"{tier}_tok_s_per_gb": rate for tier, rate in placement.worth.items()}
+    answer = {
         "status": placement.status,
         "gpu_batch": placement.gpu_batch,
         "num_batches": placement.num_batches,
-        "throughput_tok_s": placement.throughput_tok_s if fits else None,
+        "throughput_tok_s": placement.throughput_tok_s or None,
         "bound_tok_s": placement.bound_tok_s if proven else None,
         "gap": placement.gap if proven else None,
-        **{
-            share: value if np.isfinite(value) else None
-            for share, value in placement.shares.items()
-        },
-        "prefill_s": placement.prefill if fits else None,
-        "decode_s": placement.decode if fits else None,
-        **{f"{tier}_used": used if fits else None for tier, used in placement.used.items()},
+        **placement.shares,
+        "prefill_s": placement.prefill,
+        "decode_s": placement.decode,
+        **{f"{tier}_used": used for tier, used in placement.used.items()},
         "binding": ", ".join(placement.binding),
-        **{
-            f"{tier}_tok_s_per_gb": worth if fits else None
-            for tier, worth in placement.worth.items()
-        },
+        **worth,
         "programs": placement.programs,
         "reason": placement.reason,
     }
+    return {column: plain(value) for column, value in answer.items()}
 
 
 def shares_of(fixed: Mapping[str, str]) -> dict[str, float]:
