@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count, permutations, product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +25,8 @@ def ratio_bands(
 
     Numbers that two systems share are drawn once for both, so that what is unknown of both cancels.
     The error of the models is that of a ratio: the row that others are compared with has none. For
-    a band that is the first row, for a share the best at the stated numbers. It lifts no system
-    above one of its optima.
+    a band that is the first row, for a share the best at the stated numbers. It lifts no row above
+    one of its optima.
 
     Args:
         blocks: of a study with a band, in the order of the table's rows.
@@ -42,10 +43,10 @@ def ratio_bands(
     assert band is not None
     points = Grid(blocks[0].grid.axes[:shared])
     sizes = [block.grid.size // points.size for block in blocks]
-    first = blocks[0].system
-    bounded = np.repeat([first.name in block.system.optima for block in blocks], sizes)
-    bounding = np.repeat([block.system.name in first.optima for block in blocks], sizes)
     starts = np.cumsum([0, *sizes])
+    optima = _optima(blocks, shared)
+    bounded = [row for row, optimum in optima if optimum == 0]
+    bounding = [optimum for row, optimum in optima if row == 0]
     numbers = np.arange(points.size).reshape(points.shape)
     most = min(block.at_once for block in blocks) // (band.samples * starts[-1])
     columns: dict[str, Numbers] = {}
@@ -58,8 +59,9 @@ def ratio_bands(
         error = np.concatenate([error for _, error in drawn], axis=1)
         own = numbers[piece].ravel()
         for ratio, column in ratios.items():
-            likely = _over_first(rates[column], error, column)
-            modelled = _over_first(rates[column], np.zeros_like(error), column)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                modelled = rates[column] / rates[column][:, :1]
+            likely = _compared(modelled, error, column, 0)
             likely[:, bounded] = np.minimum(likely, np.maximum(modelled, 1.0))[:, bounded]
             likely[:, bounding] = np.maximum(likely, np.minimum(modelled, 1.0))[:, bounding]
             answers = ends(band, ratio, likely)
@@ -67,6 +69,9 @@ def ratio_bands(
                 stated = _by_point(table[column], sizes, points.size)[own]
                 best = np.argmax(np.nan_to_num(stated, nan=-np.inf), axis=1)
                 compared = _compared(rates[column], error, column, best)
+                for row, optimum in optima:
+                    is_beaten = rates[column][:, optimum] > rates[column][:, row]
+                    compared[:, row][is_beaten] = -np.inf
                 answers[FASTER[ratio]] = _share_fastest(compared)
             for name, values in answers.items():
                 whole = columns.setdefault(name, np.empty((points.size, starts[-1])))
@@ -76,6 +81,33 @@ def ratio_bands(
         name: np.concatenate([values[:, some].ravel() for some in rows])
         for name, values in columns.items()
     }
+
+
+def _optima(blocks: Sequence[Block], shared: int) -> list[tuple[int, int]]:
+    """Rows of a design point, each beside a row that may take what it states or is mapped to.
+
+    Both are of one system, or the second of an optimum of the first one's, on the same machine;
+    each knob of the second is `auto` or has the same value in both.
+    """
+    places = count()
+    rows = [[(next(places), knobs) for knobs in _knobs(block, shared)] for block in blocks]
+    pairs = []
+    for (block, own), (best, theirs) in permutations(zip(blocks, rows, strict=True), 2):
+        systems = (block.system.name, *block.system.optima)
+        if best.system.name not in systems or best.platform != block.platform:
+            continue
+        for (row, knobs), (optimum, solved) in product(own, theirs):
+            if all(value in ("auto", knobs.get(name)) for name, value in solved.items()):
+                pairs.append((row, optimum))
+    return pairs
+
+
+def _knobs(block: Block, shared: int) -> Iterator[dict[str, object]]:
+    """Values of the knobs of each row of a design point; `auto`, or a rule, where one chooses."""
+    axes = block.grid.axes[shared:]
+    for values in product(*[axis.values for axis in axes]):
+        stated = zip([axis.name for axis in axes], values, strict=True)
+        yield {**block.requested, **dict(stated)}
 
 
 def _by_point(values: NDArray[np.generic], sizes: Sequence[int], points: int) -> Numbers:
@@ -108,14 +140,9 @@ def _drawn(
     return {name: rate.reshape(flat) for name, rate in rates.items()}, error.reshape(flat)
 
 
-def _over_first(rates: Numbers, error: Numbers, column: str) -> Numbers:
-    """Ratios over the first row."""
-    first = np.zeros(len(rates), int)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return _compared(rates, error, column, first) / rates[:, :1]
-
-
-def _compared(rates: Numbers, error: Numbers, column: str, reference: Numbers) -> Numbers:
+def _compared(
+    rates: Numbers, error: Numbers, column: str, reference: Numbers | int
+) -> Numbers:
     """A column beside that of one row of each point, which has no error beside itself."""
     beside = error.copy()
     beside[np.arange(len(rates)), reference] = 0.0
