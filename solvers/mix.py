@@ -78,10 +78,8 @@ def cheapest_mix(
         program += pulp.lpSum(taken) <= most
     left = seconds if np.isfinite(seconds) else None
     program.solve(pulp.HiGHS(msg=False, gapRel=0.0, timeLimit=left))
-    if program.sol_status not in (
-        pulp.LpSolutionOptimal,
-        pulp.LpSolutionIntegerFeasible,
-    ):
+    found = (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible)
+    if program.sol_status not in found:
         return None
     busy = np.zeros(rate.shape)
     for (k, c), served in share.items():

@@ -123,9 +123,8 @@ def _faults(space: Asked, certificate: Mapping[str, Any]) -> Iterator[str]:
     nothing = cuts.case[:0], cuts.low[:0], space.quick(cuts[:0])
     best = zip(*certificate["best"], strict=True) if certificate["best"] else nothing
     case, point, value = map(np.array, best)
-    if any(
-        each.dtype.kind != "i" for each in (case, point, cuts.case, cuts.low, cuts.high)
-    ):
+    places = (case, point, cuts.case, cuts.low, cuts.high)
+    if any(each.dtype.kind != "i" for each in places):
         yield "it has places that are no whole numbers"
     if not cuts.low.shape[1] == cuts.high.shape[1] == space.boxes.low.shape[1]:
         yield "it has no cuts of this space"

@@ -79,9 +79,7 @@ def flips_of(space: Space, first: Block, second: Block) -> list[str]:
         lead = _lead(space, first, second, asked * PARTS, edges[1:].reshape(-1))
         turning = np.argmax(lead.reshape(PARTS, -1) < 0, axis=0)
         still, over = edges[turning, rows], edges[turning + 1, rows]
-    change = np.abs(
-        np.log([value / each.stated for each, value in zip(asked, over, strict=True)])
-    )
+    change = np.abs(np.log(over / np.array([each.stated for each in asked])))
     return [asked[row].text(float(over[row])) for row in np.argsort(change)]
 
 
@@ -91,11 +89,11 @@ def winning_share(
     """Share of draws of all uncertain numbers in which the first machine is no worse [1]."""
     names = {*draws_of(first.platform).values(), *draws_of(second.platform).values()}
     band = Band(90.0, samples, 0, tuple(sorted(names)))
-    worth = [
+    own, other = (
         _worth(space, block, drawn_numbers(block, band), samples)
         for block in (first, second)
-    ]
-    return float(np.mean(worth[0] <= worth[1]))
+    )
+    return float(np.mean(own <= other))
 
 
 def _uncertain(block: Block) -> Iterator[Uncertain]:

@@ -332,9 +332,8 @@ class Space:
             high = group.numbers(own, boxes.high[rows])
             spans = {"total"}
             if self.is_whole and places_weights(group.block.system):
-                spans |= {
-                    BOUNDED[name].span for name in self.goal.columns if name in BOUNDED
-                }
+                bounded = BOUNDED.keys() & {*self.goal.columns}
+                spans |= {BOUNDED[name].span for name in bounded}
             best = {span: answer for span in spans if (answer := group.answer(high, span))}
             if best:
                 column = partial(of_corners, low=low, best=best, is_whole=self.is_whole)

@@ -165,10 +165,9 @@ def is_axis(
     """Whether every measure that bounds a box is monotone in a choice."""
     if choice.role in ENUMERATED or system.combinations:
         return False  # of splits, the best for one span may be slow in another
-    is_placed = is_whole and places_weights(system)
+    placed = ("prefill_s", "step_ms") if is_whole and places_weights(system) else ()
     return all(
-        system.is_monotone(measure, address)
-        or (is_placed and measure in ("prefill_s", "step_ms"))
+        measure in placed or system.is_monotone(measure, address)
         for measure, address in product(measures, choice.numbers)
     )
 
