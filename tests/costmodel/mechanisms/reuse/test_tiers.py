@@ -69,6 +69,12 @@ def test_writes_take_their_share_of_the_medium_and_none_of_the_links() -> None:
     assert full.load(GIGA).seconds > 1e6
 
 
+def test_a_cpu_attends_at_its_share_of_the_rate_of_its_dram() -> None:
+    attend = of("dram", host__count=2.0, host__bandwidth=300e9, derate__cpu_attention=0.5).attend
+    assert attend is not None
+    assert attend.rate == pytest.approx(2 * 300e9 * 0.5)
+
+
 def test_a_byte_costs_what_its_part_does() -> None:
     assert of("dram").byte_price == pytest.approx(675 / (64 * 2**30))
     assert of("pool-ssd").byte_price == pytest.approx(2737.5 / 7.68e12)

@@ -140,6 +140,12 @@ def test_prompts_have_no_luck_where_the_numbers_that_run_decide() -> None:
     assert answer.latency.ttft == pytest.approx(0.5 + 0.5 * 0.5 / (2 * 0.5) + 0.1 / 2, rel=0.01)
 
 
+def test_no_step_is_shorter_than_that_of_a_request_alone() -> None:
+    answer = at_rate(work(100.0, 11.0), serving(), 2.0)
+    assert answer.latency.tpot > 1.1 * 0.11
+    assert laws_of(answer).least == pytest.approx(0.1 + 0.01)
+
+
 def test_no_replica_decodes_more_than_its_memory_holds() -> None:
     """Tokens of 1,000 in two replicas: 3.3 requests of a mean of 150 each, but for half a one."""
     small = replace(serving(), replicas=2.0, capacity=1e3)
