@@ -23,15 +23,23 @@ _PER_REQUEST = 1e4
 def load_cost(estimate: Estimate) -> Real:
     """What is least where most requests per second keep the limits; of equal ones, the TPOT.
 
+    Shares that differ by less than a hundredth are equal: the laws of latencies are no better.
+
     Args:
         estimate: of requests that arrive.
     """
-    return estimate.latency.tpot - _PER_REQUEST * goodput(estimate)
+    kept = np.round(_kept(estimate), 2)
+    return estimate.latency.tpot - _PER_REQUEST * _answered(estimate) * kept
 
 
 def goodput(estimate: Estimate) -> Real:
     """Requests per second that keep both limits; of a static batch, all requests are alike."""
-    return estimate.work.batch / np.maximum(estimate.total.seconds, 1e-9) * _kept(estimate)
+    return _answered(estimate) * _kept(estimate)
+
+
+def _answered(estimate: Estimate) -> Real:
+    """Requests that are answered per second [1/s]."""
+    return estimate.work.batch / np.maximum(estimate.total.seconds, 1e-9)
 
 
 def load_columns(estimate: Estimate) -> dict[str, Real]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.mechanisms.serving.arrivals import FULL
+from nearkv.costmodel.mechanisms.serving.arrivals import FULL, IN_STEP
 from nearkv.costmodel.model.capacity import STATUSES, Fits
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
@@ -191,7 +191,8 @@ def cells_at(
         overridden = block.overridden(mesh["model"].astype(int))
         notes = {**estimate.notes, **overridden, **without_idle_power(answer)}
         if block.method == "simulate":
-            notes.pop(FULL, None)
+            of_closed_form = (FULL, IN_STEP)
+            notes = {name: notes[name] for name in notes if name not in of_closed_form}
         answers["note"] = noted(notes)
     answers |= _metrics(answer, wanted)
     if block.method != "simulate" and (BOTTLENECK in asked or TIMES in asked):

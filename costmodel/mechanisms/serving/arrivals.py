@@ -34,7 +34,11 @@ from nearkv.costmodel.model.workload import Workload
 
 GROWS = "requests come faster than they are answered, so the queue grows without end"
 FULL = (
-    "memory is full at times, which the closed form leaves out; --method simulate counts it"
+    "memory is full at times, which the closed form leaves out and --method simulate counts"
+)
+IN_STEP = (
+    "users whose requests are all alike fall into step and wait less than the closed form says, "
+    "which --method simulate counts"
 )
 FULL_SHARE = 0.85
 """Share of the requests that memory holds from which on it is full at times."""
@@ -451,7 +455,11 @@ def under_load(
     paced = response.decoding / (tokens * np.maximum(iteration.seconds, _TINY))
     waiting = Port("queue.wait", "wait", 1.0, "s")
     held = requests_held(work, serving)
-    crowded = np.greater(n, FULL_SHARE * held) & np.greater(work.batch, held)
+    users = 0.0 if arrivals.users is None else arrivals.users
+    notes = {
+        FULL: np.greater(n, FULL_SHARE * held) & np.greater(work.batch, held),
+        IN_STEP: np.less_equal(work.spread.longest, 1) & np.greater(users, 1),
+    }
     return Estimate(
         prefill=serial(waiting=waiting(latency.ttft, "line, residual and prompt")),
         step=paced * iteration,
@@ -464,5 +472,5 @@ def under_load(
         serving=serving,
         queued=latency,
         laws=laws_of(response),
-        notes={FULL: crowded} if np.any(crowded) else {},
+        notes={sentence: where for sentence, where in notes.items() if np.any(where)},
     )
