@@ -32,7 +32,8 @@ SLOTS = ("gpu", "host", "ssd", "csd", "raid", "dimm")
 """Roles whose parts are columns of the answer."""
 OF_A_BATCH = (
     "All sequences start at once: ttft_s is the mean over this batch, of which the last waits "
-    "longest, and stages of a pipeline are taken as full."
+    "longest, and stages of a pipeline are taken as full. As many run at once as memory holds, so "
+    "a machine of less memory may have a shorter tpot_ms."
 )
 """What times of a batch are, for readers who know load as requests that arrive over time."""
 Report = Callable[[Progress], None]
@@ -251,7 +252,9 @@ def none_found(space: Space, optimum: Optimum) -> str:
 
 def sentence_of_bound(space: Space, optimum: Optimum) -> str:
     """What no machine is better than in the first objective, and the gap of the best so far."""
-    bound, best = np.min(optimum.progress.bound), np.min(optimum.progress.value)
+    best = np.min(optimum.progress.value)
+    # a system that is solved has no open box, and none of its machines is better than its best
+    bound = np.minimum(np.min(optimum.progress.bound), best)
     if not np.isfinite(bound):
         return ""
     least = cell_text(float(abs(bound)))

@@ -137,6 +137,12 @@ def _faults(space: Asked, certificate: Mapping[str, Any]) -> Iterator[str]:
     known = space.value(case, point) if np.all(inside) else np.zeros(0)
     if known.shape != value.shape or not np.allclose(known, value, CLOSE, 0):
         yield "what it names as best does not have the value it states"
+    group = space.groups_of_cases()[case]
+    as_good = np.all(value[:, np.newaxis] <= value, axis=2) & (
+        group[:, np.newaxis] == group
+    )
+    if np.any(np.sum(as_good, axis=0) > 1):
+        yield "one that it names as best is named twice, or no better than another one"
     holds = _holds(space, cuts, case, value)
     if not np.all(holds):
         row = int(np.argmin(holds))

@@ -24,14 +24,15 @@ from nearkv.sweeps.explore.design.answer import (
 from nearkv.sweeps.explore.design.measures import OF_PARTS, Goal, Space
 from nearkv.sweeps.explore.design.question import Question
 from nearkv.sweeps.explore.rows import Rows
-from nearkv.sweeps.tables.table import cell_text
+from nearkv.sweeps.tables.table import cell_text, counted
 
 SERVED = "throughput_tok_s"
 """How fast a machine serves a class, in tokens that it generates."""
 
 OF_CLASSES = (
     "A machine gives each class a share of its time, in batches that start together, with the "
-    "knobs that serve this class fastest."
+    "knobs that serve this class fastest. --batch says how many sequences are a batch, of which as "
+    "many run at once as fit; the proof is of that batch alone."
 )
 """How machines share classes."""
 
@@ -115,7 +116,8 @@ class Fleet(Answer):
     def sentences(self) -> list[str]:
         """What all machines need together, and how sure it is that none need less."""
         name = self.space.goal.objectives[0]
-        need = f"{self.mix.count.sum():.0f} machines, {name} {cell_text(self.value)} in all"
+        machines = counted(int(self.mix.count.sum()), "machine")
+        need = f"{machines}, {name} {cell_text(self.value)} in all"
         known = f"none need less than {cell_text(min(self.mix.bound, self.value))}"
         if len(self.optimum.open):
             known = f"stopped with {len(self.optimum.open):,} boxes open, so fewer may do"

@@ -7,7 +7,8 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -15,7 +16,10 @@ from support.designs import alone, by_brute_force, points_of, random_question, s
 
 import nearkv
 from nearkv.hardware.errors import InputError
+from nearkv.solvers.boxes import Optimum, Progress
+from nearkv.sweeps.explore.design.answer import sentence_of_bound
 from nearkv.sweeps.explore.design.certificate import fault_of
+from nearkv.sweeps.explore.design.measures import Space
 
 QUESTIONS = int(os.environ.get("NEARKV_CASES", "80")) // 10
 
@@ -57,6 +61,7 @@ MALFORMED: list[Callable[[dict[str, Any]], object]] = [
     lambda proof: proof["best"][0].__setitem__(0, 10**6),
     lambda proof: proof["best"][0].__setitem__(1, [0.5, 0]),
     lambda proof: proof["best"][0].__setitem__(2, ["1"]),
+    lambda proof: proof["best"].append(proof["best"][0]),
     lambda proof: proof["best"].clear(),
     lambda proof: proof.update(cuts={}),
     lambda proof: proof.update(best=None),
@@ -137,3 +142,13 @@ def test_a_machine_among_others_is_worth_what_it_is_alone(seed: int) -> None:
     own = [alone(space, int(case[row]), point[row]) for row in rows]
     assert together == pytest.approx(own, rel=1e-9)
     assert every == pytest.approx(own, rel=1e-9)
+
+
+def test_a_system_that_is_solved_bounds_what_others_may_still_reach() -> None:
+    """Of two systems one is solved at 42, the other has open boxes from 77 on."""
+    progress = Progress(np.array([42.0, np.inf]), np.array([np.inf, 77.0]), 1, 0)
+    optimum = cast("Optimum", SimpleNamespace(progress=progress))
+    goal = SimpleNamespace(objectives=("cost_usd",))
+    space = cast("Space", SimpleNamespace(goal=goal))
+    said = "; none is better than cost_usd 42, a gap of 0.0%"
+    assert sentence_of_bound(space, optimum) == said
