@@ -42,8 +42,8 @@ _ROUNDING = 1e-12
 _NONE = 1e-30
 """Stands for no request where one divides by their number [1]."""
 GOLDEN = (np.sqrt(5.0) - 1) / 2
-NARROWINGS = 40
-"""Golden sections: an interval of 4e-9 of the first, enough near a smooth minimum."""
+NARROWINGS = 52
+"""Golden sections: an interval of 1e-11 of the first, since the least may be at a sharp bend."""
 
 
 # --- what exceeds the GPUs --------------------------------------------------------------------

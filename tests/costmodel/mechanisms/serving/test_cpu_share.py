@@ -271,7 +271,7 @@ def test_golden_sections_end_at_the_least_of_a_convex_function() -> None:
 
 
 def test_each_section_costs_one_look() -> None:
-    """One of two points inside is kept, so 40 sections look at 42 points."""
+    """One of two points inside is kept, so 52 sections look at 54 points."""
     looks: list[Real] = []
 
     def absolute(x: Real) -> Real:
@@ -279,8 +279,22 @@ def test_each_section_costs_one_look() -> None:
         distance: Real = np.abs(np.subtract(x, 0.3))
         return distance
 
-    assert least(absolute, 0.0, 1.0) == pytest.approx(0.3, abs=1e-8)
-    assert len(looks) == 42
+    assert least(absolute, 0.0, 1.0) == pytest.approx(0.3, abs=1e-10)
+    assert len(looks) == 54
+
+
+def test_more_host_memory_takes_no_longer_where_the_least_is_at_a_bend() -> None:
+    """The best share is 0.0045: the width of the last section counts against that."""
+    hw = load_platform("dgx-a100-pim").machine()
+    rates = {"gpu.memory": 107.905257e9, "gpu.bandwidth": 4.35960306e12}
+    slow = hw.with_values(rates | {"host.bandwidth": 51.0291189e9})
+    llm, work = model("opt-66b", slow), Workload(43.0, 3006.0, 178.0)
+    memory = {"host.memory": np.array([283.210896e9, 849.632688e9])}
+    larger = slow.with_values(memory)
+    share = balanced_share(larger, llm, work)
+    answer = find_system("cpu-offload")(larger, llm, work, {"cpu_share": share})
+    less, more = np.asarray(answer.step.seconds)
+    assert more <= less * (1 + 1e-9)
 
 
 def test_of_equal_points_the_first_is_taken() -> None:
