@@ -58,3 +58,5 @@ def test_the_judge_sees_what_it_is_for() -> None:
     table = Outcome(["x", "--format", "csv"], 0, "share\nnan\n", "", {}, "", 0.0)
     assert table.faults == ["exit 0 with share = nan"]
     assert faults(2, err="one\ntwo") == ["exit 2 with 2 sentences"]
+    assert faults(3, err="nearkv: no machine") == []
+    assert faults(3) == ["exit 3 with 0 sentences"]

@@ -29,7 +29,7 @@ MEMORY = 2 * 2**30
 """Nor more memory [B]."""
 
 PRINTED = (0, 3)
-"""Exit codes of commands that print a table; 3 where its only row has no answer."""
+"""Exit codes of commands that print a table; 3 where its only row has no answer, or none is."""
 
 
 class TooSlowError(BaseException):
@@ -134,14 +134,14 @@ def _faults(outcome: Outcome) -> Iterator[str]:
         yield outcome.crash.strip().rpartition("\n")[2]
     if resident() > MEMORY:
         yield f"{resident() / 1e9:.1f} GB of memory"
-    if outcome.code == 2:
+    if outcome.code == 2 or (outcome.code == 3 and not outcome.out):
         lines = outcome.err.splitlines()
         warnings = [line for line in lines if line.startswith("nearkv: warning:")]
         # beside them a sweep says how many points it has
         beside = [line for line in lines if re.match(r"[\d,]+ design points? to ", line)]
         sentences = [line for line in lines if line not in warnings + beside]
         if len(sentences) != 1:
-            yield f"exit 2 with {len(sentences)} sentences"
+            yield f"exit {outcome.code} with {len(sentences)} sentences"
     elif outcome.code in PRINTED:
         yield from _bad_numbers(outcome)
     elif outcome.code not in (None, 1, 130):
@@ -168,7 +168,7 @@ def _bad_numbers(outcome: Outcome) -> Iterator[str]:
         try:
             answer = json.loads(outcome.out, parse_constant=_refuse)
         except ValueError as problem:
-            yield f"exit 0, but no JSON: {problem}"
+            yield f"exit {outcome.code}, but no JSON: {problem}"
             return
         rows = answer if isinstance(answer, list) else [answer]
     elif form == ["csv"]:
