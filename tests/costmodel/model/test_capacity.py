@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearkv.costmodel.model.capacity import STATUSES, Fits, fits
+from nearkv.costmodel.model.capacity import STATUSES, Fits, batch_with_states, fits
 
 
 def test_memory_that_misses_most_is_the_reason() -> None:
@@ -38,3 +38,10 @@ def test_contents_make_up_the_need_of_a_memory() -> None:
     assert (capacity, named.tiers["host"]) == (4.0, (7.0, 8.0))
     assert named.ok.tolist() == [True, False]
     assert named.without({"no experts": np.array(False)}).contents == {"gpu": held}
+
+
+def test_recurrent_states_of_a_batch_must_fit_the_gpu() -> None:
+    """States of 5 bytes in 20: ten sequences run in three rounds; without states all at once."""
+    assert batch_with_states(10.0, 10.0, 5.0, 20.0) == np.float64(10 / 3)
+    assert batch_with_states(10.0, 10.0, 0.0, 20.0) == 10
+    assert batch_with_states(2.0, 10.0, 5.0, 20.0) == 2

@@ -421,6 +421,18 @@ def test_a_draft_costs_a_layer_and_a_head_and_saves_a_pass() -> None:
     assert not np.any(nothing.fits.ok)
 
 
+def test_the_layer_that_drafts_keeps_a_cache_too() -> None:
+    """Of 33 caches in place of 32 fewer fit, beside the same weights and those of the draft."""
+    llm = replace(model("llama2-7b"), mtp_layers=1.0)
+    hw = load_platform("hgx-h200").machine()
+    many = Workload(100_000.0, 2048.0, 64.0)
+    plain = GPU(hw, llm, many, split(8.0)).batch_run
+    drafting = GPU(hw, llm, many, split(8.0, mtp=1.0)).batch_run
+    usable = hw.gpu.count * hw.gpu.memory - llm.weight_bytes
+    drafted = llm.mtp_parameters * llm.weight_width
+    assert drafting / plain == pytest.approx(32 / 33 * (1 - drafted / usable), rel=2e-3)
+
+
 def test_degrees_are_columns_of_the_answer() -> None:
     answer = estimate("gpu", **split(4.0, 2.0))
     assert {name: answer.also[name] for name in ("tp", "dp", "pp", "ep")} == {
