@@ -96,8 +96,8 @@ class Progress:
     """How far a search is.
 
     Attributes:
-        value, bound: least values so far and least bounds of open boxes, of the first objective,
-            by group; inf where there is none.
+        value, bound: least values so far, and what no value is below, be it of an open box or the
+            least so far; of the first objective, by group; inf where there is none.
         open: boxes that are not decided.
         evaluations: points evaluated.
     """
@@ -110,7 +110,7 @@ class Progress:
     @property
     def gap(self) -> float:
         """The largest relative distance of a best value from its bound; inf where one has none."""
-        open_groups = np.isfinite(self.bound)
+        open_groups = np.isfinite(self.bound) & (self.bound < self.value)
         if not np.any(open_groups):
             return 0.0
         value, bound = self.value[open_groups], self.bound[open_groups]
@@ -274,8 +274,8 @@ class _Search:
     def progress(self) -> Progress:
         """How far the search is."""
         value = np.full(int(self.groups.max(initial=0)) + 1, np.inf)
-        bound = value.copy()
         np.minimum.at(value, self.groups[self.case], self.best[:, 0])
+        bound = value.copy()
         np.minimum.at(bound, self.groups[self.open.case], self.open_bounds[:, 0])
         return Progress(value, bound, len(self.open), self.evaluations)
 

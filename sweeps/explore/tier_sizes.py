@@ -310,7 +310,7 @@ def cheapest(asked: TierSizes) -> tuple[dict[str, Any], list[str], dict[str, Any
     has_answer = len(answer.point) > 0
     best = answer.point if has_answer else asked.boxes.high
     (ttft,), (hit_share,), (price,) = asked.served(best)
-    bound = min(price, float(np.min(answer.progress.bound))) if has_answer else np.nan
+    bound = float(np.min(answer.progress.bound)) if has_answer else np.nan
     row: dict[str, Any] = {
         "status": "ok" if has_answer else "infeasible",
         "nodes": question.nodes,

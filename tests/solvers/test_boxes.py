@@ -179,6 +179,9 @@ def test_a_search_that_is_stopped_keeps_its_best_and_a_true_bound() -> None:
     known = np.minimum(found.progress.bound, found.progress.value)
     assert np.all(known <= final)
     assert np.all(final <= found.progress.value)
+    # of a group that is solved, too
+    assert np.all(found.progress.bound <= found.progress.value)
+    assert np.all(whole.progress.bound == final)
     assert minimise(shop, seconds=0).progress.evaluations == 0
     assert all(one.value.shape == one.bound.shape == (3,) for one in rounds), "a value each group"
 

@@ -154,7 +154,7 @@ class Answer:
         for place, row in zip(self.order, rows, strict=True):
             value = float(self.optimum.value[place, 0])
             group = self.optimum.group[place]
-            bound = min(value, float(self.optimum.progress.bound[group]))
+            bound = float(self.optimum.progress.bound[group])
             row["bound"] = sign * bound
             row["gap"] = abs(value / bound - 1) if bound else 0.0
         return rows
@@ -252,9 +252,7 @@ def none_found(space: Space, optimum: Optimum) -> str:
 
 def sentence_of_bound(space: Space, optimum: Optimum) -> str:
     """What no machine is better than in the first objective, and the gap of the best so far."""
-    best = np.min(optimum.progress.value)
-    # a system that is solved has no open box, and none of its machines is better than its best
-    bound = np.minimum(np.min(optimum.progress.bound), best)
+    bound, best = np.min(optimum.progress.bound), np.min(optimum.progress.value)
     if not np.isfinite(bound):
         return ""
     least = cell_text(float(abs(bound)))

@@ -146,7 +146,7 @@ def test_a_machine_among_others_is_worth_what_it_is_alone(seed: int) -> None:
 
 def test_a_system_that_is_solved_bounds_what_others_may_still_reach() -> None:
     """Of two systems one is solved at 42, the other has open boxes from 77 on."""
-    progress = Progress(np.array([42.0, np.inf]), np.array([np.inf, 77.0]), 1, 0)
+    progress = Progress(np.array([42.0, np.inf]), np.array([42.0, 77.0]), 1, 0)
     optimum = cast("Optimum", SimpleNamespace(progress=progress))
     goal = SimpleNamespace(objectives=("cost_usd",))
     space = cast("Space", SimpleNamespace(goal=goal))
