@@ -17,7 +17,6 @@ import numpy as np
 from nearkv.costmodel.algebra.blend import scaled
 from nearkv.costmodel.algebra.compose import either, overlap, serial, stream
 from nearkv.costmodel.algebra.span import Port, Real, Span, total
-from nearkv.costmodel.mechanisms.cpu_attention import exchange_with_cpu
 from nearkv.costmodel.mechanisms.cpu_layer import (
     NATIVE,
     Chunks,
@@ -33,6 +32,7 @@ from nearkv.costmodel.mechanisms.serving.experts import (
     without_experts,
 )
 from nearkv.costmodel.mechanisms.serving.split import Split
+from nearkv.costmodel.mechanisms.weights.cpu_attention import exchange_with_cpu
 from nearkv.costmodel.mechanisms.weights.streaming import Path
 from nearkv.costmodel.model.capacity import Contents, Fits, fits
 from nearkv.costmodel.model.estimate import Estimate

@@ -11,13 +11,16 @@ import numpy as np
 
 from nearkv.costmodel.algebra.compose import overlap, serial, stream
 from nearkv.costmodel.algebra.span import Real, Span
-from nearkv.costmodel.mechanisms.cpu_attention import attend_on_cpu, exchange_with_cpu
 from nearkv.costmodel.mechanisms.gpu_layer import (
     FUSED,
     attend_on_gpu,
     dequantise_weights,
     prefill_compute,
     update_state,
+)
+from nearkv.costmodel.mechanisms.weights.cpu_attention import (
+    attend_on_cpu,
+    exchange_with_cpu,
 )
 from nearkv.costmodel.mechanisms.weights.flexgen_loop import ATTENDS, LACKS
 from nearkv.costmodel.mechanisms.weights.residency import Residency

@@ -9,11 +9,6 @@ from dataclasses import dataclass
 
 from nearkv.costmodel.algebra.compose import overlap, serial, stream
 from nearkv.costmodel.algebra.span import Real, Span
-from nearkv.costmodel.mechanisms.cpu_attention import (
-    attend_on_cpu,
-    exchange_with_cpu,
-    latents_from_host,
-)
 from nearkv.costmodel.mechanisms.near_storage.tiled_attention import near_storage
 from nearkv.costmodel.mechanisms.near_storage.writeback import (
     Writeback,
@@ -21,6 +16,11 @@ from nearkv.costmodel.mechanisms.near_storage.writeback import (
     stage_sequences,
 )
 from nearkv.costmodel.mechanisms.near_storage.x_cache import exchange, rebuild_from_x
+from nearkv.costmodel.mechanisms.weights.cpu_attention import (
+    attend_on_cpu,
+    exchange_with_cpu,
+    latents_from_host,
+)
 from nearkv.costmodel.mechanisms.weights.streaming import WeightStream
 from nearkv.costmodel.model.latent import Latent
 from nearkv.costmodel.model.layers import Recurrent

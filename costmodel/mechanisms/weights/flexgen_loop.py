@@ -19,7 +19,10 @@ import numpy as np
 
 from nearkv.costmodel.algebra.compose import overlap, serial, stream
 from nearkv.costmodel.algebra.span import Real, Span
-from nearkv.costmodel.mechanisms.cpu_attention import attend_on_cpu, exchange_with_cpu
+from nearkv.costmodel.mechanisms.weights.cpu_attention import (
+    attend_on_cpu,
+    exchange_with_cpu,
+)
 from nearkv.costmodel.mechanisms.weights.streaming import FileStorage, WeightStream
 from nearkv.costmodel.model.latent import Latent
 from nearkv.costmodel.model.layers import Recurrent

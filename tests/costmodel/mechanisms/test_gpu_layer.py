@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.configs import AWQ, quantised_llama
-from support.systems import SYSTEMS, machine_of, middle, model
+from support.offloading import bed, layers
+from support.systems import SYSTEMS, machine_of, middle
 from support.tiny import TINY
 
-from nearkv.costmodel.algebra.span import Real, Span
 from nearkv.costmodel.mechanisms.gpu_layer import (
     dequantise_cache,
     dequantise_traffic,
@@ -20,28 +20,6 @@ from nearkv.costmodel.mechanisms.gpu_layer import (
 from nearkv.costmodel.model.resources import Gpu, gpu
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
-from nearkv.hardware.machine import Machine
-
-WORK = Workload(96.0, 512.0, 32.0).at(528.0)
-
-
-def bed(name: str, **widths: float) -> Machine:
-    """A test bed whose weights or cache have so many bytes an element."""
-    changes = {f"precision.{key}": value for key, value in widths.items()}
-    return load_platform(name).machine().with_values(changes)
-
-
-ALL_IN_HOST: dict[str, dict[str, Real]] = {
-    "zero-inference": {"ssd_weights": 0.0},
-    "flexgen-percent": {"gpu_weights": 0.0, "ssd_weights": 0.0},
-}
-"""Knobs that leave all weights in host memory."""
-
-
-def layers(system: str, hw: Machine, **knobs: Real) -> Span:
-    """The layers of a decode step of OPT-30B, without the output head."""
-    llm = model("opt-30b", hw)
-    return SYSTEMS[system](hw, llm, WORK, {**ALL_IN_HOST[system], **knobs}).step.parts["layers"]
 
 
 def test_full_width_needs_no_unpacking() -> None:

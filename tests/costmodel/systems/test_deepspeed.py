@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.offloading import IN_FILES, storage_path
 from support.tiny import (
     ACTIVATIONS,
     ALL_WEIGHTS,
@@ -20,15 +21,6 @@ from support.tiny import (
     estimate,
     needed,
 )
-
-IN_FILES = {"policy.weights_in_dram_up_to": 1e3}
-"""The rule of HILOS sec. 6.1 with a limit below the small model's parameters."""
-
-
-def storage_path(drives: str, lanes: str, amount: float, **more: float) -> dict[str, float]:
-    """Bytes that come from drives through the file system."""
-    path = {f"{drives}.flash read": amount, f"{lanes}.in move": amount}
-    return {**path, "host.file move": amount, **more}
 
 
 @pytest.mark.parametrize("in_files", [0, 1])

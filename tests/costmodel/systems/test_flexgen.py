@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.offloading import IN_FILES, storage_path
 from support.systems import model
 from support.tiny import (
     ACTIVATIONS,
@@ -27,15 +28,6 @@ from support.tiny import (
 from nearkv.costmodel.model.registry import find_system
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
-
-IN_FILES = {"policy.weights_in_dram_up_to": 1e3}
-"""The rule of HILOS sec. 6.1 with a limit below the small model's parameters."""
-
-
-def storage_path(drives: str, lanes: str, amount: float, **more: float) -> dict[str, float]:
-    """Bytes that come from drives through the file system."""
-    path = {f"{drives}.flash read": amount, f"{lanes}.in move": amount}
-    return {**path, "host.file move": amount, **more}
 
 
 @pytest.mark.parametrize("batches", [1, 5])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.systems import SYSTEMS, model
+from support.offloading import CACHE, WEIGHTS, bed, layers, short_step
 from support.tiny import (
     ACTIVATIONS,
     ALL_WEIGHTS,
@@ -25,39 +25,7 @@ from support.tiny import (
     plus,
 )
 
-from nearkv.costmodel.algebra.span import Real, Span
-from nearkv.costmodel.model.workload import Workload
-from nearkv.hardware.catalog import load_platform
-from nearkv.hardware.machine import Machine
-
-WORK = Workload(96.0, 512.0, 32.0).at(528.0)
-
-
-WEIGHTS = 48 * 12 * 7168**2 * 2
-"""Matrices of OPT-30B's layers, 12 h^2 each, 16 bits [B]."""
-
-
-CACHE = 48 * 4 * 7168 * 96 * 528
-"""K and V of 96 sequences of 528 tokens, 4 h bytes a layer and token [B]."""
-
-
-def bed(name: str, **widths: float) -> Machine:
-    """A test bed whose weights or cache have so many bytes an element."""
-    changes = {f"precision.{key}": value for key, value in widths.items()}
-    return load_platform(name).machine().with_values(changes)
-
-
-ALL_IN_HOST: dict[str, dict[str, Real]] = {
-    "zero-inference": {"ssd_weights": 0.0},
-    "flexgen-percent": {"gpu_weights": 0.0, "ssd_weights": 0.0},
-}
-"""Knobs that leave all weights in host memory."""
-
-
-def layers(system: str, hw: Machine, **knobs: Real) -> Span:
-    """The layers of a decode step of OPT-30B, without the output head."""
-    llm = model("opt-30b", hw)
-    return SYSTEMS[system](hw, llm, WORK, {**ALL_IN_HOST[system], **knobs}).step.parts["layers"]
+from nearkv.costmodel.algebra.span import Real
 
 
 @pytest.mark.parametrize(
@@ -90,17 +58,9 @@ def test_flexgen_unpacks_weights_for_each_gpu_batch_anew() -> None:
     assert reads[1] == pytest.approx(3 * reads[0], rel=0.001)
 
 
-def step_of(system: str, **knobs: Real) -> float:
-    """Seconds of the layers of OPT-30B for one short sequence, which computes next to nothing."""
-    hw = bed("zero-a6000")
-    work = Workload(1.0, 32.0, 32.0)
-    answer = SYSTEMS[system](hw, model("opt-30b", hw), work, {**ALL_IN_HOST[system], **knobs})
-    return float(answer.step.parts["layers"].seconds)
-
-
 def test_flexgen_copies_what_nobody_pins_before_it_moves() -> None:
     # each byte read, its new line filled and written at 0.8 of the DRAM bandwidth
-    pinned, copied = (step_of("flexgen-percent", cache=0.0, pin=pin) for pin in (1.0, 0.0))
+    pinned, copied = (short_step("flexgen-percent", cache=0.0, pin=pin) for pin in (1.0, 0.0))
     assert copied - pinned == pytest.approx(WEIGHTS * 3 / (0.8 * 153.6e9), rel=0.001)
 
 

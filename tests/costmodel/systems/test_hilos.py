@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.offloading import IN_FILES
 from support.systems import SYSTEMS, machine_of, middle, model
 from support.tiny import (
     ACTIVATIONS,
@@ -260,10 +261,6 @@ def test_one_device_works_at_its_own_rate() -> None:
 
 
 # --- Bytes and FLOPs of systems that offload, counted by hand for a small model ---
-
-
-IN_FILES = {"policy.weights_in_dram_up_to": 1e3}
-"""The rule of HILOS sec. 6.1 with a limit below the small model's parameters."""
 
 
 ROW_PAGES = 2 * 2 * 5 * 3

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from support.systems import SYSTEMS, model
+from support.offloading import CACHE, WEIGHTS, bed, layers, short_step
+from support.systems import model
 from support.tiny import (
     ACTIVATIONS,
     ALL_WEIGHTS,
@@ -29,45 +30,14 @@ from support.tiny import (
     plus,
 )
 
-from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.model.registry import find_system
 from nearkv.costmodel.model.workload import Workload
 from nearkv.costmodel.systems.zero import eager_copies
 from nearkv.hardware.catalog import load_platform
-from nearkv.hardware.machine import Machine
-
-WORK = Workload(96.0, 512.0, 32.0).at(528.0)
-
-
-WEIGHTS = 48 * 12 * 7168**2 * 2
-"""Matrices of OPT-30B's layers, 12 h^2 each, 16 bits [B]."""
-
-
-CACHE = 48 * 4 * 7168 * 96 * 528
-"""K and V of 96 sequences of 528 tokens, 4 h bytes a layer and token [B]."""
-
 
 LINK = 0.8 * 31.5e9
 """PCIe 4.0 x16 from pinned memory [B/s]."""
-
-
-def bed(name: str, **widths: float) -> Machine:
-    """A test bed whose weights or cache have so many bytes an element."""
-    changes = {f"precision.{key}": value for key, value in widths.items()}
-    return load_platform(name).machine().with_values(changes)
-
-
-ALL_IN_HOST: dict[str, dict[str, Real]] = {
-    "zero-inference": {"ssd_weights": 0.0},
-    "flexgen-percent": {"gpu_weights": 0.0, "ssd_weights": 0.0},
-}
-"""Knobs that leave all weights in host memory."""
-
-
-def layers(system: str, hw: Machine, **knobs: Real) -> Span:
-    """The layers of a decode step of OPT-30B, without the output head."""
-    llm = model("opt-30b", hw)
-    return SYSTEMS[system](hw, llm, WORK, {**ALL_IN_HOST[system], **knobs}).step.parts["layers"]
 
 
 def test_zero_inference_waits_for_what_its_bucket_does_not_hold() -> None:
@@ -90,20 +60,12 @@ def test_a_larger_bucket_never_slows_a_step_down() -> None:
     assert seconds[2] < seconds[0]
 
 
-def step_of(system: str, **knobs: Real) -> float:
-    """Seconds of the layers of OPT-30B for one short sequence, which computes next to nothing."""
-    hw = bed("zero-a6000")
-    work = Workload(1.0, 32.0, 32.0)
-    answer = SYSTEMS[system](hw, model("opt-30b", hw), work, {**ALL_IN_HOST[system], **knobs})
-    return float(answer.step.parts["layers"].seconds)
-
-
 def test_zero_inference_takes_what_nobody_pins_at_the_pageable_rate() -> None:
     # 0.8 of the link or 0.29; drives pass pinned buffers either way
-    auto, pageable, pinned = (step_of("zero-inference", cache=1.0, pin=pin) for pin in range(3))
+    auto, pageable, pinned = (short_step("zero-inference", cache=1.0, pin=pin) for pin in range(3))
     assert pageable / pinned == pytest.approx(0.8 / 0.29, rel=0.01)
     assert auto == pinned  # the cache is on the GPU
-    drives = [step_of("zero-inference", cache=1.0, ssd_weights=1.0, pin=pin) for pin in range(3)]
+    drives = [short_step("zero-inference", cache=1.0, ssd_weights=1.0, pin=pin) for pin in range(3)]
     assert len(set(drives)) == 1
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.offloading import bed
 from support.systems import SYSTEMS, model
 from support.tiny import TINY
 from support.tiny import WORK as TINY_WORK
 
-from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.weights.percent import (
     eager_prompts,
     gpu_breaks,
@@ -85,30 +86,6 @@ def test_drives_hold_what_host_memory_does_not(tensors: float) -> None:
 def test_what_is_stated_stays() -> None:
     knobs = filled(BED, gpu_weights=0.25, cache=2.0, ssd_weights=0.5).knobs
     assert [knobs[name] for name in ("gpu_weights", "ssd_weights", "cache")] == [0.25, 0.5, 2]
-
-
-MANY_PROMPTS = Workload(96.0, 512.0, 32.0).at(528.0)
-
-
-def bed(name: str, **widths: float) -> Machine:
-    """A test bed whose weights or cache have so many bytes an element."""
-    changes = {f"precision.{key}": value for key, value in widths.items()}
-    return load_platform(name).machine().with_values(changes)
-
-
-ALL_IN_HOST: dict[str, dict[str, Real]] = {
-    "zero-inference": {"ssd_weights": 0.0},
-    "flexgen-percent": {"gpu_weights": 0.0, "ssd_weights": 0.0},
-}
-"""Knobs that leave all weights in host memory."""
-
-
-def layers(system: str, hw: Machine, **knobs: Real) -> Span:
-    """The layers of a decode step of OPT-30B, without the output head."""
-    llm = model("opt-30b", hw)
-    return SYSTEMS[system](hw, llm, MANY_PROMPTS, {**ALL_IN_HOST[system], **knobs}).step.parts[
-        "layers"
-    ]
 
 
 @pytest.mark.parametrize(
