@@ -31,9 +31,8 @@ demo: setup ## compare HILOS with four baselines: bars on one screen, out/hilos.
 validation: setup ## write docs/validation.md, a row a paper, anew
 	$(BIN)/python docs/validation.py
 
-bands: setup ## pool the model errors anew, write docs/coverage.md and its picture
+bands: setup ## pool the model errors anew, write docs/coverage.md
 	$(BIN)/nearkv coverage --record --format markdown > docs/coverage.md
-	$(BIN)/nearkv coverage --reliability --format csv | $(BIN)/nearkv plot reliability - -o docs/pictures/reliability.svg
 
 golden: setup ## write tests/golden/pins.csv anew
 	$(BIN)/python tests/golden/pins.py

@@ -290,7 +290,6 @@ add_group(
     solve.spill,
     solve.knob,
     solve.mapping,
-    solve.mapping_trace,
     solve.subbatch,
     solve.placement,
     solve.batch,
@@ -311,7 +310,6 @@ add_group(
     plot.roofline,
     plot.footprint,
     plot.parity,
-    plot.reliability,
     map=plot.policy_map,
     reuse=reuse.picture,
 )

@@ -74,11 +74,10 @@ def validate(
     return table
 
 
-def coverage(reliability: bool = False, record: bool = False) -> pd.DataFrame:
+def coverage(record: bool = False) -> pd.DataFrame:
     """Say how many measured runs lie in the bands that are predicted without them.
 
     Args:
-        reliability: the share inside bands of every level instead, for `plot.reliability`.
         record: pool the model errors anew, for every later band.
 
     Returns:
@@ -91,9 +90,7 @@ def coverage(reliability: bool = False, record: bool = False) -> pd.DataFrame:
     rows = list(sampled_claims())
     if record:
         covered.record(rows)
-    return table_of_rows(
-        covered.reliability(rows) if reliability else covered.coverage(rows)
-    )
+    return table_of_rows(covered.coverage(rows))
 
 
 @dataclass(frozen=True)

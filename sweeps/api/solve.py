@@ -21,8 +21,7 @@ from nearkv.sweeps.api.arguments import (
 )
 from nearkv.sweeps.api.reuse import tier_sizes
 from nearkv.sweeps.api.tables import table_of_columns, table_of_rows
-from nearkv.sweeps.study.sizes import size, values
-from nearkv.sweeps.study.study import NONE, Study, one_point
+from nearkv.sweeps.study.study import NONE, Study
 
 Texts = str | Iterable[str]
 Asked = Study | Models
@@ -36,13 +35,13 @@ def solve(question: str, model: Asked, **options: Any) -> pd.DataFrame:
     """Find the best value of a knob, with a proven bound and the paper's rule beside it.
 
     Args:
-        question: alpha, spill, knob, beta, mapping, mapping-trace, batch, hardware, crossover,
+        question: alpha, spill, knob, beta, mapping, batch, hardware, crossover,
             placement, subbatch or tiers: a function of `nearkv.sweeps.api.solve` each.
         model: names, config.json files or `load_model` objects; or a `Study`, which holds systems
             and axes too.
         options: axes as `compare` takes them, and what the question takes besides: `systems`;
-            `robust` of alpha, spill, knob and beta; `name` of knob; `method` of mapping; `vary`
-            and `slo` of hardware; `slo` of batch; `along` and `of` of crossover.
+            `name` of knob; `method` of mapping; `vary` and `slo` of hardware; `slo` of batch;
+            `along` and `of` of crossover.
 
     Returns:
         A row a design point, with the columns of `nearkv solve QUESTION`;
@@ -75,39 +74,31 @@ def _study(model: Asked, systems: Names, axes: Axes) -> Study:
     return study_of(systems, model, axes)
 
 
-def alpha(
-    model: Asked, systems: Names = "hilos", robust: float = 0.0, **axes: Unpack[Axes]
-) -> pd.DataFrame:
+def alpha(model: Asked, systems: Names = "hilos", **axes: Unpack[Axes]) -> pd.DataFrame:
     """Solve the share of the context kept as X (HILOS sec. 4.2)."""
-    return knob(model, "alpha", systems, robust, **axes)
+    return knob(model, "alpha", systems, **axes)
 
 
-def spill(
-    model: Asked, systems: Names = "hilos", robust: float = 0.0, **axes: Unpack[Axes]
-) -> pd.DataFrame:
+def spill(model: Asked, systems: Names = "hilos", **axes: Unpack[Axes]) -> pd.DataFrame:
     """Solve the spill interval (HILOS sec. 4.3)."""
-    return knob(model, "interval", systems, robust, **axes)
+    return knob(model, "interval", systems, **axes)
 
 
 def knob(
-    model: Asked,
-    name: str,
-    systems: Names = "hilos",
-    robust: float = 0.0,
-    **axes: Unpack[Axes],
+    model: Asked, name: str, systems: Names = "hilos", **axes: Unpack[Axes]
 ) -> pd.DataFrame:
     """Solve any knob of a system."""
     from nearkv.sweeps.explore.knob import best_knob, why_knob
 
-    answer = best_knob(_study(model, systems, axes), name, robust)
+    answer = best_knob(_study(model, systems, axes), name)
     return table_of_columns(answer, why_knob(answer, name))
 
 
-def beta(model: Asked, robust: float = 0.0, **axes: Unpack[Axes]) -> pd.DataFrame:
+def beta(model: Asked, **axes: Unpack[Axes]) -> pd.DataFrame:
     """Split K and V between host DRAM and SmartSSD (HillInfer sec. 4.3)."""
     from nearkv.sweeps.explore.beta import best_beta, why_beta
 
-    answer = best_beta(_study(model, "hillinfer", axes), robust)
+    answer = best_beta(_study(model, "hillinfer", axes))
     return table_of_columns(answer, why_beta(answer))
 
 
@@ -179,46 +170,6 @@ def mapping(
         model = study_of("asymmetric", model, point)
     answer = best_mapping(model, method)
     return table_of_columns(answer, why_mapping(answer))
-
-
-def mapping_trace(
-    model: Models,
-    requests: Values = 32,
-    iterations: Values = 128,
-    finish: float = 0.02,
-    shortest: Values = 1,
-    longest: Values = "2k",
-    seed: int = 0,
-    platform: Platforms = "gh-asymmetric",
-    sets: Numbered = NONE,
-) -> pd.DataFrame:
-    """Map heads anew in every step while requests finish at random (H2M2 sec. 5.3).
-
-    Args:
-        model, platform, sets: as of `mapping`, one value each.
-        requests, iterations: sequences served together, and steps.
-        finish: chance that a request finishes in a step.
-        shortest, longest: tokens of requests.
-        seed: of the random lengths.
-    """
-    from nearkv.sweeps.explore import mapping_trace as traces
-
-    def count(given: Values, name: str) -> int:
-        (number,) = values(given, size, f"--{name}")
-        return int(number)
-
-    trace = traces.random_trace(
-        requests=count(requests, "requests"),
-        iterations=count(iterations, "iterations"),
-        finish=finish,
-        shortest=count(shortest, "shortest"),
-        longest=count(longest, "longest"),
-        seed=seed,
-    )
-    point: Axes = {"platform": platform, "sets": sets}
-    machine, llm = one_point(study_of("asymmetric", model, point))
-    answer = traces.replay(machine, llm, trace, traces.SYSTEMS)
-    return table_of_columns(answer, traces.why_replay(answer))
 
 
 def placement(
@@ -299,7 +250,6 @@ QUESTIONS: Mapping[str, Callable[..., pd.DataFrame]] = {
     "knob": knob,
     "beta": beta,
     "mapping": mapping,
-    "mapping-trace": mapping_trace,
     "batch": batch,
     "hardware": hardware,
     "crossover": crossover,

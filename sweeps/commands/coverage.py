@@ -21,23 +21,13 @@ is the upper over the lower end of the 90 % band (median), score its interval sc
 model errors.
 """
 
-Reliability = Annotated[
-    bool,
-    typer.Option(
-        "--reliability", help="The share inside bands of every level, to plot reliability."
-    ),
-]
 Record = Annotated[
     bool, typer.Option("--record", help="Pool the model errors anew, for every later band.")
 ]
 
 
 @options.taking(options.of_table)
-def coverage(
-    line: typer.Context,
-    reliability: Reliability = False,
-    record: Record = False,
-) -> None:
+def coverage(line: typer.Context, record: Record = False) -> None:
     """Say how many measured runs lie in the bands that are predicted without them.
 
     A claim's band has the model error of the rows of other papers and sources.
@@ -46,8 +36,8 @@ def coverage(
     """
     from nearkv.sweeps.api.evidence import coverage as answer
 
-    table = answer(reliability=reliability, record=record)
+    table = answer(record=record)
     view = options.view_of(line)
-    if view.form == "markdown" and not reliability:
+    if view.form == "markdown":
         typer.echo(HEADING)
     print_table(table, view)

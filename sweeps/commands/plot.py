@@ -201,12 +201,3 @@ def parity(line: typer.Context, by: By = "paper", width: Width = "column") -> No
     Example: nearkv validate --format csv | nearkv plot parity - -o parity.pdf
     """
     draw(line, "parity")
-
-
-@taking(of_figure)
-def reliability(line: typer.Context, by: By = "rows_of", width: Width = "column") -> None:
-    """Draw how many measurements lie in bands, over how many should.
-
-    Example: nearkv coverage --reliability --format csv | nearkv plot reliability - -o bands.pdf
-    """
-    draw(line, "reliability")

@@ -53,30 +53,12 @@ SPLIT = (
 SEARCHED = ("method", "resolution")
 """Columns that say how an answer was searched, which people do not see."""
 
-Robust = Annotated[
-    float,
-    option(
-        "SHARE",
-        "With --band: also the value that makes this quantile of the draws short, as 0.9.",
-    ),
-]
 KnobName = Annotated[
     str, typer.Argument(metavar="KNOB", help="A knob; `nearkv systems show` lists them.")
 ]
 SolveMethod = Annotated[
     str, option("METHOD", "exact, greedy (Algorithm 1), milp or brute.")
 ]
-Iterations = Annotated[str, option("N", "Number of decode steps.")]
-Requests = Annotated[str, option("N", "Sequences served together.")]
-Finish = Annotated[
-    float,
-    option(
-        "CHANCE", "Chance that a request finishes in a step, and another takes its place."
-    ),
-]
-Shortest = Annotated[str, option("SIZE", "Tokens of the shortest new request.")]
-Longest = Annotated[str, option("SIZE", "Tokens of the longest request: 2k.")]
-LengthSeed = Annotated[int, option("NUMBER", "Seed of the random lengths.")]
 Slo = Annotated[
     list[str],
     option(
@@ -151,7 +133,7 @@ def show_knob(
     check_readable(view, study)
     answer = solve(question, study, **asked)
     # a band and each rule of a paper bring columns of their own
-    beside = ("value_", "regret_", "robust", "bound_", "rule")
+    beside = ("value_", "regret_", "bound_", "rule")
     names = [name for name in answer.columns if name.startswith(beside)]
     print_table(answer, view, ",".join([usual, *names]), study)
 
@@ -177,7 +159,6 @@ def show_searched(
 def alpha(
     line: typer.Context,
     system: options.SystemNames = "hilos",
-    robust: Robust = 0.0,
 ) -> None:
     """Find the best X-cache share: exact, with a lower bound.
 
@@ -186,14 +167,13 @@ def alpha(
 
     Example: nearkv solve alpha --model opt-66b,qwen2.5-32b --context 32k --platform hilos-a100
     """
-    show_knob(line, "alpha", system, KNOB, robust=robust)
+    show_knob(line, "alpha", system, KNOB)
 
 
 @options.taking(options.of_study, options.of_table)
 def spill(
     line: typer.Context,
     system: options.SystemNames = "hilos",
-    robust: Robust = 0.0,
 ) -> None:
     """Find the best spill interval c by trying every one.
 
@@ -201,7 +181,7 @@ def spill(
 
     Example: nearkv solve spill --model opt-30b,opt-66b --context 16k --platform hilos-a100
     """
-    show_knob(line, "spill", system, KNOB, robust=robust)
+    show_knob(line, "spill", system, KNOB)
 
 
 @options.taking(options.of_study, options.of_table)
@@ -209,32 +189,28 @@ def knob(
     line: typer.Context,
     name: KnobName,
     system: options.SystemNames = "hilos",
-    robust: Robust = 0.0,
 ) -> None:
     """Find the best value of any knob, such as one of a system of your own.
 
     A share is solved exactly, with a lower bound; of a count or a choice every value is tried.
-    `nearkv systems show SYSTEM` lists the knobs. With --band and --robust as `solve alpha`.
+    `nearkv systems show SYSTEM` lists the knobs. With --band as `solve alpha`.
 
     Example: nearkv solve knob cache --system zero-inference --model opt-30b --context 8k
     """
-    show_knob(line, "knob", system, KNOB, name=name, robust=robust)
+    show_knob(line, "knob", system, KNOB, name=name)
 
 
 @options.taking(options.of_study, options.of_table)
-def beta(
-    line: typer.Context,
-    robust: Robust = 0.0,
-) -> None:
+def beta(line: typer.Context) -> None:
     """Find the best split of the KV cache between host DRAM and SmartSSD, with a lower bound.
 
     Best is meant as in eq. 2 (HillInfer). Beside it stand eq. 4 and the formula of sec. 5.4, what
     each loses there, and the split with the shortest decode step, write-back included.
-    With --band, how far it moves; with --robust, the share in host DRAM for bad draws.
+    With --band, how far it moves.
 
     Example: nearkv solve beta --model qwen-7b --batch 8 --context 12k --platform aipc-4090
     """
-    show_knob(line, "beta", "hillinfer", BETA, robust=robust)
+    show_knob(line, "beta", "hillinfer", BETA)
 
 
 @options.taking(options.of_table)
@@ -263,32 +239,6 @@ def mapping(
     study = study_of("asymmetric", model, cast("Axes", axes))
     answer = solve("mapping", study, method=method)
     print_table(answer, options.view_of(line), MAPPING, study)
-
-
-@options.taking(options.of_table)
-def mapping_trace(
-    line: typer.Context,
-    model: options.OneModel,
-    requests: Requests = "32",
-    iterations: Iterations = "128",
-    finish: Finish = 0.02,
-    shortest: Shortest = "1",
-    longest: Longest = "2k",
-    seed: LengthSeed = 0,
-    platform: options.OnePlatform = "gh-asymmetric",
-    sets: options.SetOnce = [],
-) -> None:
-    """Map anew in every step while requests finish at random (H2M2 sec. 5.3).
-
-    `speedup_migrating` pays for heads that change sides, `moves` is the share of steps in which
-    some do.
-
-    Example: nearkv solve mapping-trace --model gpt3-175b --iterations 128 --seed 1
-    """
-    from nearkv.sweeps.api.solve import solve
-
-    answer = solve("mapping-trace", **options.arguments(line))
-    print_table(answer, options.view_of(line), ",".join(answer.columns))
 
 
 @options.taking(options.of_table)

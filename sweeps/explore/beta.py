@@ -14,7 +14,7 @@ from nearkv.solvers.beta import BALANCE, CAPACITY, HOST, LINK, NOTHING, BestBeta
 from nearkv.solvers.beta import best_beta as solve_beta
 from nearkv.sweeps.evaluate.evaluate import Columns, columns, stack
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
-from nearkv.sweeps.explore.knob import check_robust, excess
+from nearkv.sweeps.explore.knob import excess
 from nearkv.sweeps.explore.lines import searched
 from nearkv.sweeps.explore.rows import Row, lacks_answer, sentences
 from nearkv.sweeps.study.grid import Box
@@ -22,12 +22,11 @@ from nearkv.sweeps.study.study import Block, Numbers, Study
 from nearkv.sweeps.tables.table import records
 
 
-def best_beta(study: Study, robust: float = 0.0) -> Columns:
+def best_beta(study: Study) -> Columns:
     """Split K and V between host DRAM and SmartSSD, at every design point.
 
     Args:
         study: what to evaluate.
-        robust: as of `best_knob`.
 
     Returns:
         `value`, the beta that is optimal in eq. 2 under eq. 3, with the time of its two paths over
@@ -36,9 +35,8 @@ def best_beta(study: Study, robust: float = 0.0) -> Columns:
         `step_ms` and where K and V live at the optimum. Eq. 2 has no write-back of promoted tokens
         and no queue for the drive: `fastest` is the beta with the shortest decode step, and
         `fastest_ms` that step. Where nothing is off the GPU, or nothing on the drive, there is no
-        beta. With a band, how far beta moves (`value_p05` and so on), what `value` loses in each
-        draw (`regret_p05`), and with `robust` the share in host DRAM of the split that is best for
-        bad draws, `robust`.
+        beta. With a band, how far beta moves (`value_p05` and so on) and what `value` loses in
+        each draw (`regret_p05`).
 
     Raises:
         InputError: a value for beta itself, another knob left to `auto`, or a study that cannot be
@@ -46,16 +44,15 @@ def best_beta(study: Study, robust: float = 0.0) -> Columns:
 
     Source: HillInfer sec. 4.3, 5.4.
     """
-    check_robust(study, robust)
     if "hot_share" in study.knobs:
         raise InputError("--knob hot_share: is what is solved for; leave it out")
     study_blocks = searched(replace(study, systems=("hillinfer",)))
     warn_of_unread(study_blocks)
-    return stack([_solved(block, robust) for block in study_blocks])
+    return stack([_solved(block) for block in study_blocks])
 
 
-def _over_draws(block: Block, hot_share: Numbers, robust: float) -> Columns:
-    """Ends of the best beta of each draw, what the split as stated loses, and the robust one."""
+def _over_draws(block: Block, hot_share: Numbers) -> Columns:
+    """Ends of the best beta of each draw, and what the split as stated loses."""
     from nearkv.sweeps.explore.knob_bands import knob_bands
     from nearkv.sweeps.uncertainty.sampled import ends, reduced, sampled
 
@@ -70,7 +67,7 @@ def _over_draws(block: Block, hot_share: Numbers, robust: float) -> Columns:
 
     betas = reduced(solved, box, of_tile)
     stated = hot_share.reshape(block.grid.shape)
-    losses = knob_bands(solved, box, "hot_share", stated, robust)
+    losses = knob_bands(solved, box, "hot_share", stated)
     is_split = ~np.isnan(hot_share)
     return {
         name: np.where(is_split, column.ravel(), np.nan)
@@ -78,7 +75,7 @@ def _over_draws(block: Block, hot_share: Numbers, robust: float) -> Columns:
     }
 
 
-def _solved(block: Block, robust: float) -> Columns:
+def _solved(block: Block) -> Columns:
     hw, llm, work, requested = block.inputs(block.grid.whole)
     knobs: dict[str, Real] = {}
     for name, value in requested.items():
@@ -105,7 +102,7 @@ def _solved(block: Block, robust: float) -> Columns:
         shown = np.where(ok, column, blank)
         table[name] = np.broadcast_to(shown, block.grid.shape).ravel()
     if block.band is not None:
-        table |= _over_draws(block, table["hot_share"].astype(float), robust)
+        table |= _over_draws(block, table["hot_share"].astype(float))
     return table
 
 

@@ -30,14 +30,12 @@ PAPER = "paper"
 """The rule that a paper prints first; its columns are named `rule` alone."""
 
 
-def best_knob(study: Study, knob: str, robust: float = 0.0) -> Columns:
+def best_knob(study: Study, knob: str) -> Columns:
     """Solve one knob of a system for the fastest decode step, at every design point.
 
     Args:
         study: what to evaluate; every system in it must have the knob.
         knob: its name.
-        robust: share of the draws of the study's band that the knob is also made best for; 0 for
-            none. See `knob_bands`.
 
     Returns:
         `value` of the knob, its `step_ms`, `bound_ms` that no value beats and `gap`, the relative
@@ -50,7 +48,6 @@ def best_knob(study: Study, knob: str, robust: float = 0.0) -> Columns:
     Raises:
         InputError: a system has no such knob, or the study cannot be evaluated.
     """
-    check_robust(study, robust)
     if knob in study.knobs:
         raise InputError(f"--knob {knob}: is what is solved for; leave it out")
     for name in study.systems:
@@ -60,7 +57,7 @@ def best_knob(study: Study, knob: str, robust: float = 0.0) -> Columns:
     warn_of_no_effect(study, solved)
     return stack(
         [
-            _solved(block, box, knob, robust)
+            _solved(block, box, knob)
             for block in solved
             for box in block.grid.boxes(block.at_once)
         ]
@@ -86,23 +83,7 @@ def _check_solvable(system: System, name: str, band: float) -> None:
         raise InputError(f"--band: {where} has names for values, not a band; {advice}")
 
 
-def check_robust(study: Study, robust: float) -> None:
-    """Refuse a share of the draws that is none, or without draws.
-
-    Raises:
-        InputError: it is.
-    """
-    if robust and not study.band:
-        raise InputError(
-            "--robust is over the draws of a band; give --band, as in --band 90"
-        )
-    if robust and not 0.5 <= robust < 1:
-        raise InputError(
-            f"--robust {robust:g}: give a share of the draws from 0.5 to below 1, as in 0.9"
-        )
-
-
-def _solved(block: Block, box: Box, knob: str, robust: float) -> Columns:
+def _solved(block: Block, box: Box, knob: str) -> Columns:
     """All columns of a box with the knob solved, its bound, what binds and the paper's rules."""
     hw, llm, work, requested = block.inputs(box)
     is_share = block.system.knobs[knob].is_continuous
@@ -152,7 +133,7 @@ def _solved(block: Block, box: Box, knob: str, robust: float) -> Columns:
         from nearkv.sweeps.explore.knob_bands import knob_bands
 
         value = table["value"].astype(float).reshape(ok.shape)
-        table |= knob_bands(block, box, knob, value, robust)
+        table |= knob_bands(block, box, knob, value)
     return table
 
 

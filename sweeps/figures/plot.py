@@ -12,7 +12,7 @@ from nearkv.sweeps.figures.lines import lines
 from nearkv.sweeps.figures.papers import PaperFigure, draw, paper_figure
 from nearkv.sweeps.figures.policy_map import policy_map
 from nearkv.sweeps.figures.roofline import roofline
-from nearkv.sweeps.figures.scatter import pareto, parity, reliability
+from nearkv.sweeps.figures.scatter import pareto, parity
 from nearkv.sweeps.figures.series import varying
 from nearkv.sweeps.figures.style import save
 from nearkv.sweeps.figures.tornado import tornado
@@ -32,7 +32,6 @@ __all__ = [
     "pareto",
     "parity",
     "policy_map",
-    "reliability",
     "roofline",
     "save",
     "tornado",

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SIDES = ("stated", "predicted")
-RELIABILITY = ("level", "inside")
 
 WORKLOAD = ("model", "context_tok", "output_tokens", "trace")
 """Columns that make a workload, within which designs are compared."""
@@ -177,41 +176,6 @@ def parity(
     log_scale(target, "x")
     log_scale(target, "y")
     target.set(xlabel="Stated", ylabel="Predicted")
-    legend_above(target)
-    return target
-
-
-@styled
-def reliability(
-    table: pd.DataFrame,
-    *,
-    by: str = "rows_of",
-    width: str = "column",
-    axes: Axes | None = None,
-) -> Axes:
-    """Draw the share of measurements inside bands over the level of the bands.
-
-    On the line, bands are right; below it they are too narrow, above it too wide.
-
-    Args:
-        table: rows with `level` and `inside` [%], as `coverage(reliability=True)` returns.
-        by: the column whose values have colours of their own.
-        width: of a new figure, `column` or `page`.
-        axes: where to draw; default: a new figure.
-
-    Returns:
-        The axes, to restyle.
-
-    Example:
-        >>> import nearkv
-        >>> axes = nearkv.plot.reliability(nearkv.coverage(reliability=True))
-    """
-    check_columns(table, *RELIABILITY, by)
-    target = new_axes(axes, width)
-    target.plot([0, 100], [0, 100], color="0.4", linewidth=0.8)
-    _draw_points(target, table, RELIABILITY, levels_of=by)
-    target.set(xlim=(0, 100), ylim=(0, 100))
-    target.set(xlabel="Level of the band [%]", ylabel="Measurements inside [%]")
     legend_above(target)
     return target
 

@@ -34,8 +34,6 @@ from nearkv.sweeps.validation.prediction import is_formula
 Row = dict[str, Any]
 LEVELS = (50, 80, 90)
 """Shares of the measurements that bands should hold [%]."""
-MANY_LEVELS = tuple(range(5, 100, 5))
-"""Levels of a reliability diagram [%]."""
 FEWEST_ROWS, FEWEST_SOURCES = 8, 3
 """Least rows and sources of a pool of one mechanism; with fewer, all mechanisms are pooled."""
 
@@ -140,17 +138,6 @@ def coverage(rows: Sequence[SampledClaim]) -> list[Row]:
     for result in results:
         groups.setdefault(f"most time: {result.row.mechanism}", []).append(result)
     return [{"rows_of": name, **_summary(group)} for name, group in groups.items()]
-
-
-def reliability(rows: Sequence[SampledClaim]) -> list[Row]:
-    """Shares of the rows inside bands of every level, of papers and of independent sources."""
-    results = [judged(row, MANY_LEVELS) for row in rows]
-    table = []
-    for name, group in _totals(results).items():
-        for level in MANY_LEVELS:
-            inside = [result.inside[level] for result in group]
-            table.append({"rows_of": name, "level": level, "inside": 100 * np.mean(inside)})
-    return table
 
 
 def _totals(results: Sequence[Judged]) -> dict[str, list[Judged]]:

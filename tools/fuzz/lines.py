@@ -37,8 +37,6 @@ LINES = (
     " --method simulate --seed 3 --format json",
     "solve subbatch --model gpt-175b --requests 20k,30k,40k,90k --prompts 96,1k"
     " --homes random --set dimm.ranksets=8 --time-limit 1 --format json",
-    "solve mapping-trace --model opt-66b --requests 4 --iterations 8 --finish 0.2 --shortest 64"
-    " --longest 1k --seed 3 --set hbm.bandwidth=1TB/s --format json",
     "pareto --system hilos --model opt-30b --batch 1:64:x2 --context 8k --by step_ms,cost_usd"
     " --where batch_run>=4 --columns system,step_ms,cost_usd --format json",
     "sensitivity hilos --model opt-30b --context 8k --of step_ms --knob alpha=0.3 --format json",

@@ -21,7 +21,6 @@ def test_too_many_rows_to_read_are_refused_before_they_are_solved() -> None:
         ("spill --model opt-30b --context 16k", "a larger csd.page would raise both"),
         ("beta --model qwen-7b --batch 8 --context 12k", "a faster CPU would raise it"),
         ("mapping --model gpt3-175b", "bound by hbm.memory: no further head fits"),
-        ("mapping-trace --model gpt3-175b --iterations 4", "a faster c2c would lower that"),
         ("subbatch --model gpt-175b --requests 2k,3k", "would make two pay"),
         ("placement --model opt-30b --gpu-batch 8 --num-batches 2", "bound by"),
         ("batch --system flexgen-ssd --model opt-66b --knob weights=paper", "bound by host; more"),

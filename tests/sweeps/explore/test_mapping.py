@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.command_line import printed
 from typer.testing import CliRunner
 
 from nearkv.cli import app
@@ -158,24 +157,6 @@ def test_compare_lays_all_systems_side_by_side() -> None:
     ("words", "requested"),
     [
         ((*POINT, "--method", "exat"), "did you mean 'exact'"),
-        (
-            ("solve", "mapping-trace", "--model", "gpt3-175b", "--requests", "0"),
-            "--requests: '0' must be a whole",
-        ),
-        (
-            ("solve", "mapping-trace", "--model", "gpt3-175b", "--iterations", "1.5"),
-            "--iterations: '1.5' must be a whole",
-        ),
-        (("solve", "mapping-trace", "--model", "gpt3-175b,opt-66b"), "one model"),
-        (("solve", "mapping-trace", "--model", "gpt3-175b", "--seed", "-1"), "seed -1"),
-        (
-            ("solve", "mapping-trace", "--model", "gpt3-175b", "--iterations", "1000000"),
-            "use fewer",
-        ),
-        (
-            ("solve", "mapping-trace", "--model", "gpt3-175b", "--longest", "64x"),
-            "--longest: '64x' must be a whole",
-        ),
         (("compare", "oracle", "oracle", "--model", "gpt3-175b"), "names 'oracle' twice"),
         (
             ("compare", "oracle", "inf2", "--model", "gpt3-175b", "--knob", "n_fd=3"),
@@ -200,6 +181,3 @@ def test_a_mapping_that_does_not_fit_is_a_row_with_a_status() -> None:
     assert list(answer["status"]) == ["infeasible"]
     assert answer["short_gb"].astype(float)[0] > 0
     assert np.isnan(answer["step_ms"].astype(float)).all()
-    words = "mapping-trace --model gpt3-175b --requests 4000 --iterations 2 --format json"
-    rows = json.loads(printed("solve", *words.split()))
-    assert {row["status"] for row in rows} == {"infeasible"}

@@ -114,7 +114,6 @@ def seconds() -> pd.DataFrame:
 CLAIMS = pd.DataFrame(
     {"paper": ["hilos", "l3"], "stated": [1e-3, 1e5], "predicted": [1.1e-3, 0.9e5]}
 )
-LEVELS = pd.DataFrame({"rows_of": ["all rows"] * 2, "level": [50.0, 90.0], "inside": [55.0, 91.0]})
 COLUMN: dict[str, Any] = {"width": "column"}
 FIGURES: dict[str, Callable[[], Axes]] = {
     "bars": lambda: plot.bars(comparison(4), "decode_tok_s", baseline="system-1", **COLUMN),
@@ -127,7 +126,6 @@ FIGURES: dict[str, Callable[[], Axes]] = {
     "pareto": lambda: plot.pareto(designs(), **COLUMN),
     "tornado": lambda: plot.tornado(ranges()),
     "parity": lambda: plot.parity(CLAIMS),
-    "reliability": lambda: plot.reliability(LEVELS),
 }
 
 

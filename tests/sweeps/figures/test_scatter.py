@@ -1,4 +1,4 @@
-"""Points: fronts, parity and reliability."""
+"""Points: fronts and parity."""
 
 from __future__ import annotations
 
