@@ -21,8 +21,8 @@ from nearkv.sweeps.study.sizes import comma_list
 if TYPE_CHECKING:
     import pandas as pd
 
-    from nearkv.sweeps.jobs.best import Reducer
     from nearkv.sweeps.jobs.progress import SweepRun
+    from nearkv.sweeps.jobs.search import Reducer
     from nearkv.sweeps.study.study import Study
     from nearkv.sweeps.tables.table import Columns
 

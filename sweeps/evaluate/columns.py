@@ -23,7 +23,7 @@ from nearkv.costmodel.model.registry import Knob
 from nearkv.costmodel.model.workload import Workload
 from nearkv.solvers.knobs import Resolved, resolve_knobs
 from nearkv.sweeps.study.grid import Box, shape_of
-from nearkv.sweeps.study.study import Block, Numbers
+from nearkv.sweeps.study.study import NONE, Block, Numbers
 from nearkv.sweeps.tables.table import Columns
 
 BOTTLENECK = "bottleneck"
@@ -170,6 +170,8 @@ def cells_at(
     wanted: Collection[str] = (),
     extra: Collection[str] = (),
     resolved: Resolved | None = None,
+    numbers: Mapping[str, Numbers] = NONE,
+    read: set[str] | None = None,
 ) -> dict[str, Cell]:
     """What the formulas answer at any values of the axes.
 
@@ -178,8 +180,9 @@ def cells_at(
         mesh: values by axis [SI].
         shown: as columns show them, by column, in the same order.
         wanted, extra, resolved: as `columns` takes them.
+        numbers, read: as `Block.at` takes them.
     """
-    hw, llm, work, requested = block.at(mesh)
+    hw, llm, work, requested = block.at(mesh, numbers, read)
     if resolved is None:
         resolved = resolve_knobs(block.system, hw, llm, work, requested)
     estimate = resolved.estimate

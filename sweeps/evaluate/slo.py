@@ -18,6 +18,7 @@ from nearkv.hardware.units import measure
 from nearkv.sweeps.evaluate.probe import Points, Probe, column
 from nearkv.sweeps.study.study import NONE, Numbers, Study, blocks
 from nearkv.sweeps.tables.labels import stem_and_unit
+from nearkv.sweeps.tables.table import cell_text
 
 RATIOS = {"speedup": "decode_tok_s", "total_speedup": "throughput_tok_s"}
 """Quantities that compare with another system, and the rate that each compares."""
@@ -67,6 +68,11 @@ class Target:
     def name(self) -> str:
         """The quantity as a column name."""
         return f"{self.quantity}_over_{self.against}" if self.against else self.quantity
+
+    @property
+    def text(self) -> str:
+        """The limit in words."""
+        return f"{self.name} {'>=' if self.at_least else '<='} {cell_text(self.value)}"
 
     def margin(self, values: Numbers) -> Numbers:
         """How far values exceed the target, on a logarithmic scale; `-FAR` where there is none."""

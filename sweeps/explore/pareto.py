@@ -14,9 +14,10 @@ from nearkv.sweeps.evaluate.blanks import warn_of_blanks
 from nearkv.sweeps.evaluate.columns import on_request
 from nearkv.sweeps.evaluate.evaluate import Columns
 from nearkv.sweeps.evaluate.slo import RATIOS, Target, check_quantities, parse_targets
-from nearkv.sweeps.jobs.best import Places, Reducer, best_numbers, whole_rows
+from nearkv.sweeps.jobs.best import best_numbers, whole_rows
 from nearkv.sweeps.jobs.plan import plan
 from nearkv.sweeps.jobs.progress import QUICK, SweepRun
+from nearkv.sweeps.jobs.search import Places, Reducer
 from nearkv.sweeps.jobs.workers import Workers
 from nearkv.sweeps.study.study import Block, Study, comma_list
 from nearkv.sweeps.tables.table import plain

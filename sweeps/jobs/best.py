@@ -8,39 +8,30 @@ All columns are evaluated at the end, of the rows kept alone.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Numbers
-from nearkv.hardware.errors import InputError, check_known, once
+from nearkv.hardware.errors import InputError, once
 from nearkv.sweeps.evaluate.blanks import running_without, warn_of_blanks
 from nearkv.sweeps.evaluate.columns import on_request
-from nearkv.sweeps.evaluate.evaluate import (
-    Cell,
-    Columns,
-    Names,
-    at,
-    cells,
-    columns_at,
-    stack,
-)
-from nearkv.sweeps.evaluate.slo import Target, higher_is_better
-from nearkv.sweeps.jobs.plan import (
-    Kind,
-    Piece,
-    Plan,
-    chosen,
-    plan,
-    size_of,
-    unpacked,
-)
+from nearkv.sweeps.evaluate.evaluate import Columns, at, cells, columns_at, stack
+from nearkv.sweeps.jobs.plan import Piece, Plan, chosen, plan, size_of, unpacked
 from nearkv.sweeps.jobs.progress import SweepRun, announce, progress
+from nearkv.sweeps.jobs.search import (
+    MOST_KEPT,
+    BestPer,
+    Candidates,
+    Kept,
+    Places,
+    Reducer,
+    Top,
+    numbered,
+    search,
+)
 from nearkv.sweeps.study.grid import POINTS_AT_ONCE, Box, shape_of
 from nearkv.sweeps.study.study import Block, Study
 
@@ -48,169 +39,10 @@ BY = "throughput_tok_s"
 """The column that rows are compared by unless another is named."""
 REDUCED = 1 << 20
 """Rows of a task."""
-MOST_KEPT = 1_000_000
-"""More rows than this are no summary."""
 MANY = 10**10
 """More design points than this take hours."""
 MOST_WASTE = 4
 """Design points of a box evaluated again for each row that is kept of it [1]."""
-
-Places = NDArray[np.intp]
-
-
-@dataclass(frozen=True)
-class Kept:
-    """Rows that may be among the best, in order.
-
-    Attributes:
-        rows: their numbers in the sweep.
-        costs: what they are compared by, less is better: (rows, columns).
-        groups: what tells groups apart, a column each; none where there is one group.
-    """
-
-    rows: NDArray[np.int64]
-    costs: Numbers
-    groups: tuple[NDArray[np.generic], ...]
-
-    def take(self, places: Places) -> Kept:
-        """Some of them."""
-        groups = tuple(group[places] for group in self.groups)
-        return Kept(self.rows[places], self.costs[places], groups)
-
-    def __add__(self, later: Kept) -> Kept:
-        pairs = zip(self.groups, later.groups, strict=True)
-        groups = tuple(np.concatenate(pair) for pair in pairs)
-        rows = np.concatenate([self.rows, later.rows])
-        return Kept(rows, np.concatenate([self.costs, later.costs]), groups)
-
-
-@dataclass(frozen=True)
-class Reducer(ABC):
-    """Keeps the best rows.
-
-    Attributes:
-        by: columns compared by.
-        per: columns whose every combination of values is a group.
-        where: limits that a row must meet.
-    """
-
-    by: tuple[str, ...]
-    per: tuple[str, ...] = ()
-    where: tuple[Target, ...] = ()
-
-    @abstractmethod
-    def choose(self, costs: Numbers, groups: Places) -> Places:
-        """Places of the rows worth keeping, in the order they are shown.
-
-        Args:
-            costs: what rows are compared by, less is better, NaN for none: (rows, columns).
-            groups: number of the group of each row, in the order of the groups' values.
-        """
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """All columns that must be known to choose."""
-        return (*self.by, *self.per, *(limit.quantity for limit in self.where))
-
-    def check(self, kinds: Mapping[str, Kind]) -> None:
-        """Refuse columns that cannot be compared by.
-
-        Raises:
-            InputError: a column is unknown, or holds no numbers.
-        """
-        for name in self.by:
-            check_known("column", [name], kinds, "--by")
-            if kinds[name] not in ("whole", "number"):
-                text = f"{name} is not a column of numbers, so no row is better by it"
-                raise InputError(f"--by: {text}")
-        check_known("column", self.per, kinds, "--best-per")
-
-    def best_of_box(
-        self, cells: Mapping[str, Cell], shape: tuple[int, ...], first: int
-    ) -> Kept:
-        """The best rows of a box of design points.
-
-        Args:
-            cells: its columns.
-            shape: that all columns broadcast to.
-            first: number of its first row.
-        """
-        costs = np.empty((*shape, len(self.by)))
-        for place, name in enumerate(self.by):
-            sign = -1.0 if higher_is_better(name) else 1.0
-            costs[..., place] = sign * np.asarray(cells[name], np.float64)
-        for limit in self.where:
-            values = np.asarray(cells[limit.quantity], np.float64)
-            costs[np.broadcast_to(limit.margin(values) < 0, shape)] = np.nan
-        costs = costs.reshape(-1, len(self.by))
-        groups = _numbered(cells[name] for name in self.per)
-        places = np.sort(self.choose(costs, np.broadcast_to(groups, shape).ravel()))
-        shared = tuple(at(cells[name], shape, places) for name in self.per)
-        return Kept(first + places, costs[places], shared)
-
-    def merge(self, kept: Kept | None, later: Kept) -> Kept:
-        """The best rows of two parts of a sweep.
-
-        Raises:
-            InputError: too many to keep.
-        """
-        if kept is not None:
-            both = kept + later
-            later = both.take(np.sort(self.choose(both.costs, _numbered(both.groups))))
-        if len(later.rows) > MOST_KEPT:
-            many = f"more than {MOST_KEPT:,} rows are best"
-            raise InputError(f"{many}; write all rows to a file with -o")
-        return later
-
-
-@dataclass(frozen=True)
-class Top(Reducer):
-    """The best few rows by one column.
-
-    Attributes:
-        most: how many.
-    """
-
-    most: int = 1
-
-    def choose(self, costs: Numbers, groups: Places) -> Places:
-        """The first few in order of cost, then of row."""
-        known = np.flatnonzero(~np.isnan(costs[:, 0]))
-        cost = costs[known, 0]
-        if (
-            len(cost) > self.most
-        ):  # a sort of all would take longer; ties at the edge must reach it
-            edge = np.partition(cost, self.most - 1)[self.most - 1]
-            known = known[cost <= edge]
-            cost = costs[known, 0]
-        return known[np.argsort(cost, kind="stable")[: self.most]]
-
-
-@dataclass(frozen=True)
-class BestPer(Reducer):
-    """The best row of every group by one column."""
-
-    def choose(self, costs: Numbers, groups: Places) -> Places:
-        """One row a group, in order of the groups' values."""
-        cost = costs[:, 0]
-        groups = np.broadcast_to(groups, cost.shape)
-        least = np.full(np.max(groups, initial=-1) + 1, np.inf)
-        np.fmin.at(least, groups, cost)
-        candidates = np.flatnonzero(cost == least[groups])
-        _, first = np.unique(groups[candidates], return_index=True)
-        return candidates[first]
-
-
-def _numbered(cells: Iterable[Cell | NDArray[np.generic]]) -> Places:
-    """Numbers of groups in the order of their values, as large as the axes these depend on."""
-    numbers = np.zeros((), np.intp)
-    for cell in cells:
-        values = cell.places if isinstance(cell, Names) else np.asarray(cell)
-        distinct, codes = np.unique(values, return_inverse=True)
-        pairs = numbers * len(distinct) + codes.reshape(values.shape)
-        # numbered anew: products of many columns would outgrow an integer
-        numbers = np.unique(pairs, return_inverse=True)[1].reshape(pairs.shape)
-    return numbers
 
 
 def best(
@@ -263,20 +95,26 @@ def best_numbers(rows: Plan, reducer: Reducer, run: SweepRun) -> NDArray[np.int6
             kept = reducer.merge(kept, best_of_piece)
             advance(piece.rows)
     assert kept is not None, "a study has a point"
-    return kept.rows[reducer.choose(kept.costs, _numbered(kept.groups))]
+    return kept.rows[reducer.choose(kept.costs, numbered(kept.groups))]
 
 
 def _best_of_piece(packed: bytes, reducer: Reducer, piece: Piece) -> Kept:
     """Evaluate a piece of a packed plan and keep its best rows; what a worker does."""
-    rows = unpacked(packed)
-    kept: Kept | None = None
+    found = search(_candidates(unpacked(packed), piece), reducer)
+    if found.is_interrupted:
+        raise KeyboardInterrupt
+    assert found.kept is not None, "a piece has a box"
+    return found.kept
+
+
+def _candidates(rows: Plan, piece: Piece) -> Iterator[Candidates]:
+    """The design points of a piece, box by box."""
     first = piece.first
     for index, box in piece.boxes:
-        cells = rows.cells(index, box, reducer.columns)
-        kept = reducer.merge(kept, reducer.best_of_box(cells, shape_of(box), first))
-        first += size_of(box)
-    assert kept is not None, "a piece has a box"
-    return kept
+        size, shape = size_of(box), shape_of(box)
+        numbers = np.arange(first, first + size).reshape(shape)
+        yield Candidates(numbers, shape, partial(rows.cells, index, box))
+        first += size
 
 
 def whole_rows(rows: Plan, numbers: NDArray[np.int64]) -> Columns:

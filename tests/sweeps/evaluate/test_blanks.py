@@ -6,7 +6,8 @@ import pytest
 
 from nearkv.hardware.errors import NearkvWarning
 from nearkv.sweeps.explore.pareto import ALONE, pareto
-from nearkv.sweeps.jobs.best import Top, best
+from nearkv.sweeps.jobs.best import best
+from nearkv.sweeps.jobs.search import Top
 from nearkv.sweeps.study.study import Study
 
 

@@ -18,8 +18,9 @@ from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.evaluate import Columns, table
 from nearkv.sweeps.evaluate.slo import higher_is_better
 from nearkv.sweeps.explore.pareto import pareto
-from nearkv.sweeps.jobs.best import BestPer, Reducer, Top, best, boxes_around, reducer_of
+from nearkv.sweeps.jobs.best import best, boxes_around, reducer_of
 from nearkv.sweeps.jobs.progress import SweepRun
+from nearkv.sweeps.jobs.search import BestPer, Reducer, Top
 from nearkv.sweeps.jobs.workers import Workers
 from nearkv.sweeps.study.grid import shape_of
 from nearkv.sweeps.study.study import Study
