@@ -6,10 +6,13 @@ CORES = $(shell $(PYTHON) -c 'import os; print(os.cpu_count() or 1)')
 WORKERS = $(shell expr $(CORES) + 2)
 # programs that tests start read modules that are compiled already
 export PYTHONDONTWRITEBYTECODE :=
+# what `make mutants` changes, and the tests that should notice
+MODULE ?= solvers/frontier.py
+TESTS ?= tests/solvers/test_frontier.py
 SYSTEMS := flexgen-ssd flexgen-dram flexgen-16ssd deepspeed-uvm hilos
 SHOWN := system,model,batch,context_tok,status,decode_tok_s,throughput_tok_s,step_ms
 
-.PHONY: help setup demo validation bands golden check test quick browser pictures readme site lint type sizes fuzz mutants cover bench resume performance lock
+.PHONY: help setup demo validation bands golden check test quick browser pictures readme site lint type sizes fuzz mutants cover resume performance lock
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
 
@@ -71,17 +74,21 @@ sizes: setup ## print code lines, modules, tokens per line, lonely modules, impo
 fuzz: setup ## attack the command line and every system; ARGS='--seed 2 --seconds 600'
 	cd tools && ../$(BIN)/python -m fuzz $(ARGS)
 
-mutants: setup ## change models and solvers; tests must notice; ARGS='--count 300 --seed 1'
-	cd tools && ../$(BIN)/python -m mutants $(ARGS)
+mutants: setup ## change an expression of MODULE at a time; TESTS must notice each
+	@mkdir -p out
+	@sed 's|MODULE|$(MODULE)|; s|TESTS|$(TESTS)|' tools/mutants.toml > out/mutants.toml
+	@rm -f out/mutants.sqlite
+	$(BIN)/cosmic-ray init out/mutants.toml out/mutants.sqlite
+	$(BIN)/cr-filter-operators out/mutants.sqlite out/mutants.toml
+	$(BIN)/cosmic-ray baseline out/mutants.toml
+	$(BIN)/cosmic-ray exec out/mutants.toml out/mutants.sqlite
+	$(BIN)/cr-report --surviving-only --show-diff out/mutants.sqlite
 
 cover: setup ## which branches of each module the tests run, other processes included
 	COVERAGE_FILE=$(CURDIR)/.coverage $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not browser and not stops" --cov --cov-report=term-missing:skip-covered
 
-bench: setup ## measure speed, as ratios within one run
-	$(BIN)/python -m bench
-
 resume: setup ## kill and resume sweeps of three forms, ten times each; takes minutes
-	$(BIN)/python -m bench resume
+	$(BIN)/python -m bench.resume
 
 performance: setup ## measure what commands cost, write docs/performance.md
 	$(BIN)/python -m bench.performance

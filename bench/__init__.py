@@ -1,1 +1,1 @@
-"""Speed, measured as ratios within one run; `make bench` runs every `bench_*` module here."""
+"""Measurements that pages of the site report, and sweeps that are killed; not in `make check`."""

@@ -137,8 +137,7 @@ INTRODUCTION = """\
 
 For those who plan a sweep, or change what is slow.
 Seconds and bytes of whole commands, written by `make performance`; a row is the median
-of three, or one run from 20 s on. `make bench` measures the parts: evaluation beside a C loop of
-the same equations, the writers beside PyArrow, the solvers, the start. CPU is user and system time
+of three, or one run from 20 s on. CPU is user and system time
 of all processes, memory the most that was resident.
 """
 DESIGNS = """\

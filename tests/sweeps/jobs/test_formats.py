@@ -20,7 +20,6 @@ from nearkv.sweeps.jobs.parts import to_file
 from nearkv.sweeps.jobs.plan import Plan, plan
 from nearkv.sweeps.jobs.progress import SweepRun
 from nearkv.sweeps.jobs.workers import Workers
-from nearkv.sweeps.study.grid import POINTS_AT_ONCE
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.tables.formats import render
 from nearkv.sweeps.tables.table import Display, records
@@ -146,24 +145,6 @@ def test_names_that_csv_must_quote_are_quoted() -> None:
     text = encoded(table_of(found), "jsonl").decode()
     lines = [json.loads(line) for line in text.splitlines()]
     assert lines == [{"model": 'say "x"', "step_ms": 1.5}, {"model": "plain", "step_ms": None}]
-
-
-@pytest.mark.slow
-def test_the_c_loop_of_the_benchmark_computes_the_same(tmp_path: Path) -> None:
-    """The benchmark's limit is the same equations, alpha solved, at each of a million points."""
-    from bench.bench_grid import million
-    from bench.bench_sweep import c_loop, solved_step
-
-    block = million("auto")
-    found = c_loop(block, tmp_path)
-    if found is None:
-        pytest.skip("no C compiler")
-    box = next(block.grid.boxes(POINTS_AT_ONCE))
-    ours = np.ravel(solved_step(block, box))
-    np.testing.assert_allclose(found[1][: len(ours)], ours, rtol=1e-12)
-    # the loop is compiled with -ffast-math, this process goes on with all numbers
-    smallest = np.nextafter(0.0, 1.0)
-    assert smallest > 0
 
 
 def test_numbers_beyond_64_bits_are_written_as_they_are() -> None:

@@ -1,6 +1,6 @@
 """The closed form of latency under load against the simulation, on random workloads.
 
-`python -m bench load` draws workloads of system gpu: a model on a part of a server, a chunk,
+`python -m bench.load` draws workloads of system gpu: a model on a part of a server, a chunk,
 lengths by lognormal laws whose 99th percentile is up to 20 medians, and a rate of 10 to 80 % of
 what the simulation serves at most, a quarter of them above 60 %. `NEARKV_WORKLOADS=200` sets how
 many.
@@ -124,3 +124,7 @@ def main() -> None:
     print(f"beyond 40 % without saying so: {np.sum(np.any(silent > 0.4, axis=1))}")
     print(f"says that it does not hold: {np.mean(says):.0%}")
     print(f"goodput within 15 %: {np.mean(goodputs):.0%}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,6 @@
 """Measured servers at a number of users beside the closed form and the simulation.
 
-`python -m bench served` asks the rows of `sweeps/claims/independent.csv` that state how long a
+`python -m bench.served` asks the rows of `sweeps/claims/independent.csv` that state how long a
 token of each of as many users takes, `1000 * batch_run / throughput_tok_s`: the users ask again
 when they are answered. `NEARKV_EACH=5` takes each fifth row alone.
 """
@@ -57,3 +57,7 @@ def main() -> None:
     print(f"within 15 %: {within:.0%} of {len(apart)}")
     for name, times in (("closed form", closed), ("simulation", simulated)):
         print(f"{name} from measured: median {np.median(np.abs(times / measured - 1)):.1%}")
+
+
+if __name__ == "__main__":
+    main()

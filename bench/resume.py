@@ -58,3 +58,7 @@ def main() -> None:
                 f"{form}: killed {KILLS} times and resumed, {same}; lost at most "
                 f"{max(lost):.2f} s of work a time (at most 5)"
             )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,0 @@
-"""Changes to the models and solvers that some test must notice."""
