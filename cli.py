@@ -75,7 +75,7 @@ class Command(TyperCommand):
         return super().parse_args(ctx, args)
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """A group of commands; an unknown one is refused with the nearest name."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -99,7 +99,7 @@ class Group(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-class Nearkv(Group):
+class Nearkv(CommandGroup):
     """Runs commands; every failure is one sentence on standard error, and an exit code."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -208,7 +208,9 @@ def _silence() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def group(text: str, *, alone: bool = False, cls: type[TyperGroup] = Group) -> typer.Typer:
+def group(
+    text: str, *, alone: bool = False, cls: type[TyperGroup] = CommandGroup
+) -> typer.Typer:
     """A group of commands.
 
     Args:
@@ -246,7 +248,7 @@ def _print_version(requested: bool) -> None:
         raise typer.Exit
 
 
-Version = Annotated[
+VersionOption = Annotated[
     bool,
     typer.Option(
         "--version", callback=_print_version, is_eager=True, help="Print the version."
@@ -255,7 +257,7 @@ Version = Annotated[
 
 
 @app.callback()
-def nearkv(version: Version = False) -> None:
+def nearkv(version: VersionOption = False) -> None:
     """Take the options of `nearkv` itself."""
 
 

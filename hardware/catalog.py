@@ -32,7 +32,7 @@ __all__ = [
     "names",
 ]
 
-Version = tuple[str, int, int]
+FileVersion = tuple[str, int, int]
 _PLATFORM_KEYS = {"title", "cite", "base", "without"}
 MOST_BASES = 16
 """Platforms that may build on one another."""
@@ -55,14 +55,14 @@ def load_part(name: str, what: str = "part") -> Part:
     return _read_once(path, name, what, _version(path))
 
 
-def _version(path: Path) -> Version:
+def _version(path: Path) -> FileVersion:
     """The identity of a file and its content: path, time and size."""
     status = path.stat()
     return str(path.absolute()), status.st_mtime_ns, status.st_size
 
 
 @lru_cache(maxsize=1024)
-def _read_once(path: Path, name: str, what: str, _: Version) -> Part:
+def _read_once(path: Path, name: str, what: str, _: FileVersion) -> Part:
     """A part of a folder, read again once its file has another time or size."""
     return _read_part(path, name, what)
 
@@ -167,7 +167,7 @@ def load_platform(name: str, heirs: tuple[str, ...] = ()) -> Platform:
 
 
 @lru_cache(maxsize=256)
-def _table_once(path: Path, _: Version) -> Mapping[str, Any]:
+def _table_once(path: Path, _: FileVersion) -> Mapping[str, Any]:
     """The tables of a platform of a folder, which callers must not change."""
     return read_toml(path, "platform")
 

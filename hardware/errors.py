@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import TypeVar
 
-Names = TypeVar("Names", bound=Sequence[str])
+_Names = TypeVar("_Names", bound=Sequence[str])
 
 LONGEST_ECHO = 80
 """Characters of a user's own text that an error repeats."""
@@ -149,7 +149,7 @@ FORMULA = ("=", "+", "-", "@")
 """Characters at which a spreadsheet takes a cell for a formula."""
 
 
-def once(names: Names, where: str) -> Names:
+def once(names: _Names, where: str) -> _Names:
     """Return names unchanged; refuse one that comes twice or that no table may show.
 
     Raises:

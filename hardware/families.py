@@ -24,7 +24,7 @@ from typing import Any
 from nearkv.hardware.config import Config
 from nearkv.hardware.errors import InputError, warn
 
-Rule = Mapping[str, Any]
+LayerRule = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Family:
     name: str
     keys: Mapping[str, list[str]]
     defaults: Mapping[str, Any]
-    mixers: tuple[Rule, ...]
-    mlps: tuple[Rule, ...]
+    mixers: tuple[LayerRule, ...]
+    mlps: tuple[LayerRule, ...]
     blocks: Mapping[str, Any]
 
 
@@ -61,7 +61,9 @@ def _merged(name: str, field: str) -> dict[str, Any]:
     return {**(_merged(base, field) if base else {}), **table.get(field, {})}
 
 
-def _rules(name: str, field: str, default: tuple[Rule, ...] = ()) -> tuple[Rule, ...]:
+def _rules(
+    name: str, field: str, default: tuple[LayerRule, ...] = ()
+) -> tuple[LayerRule, ...]:
     """Rules of a family, or of the one that it is like."""
     table = _TABLES[name]
     if field in table:
@@ -102,7 +104,7 @@ KEYS = frozenset(_words(_TABLES))
 """Keys that some family knows."""
 
 
-class Shape:
+class ConfigShape:
     """The sizes of a config.json by the names that families.toml gives them.
 
     Args:
@@ -181,12 +183,12 @@ class Shape:
 
 # --- which layer is of which kind -----------------------------------------------------------------
 
-Kinds = list[str]
-Named = Callable[[Rule, Shape, int], "list[bool] | Kinds | None"]
+KindNames = list[str]
+Named = Callable[[LayerRule, ConfigShape, int], "list[bool] | KindNames | None"]
 """The layers that a rule names, or the kind of every layer; None where it does not apply."""
 
 
-def painted(rules: Iterable[Rule], shape: Shape, layers: int) -> Kinds:
+def painted(rules: Iterable[LayerRule], shape: ConfigShape, layers: int) -> KindNames:
     """The kind of every layer.
 
     Args:
@@ -217,7 +219,7 @@ def painted(rules: Iterable[Rule], shape: Shape, layers: int) -> Kinds:
     return kinds
 
 
-def _over(rule: Rule, old: str, new: object) -> str:
+def _over(rule: LayerRule, old: str, new: object) -> str:
     """The kind of a layer after a rule."""
     if isinstance(new, str):
         return new
@@ -226,16 +228,16 @@ def _over(rule: Rule, old: str, new: object) -> str:
     return str(rule.get("kind" if new else "other", old))
 
 
-def _all(rule: Rule, _: Shape, layers: int) -> Kinds:
+def _all(rule: LayerRule, _: ConfigShape, layers: int) -> KindNames:
     return [rule["all"]] * layers
 
 
-def _refuse(rule: Rule, shape: Shape, _: int) -> None:
+def _refuse(rule: LayerRule, shape: ConfigShape, _: int) -> None:
     if shape.config.value(rule["refuse"]):
         raise shape.config.refuse(rule["refuse"], rule["why"])
 
 
-def _list(rule: Rule, shape: Shape, layers: int) -> Kinds | None:
+def _list(rule: LayerRule, shape: ConfigShape, layers: int) -> KindNames | None:
     config, name = shape.config, rule["list"]
     value = config.value(name)
     if not value and rule.get("required"):
@@ -249,7 +251,7 @@ def _list(rule: Rule, shape: Shape, layers: int) -> Kinds | None:
 
 def by_entry(
     entries: Iterable[Any], kinds: Mapping[str, str], table: Config, name: str
-) -> Kinds:
+) -> KindNames:
     """Kinds by the entries of a list.
 
     Raises:
@@ -265,7 +267,9 @@ def by_entry(
     return found
 
 
-def _every(rule: Rule, shape: Shape, layers: int) -> list[bool] | Kinds | None:
+def _every(
+    rule: LayerRule, shape: ConfigShape, layers: int
+) -> list[bool] | KindNames | None:
     config, names = shape.config, rule["every"]
     stated, kinds = config.value(*names), rule.get("kinds")
     if kinds and isinstance(stated, str):
@@ -281,28 +285,28 @@ def _every(rule: Rule, shape: Shape, layers: int) -> list[bool] | Kinds | None:
     return [layer % period == offset for layer in range(layers)]
 
 
-def _first(rule: Rule, shape: Shape, layers: int) -> list[bool]:
+def _first(rule: LayerRule, shape: ConfigShape, layers: int) -> list[bool]:
     count = shape.config.count(rule["first"], default=0)
     return [layer < count for layer in range(layers)]
 
 
-def _last(rule: Rule, shape: Shape, layers: int) -> list[bool]:
+def _last(rule: LayerRule, shape: ConfigShape, layers: int) -> list[bool]:
     count = shape.config.count(rule["last"], default=0)
     return [layer >= layers - count for layer in range(layers)]
 
 
-def _from(rule: Rule, shape: Shape, layers: int) -> list[bool]:
+def _from(rule: LayerRule, shape: ConfigShape, layers: int) -> list[bool]:
     start = shape.config.count(rule["from"], default=layers)
     return [layer >= start for layer in range(layers)]
 
 
-def _beyond(rule: Rule, shape: Shape, layers: int) -> list[bool]:
+def _beyond(rule: LayerRule, shape: ConfigShape, layers: int) -> list[bool]:
     value = shape.config.value(rule["beyond"])
     end = value if isinstance(value, int) and value >= 0 else layers
     return [layer > end for layer in range(layers)]
 
 
-def _layers(rule: Rule, shape: Shape, layers: int) -> list[bool] | None:
+def _layers(rule: LayerRule, shape: ConfigShape, layers: int) -> list[bool] | None:
     numbers = shape.config.listed(rule["layers"], int, "numbers of layers")
     if not numbers and "other" in rule:
         return None
@@ -323,7 +327,7 @@ _RULES: dict[str, Named] = {
 }
 
 
-def blocks(shape: Shape) -> list[tuple[str, str]] | None:
+def blocks(shape: ConfigShape) -> list[tuple[str, str]] | None:
     """Mixer and MLP of every layer of a model whose config lists them as blocks.
 
     A mixer and the MLP behind it are a layer, as in other models; either may stand alone. None

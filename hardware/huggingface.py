@@ -11,7 +11,7 @@ from typing import Any
 
 from nearkv.hardware.config import Config
 from nearkv.hardware.errors import InputError, warn
-from nearkv.hardware.families import FAMILIES, KEYS, Shape, blocks, painted
+from nearkv.hardware.families import FAMILIES, KEYS, ConfigShape, blocks, painted
 from nearkv.hardware.files import check_integers, read_text
 from nearkv.hardware.layer_types import Attention, Mlp, mixer, mlp
 from nearkv.hardware.part import Part, check_shape
@@ -38,8 +38,8 @@ _LOOKS_LIKE = (
 
 LONGEST_SHOWN = 60
 """Characters of a value that a warning repeats."""
-Layer = tuple[Attention, Mlp]
-Sizes = Mapping[str, float]
+LayerParts = tuple[Attention, Mlp]
+LayerSizes = Mapping[str, float]
 
 
 def load_config(path: Path) -> Part:
@@ -96,7 +96,7 @@ def part_of_config(table: Mapping[str, Any], name: str, where: str, source: str)
     def quantity(value: float, unit: str = "1") -> Quantity:
         return Quantity(value, unit, "datasheet", source, "config.json")
 
-    def quantities(table: Sizes) -> dict[str, Quantity]:
+    def quantities(table: LayerSizes) -> dict[str, Quantity]:
         return {key: quantity(value) for key, value in table.items()}
 
     _check_type(config)
@@ -116,7 +116,7 @@ def part_of_config(table: Mapping[str, Any], name: str, where: str, source: str)
 # --- what a config is ---------------------------------------------------------------------------
 
 
-def _shape_of(table: Mapping[str, Any], where: str) -> tuple[Config, Shape]:
+def _shape_of(table: Mapping[str, Any], where: str) -> tuple[Config, ConfigShape]:
     """The keys of the text part, and its sizes as its family names them."""
     text = table.get("text_config")
     if text is not None and not isinstance(text, dict):
@@ -140,11 +140,13 @@ def _shape_of(table: Mapping[str, Any], where: str) -> tuple[Config, Shape]:
         raise InputError(f"{where}: names no model_type, which every config.json does")
     if model_type in FAMILIES:
         config = Config(table, where)
-        return config, Shape(config, FAMILIES[model_type])
+        return config, ConfigShape(config, FAMILIES[model_type])
     return _guess(table, model_type, where)
 
 
-def _guess(table: Mapping[str, Any], model_type: str, where: str) -> tuple[Config, Shape]:
+def _guess(
+    table: Mapping[str, Any], model_type: str, where: str
+) -> tuple[Config, ConfigShape]:
     """An unknown model_type, where every key is one of a known family.
 
     Raises:
@@ -154,7 +156,7 @@ def _guess(table: Mapping[str, Any], model_type: str, where: str) -> tuple[Confi
     problem = ""
     for name in _LOOKS_LIKE:
         config = Config(table, where)
-        shape = Shape(config, FAMILIES[name])
+        shape = ConfigShape(config, FAMILIES[name])
         try:
             _layers(shape), _common(shape)
             widths_of(config)
@@ -199,7 +201,7 @@ def _check_said(config: Config, model_type: str) -> None:
         )
 
 
-def _layers(shape: Shape) -> list[Layer]:
+def _layers(shape: ConfigShape) -> list[LayerParts]:
     """Attention and MLP of every layer."""
     kinds = blocks(shape)
     if kinds is None:
@@ -216,7 +218,7 @@ def _layers(shape: Shape) -> list[Layer]:
 # --- numbers of a model -------------------------------------------------------------------------
 
 
-def _common(shape: Shape) -> dict[str, float]:
+def _common(shape: ConfigShape) -> dict[str, float]:
     """Numbers that all layers share."""
     positions = shape.count("positions")
     hidden = shape.hidden
@@ -235,7 +237,7 @@ def _common(shape: Shape) -> dict[str, float]:
     return common
 
 
-def _numbers(layer: Layer, shape: Shape) -> dict[str, float]:
+def _numbers(layer: LayerParts, shape: ConfigShape) -> dict[str, float]:
     """Numbers of one type of layer."""
     attention, inner = layer
     hidden = shape.hidden
@@ -259,7 +261,7 @@ def _numbers(layer: Layer, shape: Shape) -> dict[str, float]:
     return numbers | dict(attention.numbers)
 
 
-def _idle(shape: Shape, table: Mapping[str, Any], layers: float) -> dict[str, float]:
+def _idle(shape: ConfigShape, table: Mapping[str, Any], layers: float) -> dict[str, float]:
     """Weights that generating text holds and does not read, and layers that draft tokens."""
     rows = shape.count("per_layer_input", default=0)
     embeddings = layers * rows * (shape.count("per_layer_vocab") if rows else 0)
@@ -301,7 +303,7 @@ def _vision_parameters(table: Mapping[str, Any], where: str, hidden: int) -> flo
     )
 
 
-def _typical(tables: Iterable[Sizes]) -> dict[str, float]:
+def _typical(tables: Iterable[LayerSizes]) -> dict[str, float]:
     """Sizes of the most frequent type of layer, for formulas that do not sum over types.
 
     Systems with such formulas answer `not-modelled`; what they compute on the way needs heads that
@@ -316,7 +318,7 @@ def _typical(tables: Iterable[Sizes]) -> dict[str, float]:
     return sizes
 
 
-def _labels(layers: Sequence[Layer]) -> list[str]:
+def _labels(layers: Sequence[LayerParts]) -> list[str]:
     """A name for each type: its attention, with its MLP where that does not tell them apart."""
     names = [
         "_".join(filter(None, (attention.type, attention.of))) for attention, _ in layers

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from nearkv.hardware.errors import InputError
-from nearkv.hardware.families import Shape
+from nearkv.hardware.families import ConfigShape
 from nearkv.hardware.units import LARGEST
 
 SHARED = "shared_"
@@ -42,7 +42,7 @@ class Attention:
     of: str = ""
 
 
-def mixer(kind: str, shape: Shape) -> Attention:
+def mixer(kind: str, shape: ConfigShape) -> Attention:
     """The attention of one kind of layer, as rules name it.
 
     Raises:
@@ -56,7 +56,7 @@ def mixer(kind: str, shape: Shape) -> Attention:
 # --- heads over a KV cache ------------------------------------------------------------------------
 
 
-def grouped(shape: Shape, kind: str = "full") -> Attention:
+def grouped(shape: ConfigShape, kind: str = "full") -> Attention:
     """Grouped heads. Where values are narrower than keys, of their mean size, which has as much
     of everything.
 
@@ -78,7 +78,7 @@ def grouped(shape: Shape, kind: str = "full") -> Attention:
     return Attention("full", heads, kv_heads, (size + values) // 2, beside, numbers)
 
 
-def _head_size(shape: Shape, kind: str, heads: int) -> int:
+def _head_size(shape: ConfigShape, kind: str, heads: int) -> int:
     if shape.value("head_size", kind) is not None:
         size = shape.count("head_size", kind)
         if not size:
@@ -91,10 +91,10 @@ def _head_size(shape: Shape, kind: str, heads: int) -> int:
     return size
 
 
-def _limited(limit: str) -> Callable[[Shape], Attention]:
+def _limited(limit: str) -> Callable[[ConfigShape], Attention]:
     """Heads limited to a `window` or a `chunk` of some tokens."""
 
-    def attention(shape: Shape) -> Attention:
+    def attention(shape: ConfigShape) -> Attention:
         heads = grouped(shape, limit)
         tokens = (("window", float(shape.count(limit))),)
         return replace(heads, type=limit, numbers=heads.numbers + tokens)
@@ -102,7 +102,7 @@ def _limited(limit: str) -> Callable[[Shape], Attention]:
     return attention
 
 
-def _of_earlier_layer(kind: str, shape: Shape) -> Attention:
+def _of_earlier_layer(kind: str, shape: ConfigShape) -> Attention:
     """Heads that read the K and V of an earlier layer, and have no projections of their own."""
     heads = grouped(shape, kind)
     tokens = shape.count("window") if kind == "window" else LARGEST
@@ -110,13 +110,13 @@ def _of_earlier_layer(kind: str, shape: Shape) -> Attention:
     return replace(heads, type="borrowed", numbers=numbers, of=kind)
 
 
-def _selected(shape: Shape) -> Attention:
+def _selected(shape: ConfigShape) -> Attention:
     """Heads over the blocks of tokens that an indexer chooses (MiniMax-M3)."""
     chosen = shape.count("chosen") * shape.count("index_block")
     return replace(grouped(shape), type="selected", numbers=_indexer(shape, chosen))
 
 
-def _indexer(shape: Shape, chosen: int) -> tuple[tuple[str, float], ...]:
+def _indexer(shape: ConfigShape, chosen: int) -> tuple[tuple[str, float], ...]:
     return (
         ("index_heads", shape.count("index_heads")),
         ("index_size", shape.count("index_size")),
@@ -124,7 +124,7 @@ def _indexer(shape: Shape, chosen: int) -> tuple[tuple[str, float], ...]:
     )
 
 
-def _falcon(shape: Shape) -> Attention:
+def _falcon(shape: ConfigShape) -> Attention:
     """One KV head, or as many as the new architecture states."""
     heads = shape.count("heads")
     stated = shape.count("kv_heads", default=heads)
@@ -134,7 +134,7 @@ def _falcon(shape: Shape) -> Attention:
     return Attention("full", heads, kv_heads, shape.hidden // max(heads, 1))
 
 
-def _mpt(shape: Shape) -> Attention:
+def _mpt(shape: ConfigShape) -> Attention:
     """Heads of `attn_config`."""
     heads = shape.count("heads")
     kv_heads = {
@@ -152,7 +152,7 @@ def _mpt(shape: Shape) -> Attention:
 # --- latents --------------------------------------------------------------------------------------
 
 
-def _latent(shape: Shape) -> Attention:
+def _latent(shape: ConfigShape) -> Attention:
     """Multi-head latent attention: one row of r + dr elements per token is half a KV head."""
     heads, rank, rope = (shape.count(size) for size in ("heads", "kv_rank", "rope_size"))
     values = shape.count("latent_value_size")
@@ -167,14 +167,14 @@ def _latent(shape: Shape) -> Attention:
     return Attention("latent", heads, 0.5, rank + rope, gate, numbers)
 
 
-def _sparse(shape: Shape) -> Attention:
+def _sparse(shape: ConfigShape) -> Attention:
     """Latent attention to the tokens that an indexer chooses (DeepSeek-V3.2)."""
     dense = _latent(shape)
     numbers = dense.numbers + _indexer(shape, shape.count("chosen"))
     return replace(dense, type="sparse", numbers=numbers)
 
 
-def _sparse_shared(shape: Shape) -> Attention:
+def _sparse_shared(shape: ConfigShape) -> Attention:
     """As `_sparse`, of the tokens that an earlier layer's indexer chose: it has none (GLM-5.2)."""
     dense = _latent(shape)
     none = (("index_heads", 0.0), ("index_size", 0.0), ("chosen", shape.count("chosen")))
@@ -183,7 +183,7 @@ def _sparse_shared(shape: Shape) -> Attention:
 
 def _compressed(
     rate: int, overlaps: bool = False, indexed: bool = False, of: str = ""
-) -> Callable[[Shape], Attention]:
+) -> Callable[[ConfigShape], Attention]:
     """A window of rows, and one row for each `rate` tokens before it (DeepSeek-V4, sec. 2.3).
 
     Args:
@@ -193,7 +193,7 @@ def _compressed(
         of: added to the type in the layer's name.
     """
 
-    def attention(shape: Shape) -> Attention:
+    def attention(shape: ConfigShape) -> Attention:
         hidden, heads, size = shape.hidden, shape.count("heads"), shape.count("head_size")
         if shape.count("kv_heads", default=1) != 1:
             raise shape.config.refuse("num_key_value_heads", "is not one row for all heads")
@@ -230,7 +230,7 @@ def _compressed(
 
 
 def _recurrent(
-    shape: Shape, parameters: int, matrix: int, others: int, operations: int
+    shape: ConfigShape, parameters: int, matrix: int, others: int, operations: int
 ) -> Attention:
     """A layer without a KV cache.
 
@@ -255,13 +255,13 @@ def _recurrent(
     return Attention("state", 1, 1, 1, numbers=numbers)
 
 
-def _none(_: Shape) -> Attention:
+def _none(_: ConfigShape) -> Attention:
     """No mixer: the layer is an MLP."""
     nothing = (("mixer_parameters", 0.0), ("state_size", 0.0), ("state_flops", 0.0))
     return Attention("state", 1, 1, 1, numbers=nothing, of="none")
 
 
-def _mamba(shape: Shape) -> Attention:
+def _mamba(shape: ConfigShape) -> Attention:
     """Selective state space (Mamba, sec. 3): in, convolution, x and dt projections, A, out."""
     hidden = shape.hidden
     inner = shape.count("state_expand") * hidden
@@ -278,7 +278,7 @@ def _mamba(shape: Shape) -> Attention:
     )
 
 
-def _mamba2(shape: Shape) -> Attention:
+def _mamba2(shape: ConfigShape) -> Attention:
     """Heads of a state, a convolution over x, B and C (Mamba-2, sec. 7): in, convolution, out."""
     hidden, heads = shape.hidden, shape.count("state_heads")
     size = _state_head_size(shape, heads)
@@ -296,7 +296,7 @@ def _mamba2(shape: Shape) -> Attention:
     )
 
 
-def _state_head_size(shape: Shape, heads: int) -> int:
+def _state_head_size(shape: ConfigShape, heads: int) -> int:
     """Size of a head of a state: all heads fill the expanded width, where one is stated."""
     size = shape.value("state_head_size")
     if not shape.family.keys["state_expand"]:
@@ -310,7 +310,7 @@ def _state_head_size(shape: Shape, heads: int) -> int:
     return size
 
 
-def _gated_delta(shape: Shape) -> Attention:
+def _gated_delta(shape: ConfigShape) -> Attention:
     """Gated delta rule: q, k, v, gate, two numbers a head, a convolution, out (Gated DeltaNet)."""
     hidden, kernel = shape.hidden, shape.count("kernel")
     key_size, value_heads = shape.count("key_head_size"), shape.count("value_heads")
@@ -328,7 +328,7 @@ def _gated_delta(shape: Shape) -> Attention:
     )
 
 
-def _kda(shape: Shape) -> Attention:
+def _kda(shape: ConfigShape) -> Attention:
     """Kimi delta attention: as the gated delta rule, with a decay for each channel (sec. 3).
 
     The decay has a projection of the rank of a head; so has the output's gate, or a full one.
@@ -349,7 +349,7 @@ def _kda(shape: Shape) -> Attention:
     )
 
 
-def _lightning(shape: Shape) -> Attention:
+def _lightning(shape: ConfigShape) -> Attention:
     """Lightning attention: q, k, v, gate, out; a matrix in 32 bits that decays (MiniMax-01)."""
     heads = shape.count("heads")
     size = _head_size(shape, "full", heads)
@@ -363,7 +363,7 @@ def _lightning(shape: Shape) -> Attention:
     )
 
 
-def _short_conv(shape: Shape) -> Attention:
+def _short_conv(shape: ConfigShape) -> Attention:
     """A gated convolution over the last tokens: in to three, out (LFM2)."""
     hidden, kernel = shape.hidden, shape.count("kernel")
     return _recurrent(
@@ -375,7 +375,7 @@ def _short_conv(shape: Shape) -> Attention:
     )
 
 
-_KINDS: dict[str, Callable[[Shape], Attention]] = {
+_KINDS: dict[str, Callable[[ConfigShape], Attention]] = {
     "full": grouped,
     "window": _limited("window"),
     "chunk": _limited("chunk"),
@@ -420,7 +420,7 @@ class Mlp:
     beside: int = 0
 
 
-def mlp(kind: str, shape: Shape) -> Mlp:
+def mlp(kind: str, shape: ConfigShape) -> Mlp:
     """The MLP of one kind: `dense`, `wide` (twice as wide), `moe`, `shared` (its alone), `none`.
 
     Raises:
@@ -439,7 +439,7 @@ def mlp(kind: str, shape: Shape) -> Mlp:
     return Mlp(2 * width if kind == "wide" else width, gated)
 
 
-def _experts(shape: Shape, gated: bool) -> Mlp:
+def _experts(shape: ConfigShape, gated: bool) -> Mlp:
     """Experts, a router, and the experts or the MLP that every token uses beside them."""
     hidden, width = shape.hidden, shape.count("moe_ffn")
     experts = shape.count("experts")
@@ -459,7 +459,7 @@ def _experts(shape: Shape, gated: bool) -> Mlp:
     )
 
 
-def _shared_width(shape: Shape, width: int) -> int:
+def _shared_width(shape: ConfigShape, width: int) -> int:
     """Inner width of what every token uses beside the experts [1]."""
     if shape.family.keys["beside_experts"]:
         return shape.count("beside_experts")

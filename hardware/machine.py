@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from nearkv.hardware.errors import InputError, NearkvError
 from nearkv.hardware.schema import PARTLESS
 
-Value = float | NDArray[np.float64]
+SiValue = float | NDArray[np.float64]
 
 _PLACEHOLDER = 1.0
 """Stands for every number a machine lacks while those that are missing are collected."""
@@ -28,15 +28,15 @@ class Role:
     Reading a number the part does not have raises MissingNumberError.
     """
 
-    def __init__(self, platform: str, name: str, values: Mapping[str, Value]) -> None:
+    def __init__(self, platform: str, name: str, values: Mapping[str, SiValue]) -> None:
         self.platform, self.name, self.values = platform, name, dict(values)
 
-    def __getattr__(self, key: str) -> Value:
+    def __getattr__(self, key: str) -> SiValue:
         if key[:2] == "__":
             raise AttributeError(key)
         return self[key]
 
-    def __getitem__(self, key: str) -> Value:
+    def __getitem__(self, key: str) -> SiValue:
         try:
             return self.values[key]
         except KeyError:
@@ -49,7 +49,7 @@ class Role:
         """Whether the part states a number."""
         return key in self.values
 
-    def maybe(self, key: str, otherwise: Value) -> Value:
+    def maybe(self, key: str, otherwise: SiValue) -> SiValue:
         """The value where the part states one, else another."""
         if key not in self:
             return otherwise
@@ -64,7 +64,7 @@ class Machine:
         roles: role -> key -> SI value.
     """
 
-    def __init__(self, platform: str, roles: Mapping[str, Mapping[str, Value]]) -> None:
+    def __init__(self, platform: str, roles: Mapping[str, Mapping[str, SiValue]]) -> None:
         self.platform = platform
         self.roles = {name: Role(platform, name, values) for name, values in roles.items()}
 
@@ -83,9 +83,9 @@ class Machine:
                 f"its roles are {roles}"
             ) from None
 
-    def with_values(self, changes: Mapping[str, Value]) -> Machine:
+    def with_values(self, changes: Mapping[str, SiValue]) -> Machine:
         """A copy with some numbers replaced, named as `role.key`, in SI units."""
-        changed: dict[str, dict[str, Value]] = {}
+        changed: dict[str, dict[str, SiValue]] = {}
         for address, value in changes.items():
             role, _, key = address.partition(".")
             changed.setdefault(role, {})[key] = value
@@ -118,7 +118,7 @@ class _WatchedRole(Role):
         super().__init__(role.platform, role.name, role.values)
         self._watch = watch
 
-    def __getitem__(self, key: str) -> Value:
+    def __getitem__(self, key: str) -> SiValue:
         if key not in self and self._watch.lacks is not None:
             self._watch.lacks.add(f"{self.name}.{key}")
             return _PLACEHOLDER
@@ -149,7 +149,7 @@ class _WatchedMachine(Machine):
         # the missing role says it all: its numbers are not listed as well
         return _WatchedRole(blank, _Watch(set(), set()))
 
-    def with_values(self, changes: Mapping[str, Value]) -> Machine:
+    def with_values(self, changes: Mapping[str, SiValue]) -> Machine:
         """A copy with some numbers replaced, which is watched alike."""
         if self._watch.lacks is not None:
             roles = self.roles.keys()

@@ -10,7 +10,7 @@ from nearkv.hardware.errors import InputError, warn
 from nearkv.hardware.quantity import Quantity
 from nearkv.hardware.schema import PART_TYPES, RELATIONS, ROLES, keys_of
 
-Values = Mapping[str, Sequence[float]]
+PartValues = Mapping[str, Sequence[float]]
 """Key -> the values it takes, in SI."""
 
 
@@ -109,7 +109,9 @@ def _layer_type(part: Part, name: str, sizes: Mapping[str, float]) -> Part:
     return Part(name, "llm-layer", name, numbers)
 
 
-def check_relations(part_type: str, values: Values, where: str, prefix: str = "") -> None:
+def check_relations(
+    part_type: str, values: PartValues, where: str, prefix: str = ""
+) -> None:
     """Refuse numbers of one part that contradict each other.
 
     Args:
@@ -134,7 +136,9 @@ def check_relations(part_type: str, values: Values, where: str, prefix: str = ""
             )
 
 
-def warn_of_doubts(part_type: str, values: Values, where: str, prefix: str = "") -> None:
+def warn_of_doubts(
+    part_type: str, values: PartValues, where: str, prefix: str = ""
+) -> None:
     """Warn, once a key, of values that are possible but outside the usual range.
 
     Args:

@@ -9,7 +9,7 @@ from nearkv.hardware.errors import InputError, check_known, unknown
 from nearkv.hardware.machine import Machine
 from nearkv.hardware.part import (
     Part,
-    Values,
+    PartValues,
     check_part,
     check_relations,
     check_role,
@@ -100,7 +100,7 @@ class Platform:
             raise unknown("number", address, [f"{role}.{key}" for key in keys], where)
         return keys[name]
 
-    def check(self, changes: Values, option: str = "--set ") -> None:
+    def check(self, changes: PartValues, option: str = "--set ") -> None:
         """Refuse values of numbers that are impossible or contradict those beside them.
 
         Args:
@@ -124,7 +124,7 @@ class Platform:
             where = ", ".join(f"{option}{role}.{name}" for name in changed)
             check_relations(part.type, {**beside, **changed}, where, f"{role}.")
 
-    def warn_of_doubts(self, changes: Values, option: str = "--set ") -> None:
+    def warn_of_doubts(self, changes: PartValues, option: str = "--set ") -> None:
         """Warn of values that are possible but outside the usual range.
 
         Args:

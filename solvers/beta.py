@@ -42,7 +42,7 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class Split:
+class BetaSplit:
     """One beta and what scoring and fetching take there, for a decode step.
 
     Attributes:
@@ -65,11 +65,11 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Rule:
+class PaperRule:
     """A formula of the paper: the beta it prints, and the split once that is cut to what fits."""
 
     beta: Real
-    at: Split
+    at: BetaSplit
 
 
 @dataclass(frozen=True)
@@ -83,11 +83,11 @@ class BestBeta:
         eq4, sec54: the paper's formulas.
     """
 
-    best: Split
+    best: BetaSplit
     bound: Real
     bound_by: NDArray[np.str_]
-    eq4: Rule
-    sec54: Rule
+    eq4: PaperRule
+    sec54: PaperRule
 
 
 def best_beta(hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]) -> BestBeta:
@@ -120,11 +120,11 @@ def best_beta(hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]) 
 
     low, high = _feasible(hw, llm, work, knobs)
 
-    def split_at(beta: Real) -> Split:
+    def split_at(beta: Real) -> BetaSplit:
         return at_share(np.clip(share_of(beta), low, high))
 
-    def at_share(share: Real) -> Split:
-        return Split(
+    def at_share(share: Real) -> BetaSplit:
+        return BetaSplit(
             share,
             cpu=llm.sum_over_layers(lambda layer: paths(layer, share).parts["cpu"].seconds),
             csd=llm.sum_over_layers(lambda layer: paths(layer, share).parts["csd"].seconds),
@@ -141,8 +141,8 @@ def best_beta(hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]) 
         best=best,
         bound=exact.bound,
         bound_by=what_binds(balanced, low, high, off_gpu, best),
-        eq4=Rule(eq4, split_at(eq4)),
-        sec54=Rule(sec54, split_at(sec54)),
+        eq4=PaperRule(eq4, split_at(eq4)),
+        sec54=PaperRule(sec54, split_at(sec54)),
     )
 
 
@@ -160,7 +160,7 @@ def _feasible(
 
 
 def what_binds(
-    balanced: Real, low: Real, high: Real, off_gpu: Real, best: Split
+    balanced: Real, low: Real, high: Real, off_gpu: Real, best: BetaSplit
 ) -> NDArray[np.str_]:
     """Why no other beta is better: the two paths balance, or a bound stops them before they do.
 

@@ -35,7 +35,7 @@ _DAMPING = 1e-4
 
 
 @dataclass(frozen=True)
-class Fit:
+class FactorFit:
     """The best factors and what is known of them.
 
     Attributes:
@@ -57,7 +57,7 @@ class Fit:
     unknown: list[Numbers]
 
 
-def fit(residuals: Residuals, start: Numbers) -> Fit:
+def fit(residuals: Residuals, start: Numbers) -> FactorFit:
     """Minimise the soft L1 norm of the residuals over the ranges.
 
     Args:
@@ -71,7 +71,7 @@ def fit(residuals: Residuals, start: Numbers) -> Fit:
     from scipy.optimize import least_squares
 
     @lru_cache(maxsize=1)
-    def tangent_at(point: bytes) -> Tangent:
+    def tangent_at(point: bytes) -> Linearization:
         return tangent(residuals, np.frombuffer(point))
 
     def residuals_at(point: Numbers) -> Numbers:
@@ -99,10 +99,10 @@ def fit(residuals: Residuals, start: Numbers) -> Fit:
     before = np.ravel(residuals(start[np.newaxis]))
     weight = _weight(after)
     half, correlation, unknown = _intervals(weight[:, np.newaxis] * slope, weight * after)
-    return Fit(at, half, before, after, slope, correlation, unknown)
+    return FactorFit(at, half, before, after, slope, correlation, unknown)
 
 
-class Tangent(NamedTuple):
+class Linearization(NamedTuple):
     """What residuals are at a point, and how they change around it.
 
     Attributes:
@@ -114,7 +114,7 @@ class Tangent(NamedTuple):
     slope: Numbers
 
 
-def tangent(residuals: Residuals, at: Numbers) -> Tangent:
+def tangent(residuals: Residuals, at: Numbers) -> Linearization:
     """Residuals at a point and their slopes, all in one evaluation [1]."""
     step = _NUDGE * np.eye(len(at))
     more = np.minimum(at + step, 1.0)
@@ -122,7 +122,7 @@ def tangent(residuals: Residuals, at: Numbers) -> Tangent:
     rows = residuals(np.concatenate([at[np.newaxis], more, less]))
     rise = rows[1 : len(at) + 1] - rows[len(at) + 1 :]
     width = np.diag(more - less)
-    return Tangent(rows[0], (rise / width[:, np.newaxis]).T)
+    return Linearization(rows[0], (rise / width[:, np.newaxis]).T)
 
 
 def _weight(residual: Numbers) -> Numbers:
@@ -137,7 +137,7 @@ def _intervals(slope: Numbers, after: Numbers) -> tuple[Numbers, Numbers, list[N
     Rows that no factor moves say nothing of the noise.
 
     Returns:
-        Half widths, correlations and unknown directions, as in `Fit`.
+        Half widths, correlations and unknown directions, as in `FactorFit`.
     """
     from scipy.special import stdtrit
 
@@ -167,7 +167,7 @@ def _intervals(slope: Numbers, after: Numbers) -> tuple[Numbers, Numbers, list[N
     return half, correlation, unknown
 
 
-def left_out(residuals: Residuals, fitted: Fit) -> Numbers:
+def left_out(residuals: Residuals, fitted: FactorFit) -> Numbers:
     """Residual of each row at factors fitted without it [1].
 
     The fit without a row starts at the fit to all rows and takes one Gauss-Newton step inside the

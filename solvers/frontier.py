@@ -5,10 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 
 import numpy as np
-from numpy.typing import NDArray
 
-Costs = NDArray[np.float64]
-Mask = NDArray[np.bool_]
+from nearkv.costmodel.algebra.span import Booleans, Numbers
 
 _SAMPLE = 512
 """Rows that are compared each with each to find strong ones."""
@@ -16,7 +14,7 @@ _STRONG = 8
 """Strong rows that all rows are compared with; the first few drop nearly all there is to drop."""
 
 
-def frontier(costs: Costs) -> Mask:
+def frontier(costs: Numbers) -> Booleans:
     """Mark the rows that no other row dominates.
 
     A row dominates another when it is no larger in any column and smaller in one. Equal rows stand
@@ -40,18 +38,18 @@ def frontier(costs: Costs) -> Mask:
     return marked
 
 
-def _by_comparing(columns: Costs) -> Mask:
+def _by_comparing(columns: Numbers) -> Booleans:
     """As `_non_dominated`, of more columns: each row against all that are kept before it."""
     distinct, which = np.unique(columns.T, axis=0, return_inverse=True)
     kept = np.zeros(len(distinct), bool)
     for place, row in enumerate(distinct):
         before = distinct[:place][kept[:place]]
         kept[place] = not np.any(np.all(before <= row, axis=1))
-    marked: Mask = kept[which]
+    marked: Booleans = kept[which]
     return marked
 
 
-def _non_dominated(columns: Costs) -> list[bool]:
+def _non_dominated(columns: Numbers) -> list[bool]:
     """Of rows in lexicographic order, those with no other row before as small in all three columns.
 
     The least last column of all rows before is kept as a staircase over the middle one.
@@ -77,7 +75,7 @@ def _non_dominated(columns: Costs) -> list[bool]:
     return marked
 
 
-def _promising(columns: Costs) -> Mask:
+def _promising(columns: Numbers) -> Booleans:
     """Drop what a few strong rows dominate: those that dominate most of a sample."""
     count = columns.shape[1]
     kept = np.ones(count, bool)

@@ -9,7 +9,7 @@ from operator import attrgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.algebra.span import Booleans, Real
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import Knob, System
@@ -17,7 +17,7 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine, MissingNumberError, lacking
 from nearkv.hardware.schema import PARTLESS
-from nearkv.solvers.shares.minimum import Choice, Mask
+from nearkv.solvers.shares.minimum import Minimum
 from nearkv.solvers.shares.solve import MOST_PROBED, NotAffineError, Timed, solve
 
 Requested = Real | str
@@ -56,10 +56,10 @@ class Resolved:
 
     estimate: Estimate
     knobs: Mapping[str, Real]
-    choice: Choice | None = None
+    choice: Minimum | None = None
     bound_by: NDArray[np.str_] | None = None
     tried: int = 0
-    placement: Choice | None = None
+    placement: Minimum | None = None
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ def _search(question: _Question, searched: list[str]) -> Resolved:
     resolved = _trial(question, best, searched)
     place = [knob.kind for knob in knobs].index("number")
     seconds = resolved.estimate.step.seconds
-    choice = Choice(best[place], seconds, np.nan, knobs[place].low, knobs[place].high)
+    choice = Minimum(best[place], seconds, np.nan, knobs[place].low, knobs[place].high)
     return replace(resolved, choice=choice, tried=tried)
 
 
@@ -379,11 +379,11 @@ def _solve_placement(question: _Question, name: str) -> Resolved:
         options += [{name: float(place), share: least} for place in places]
     best = _fastest(first, options)
     total = best.estimate.total.seconds
-    certificate = Choice(best.knobs[share], total, np.minimum(bound, total), least, 1.0)
+    certificate = Minimum(best.knobs[share], total, np.minimum(bound, total), least, 1.0)
     return replace(best, placement=certificate)
 
 
-def _settled(question: _Question, share: str) -> Mask:
+def _settled(question: _Question, share: str) -> Booleans:
     """Where the system knows that the least share is the best."""
     settled = question.system.knobs[share].settled
     if not settled:
@@ -419,7 +419,7 @@ def _fastest(first: _Question, options: Sequence[Mapping[str, Requested]]) -> Re
     return _innermost(first.having(best))
 
 
-def _least_total(question: _Question, share: str, least: Real) -> Choice:
+def _least_total(question: _Question, share: str, least: Real) -> Minimum:
     """The share with the least seconds of the whole batch, exactly."""
     breaks = question.system.knobs[share].breaks
     stated = question.stated

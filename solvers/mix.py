@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pulp
-from numpy.typing import NDArray
 
-Numbers = NDArray[np.float64]
+from nearkv.costmodel.algebra.span import Numbers
+
 _ROUNDING = 1e-6
 """Share of a class up to which HiGHS may leave what is none [1]."""
 

@@ -10,14 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Numbers
+from nearkv.costmodel.algebra.span import Booleans, Indices, Numbers
 
-Points = NDArray[np.intp]
-Mask = NDArray[np.bool_]
-Evaluate = Callable[[Points, Numbers], Numbers]
-Test = Callable[[Points, Numbers], Mask]
+Evaluate = Callable[[Indices, Numbers], Numbers]
+Test = Callable[[Indices, Numbers], Booleans]
 
 CLOSE = 1e-12
 """Relative distance of the two sides of an edge."""
@@ -118,7 +115,7 @@ def crossings(state: Evaluate, count: int, values: Numbers, whole: bool) -> list
     return sorted(found, key=lambda crossing: (crossing.point, crossing.below))
 
 
-def _refined(state: Evaluate, point: Points, ends: Numbers, whole: bool) -> list[Crossing]:
+def _refined(state: Evaluate, point: Indices, ends: Numbers, whole: bool) -> list[Crossing]:
     """All changes between two values: the first of each interval, then those behind it.
 
     Args:
@@ -137,16 +134,16 @@ def _refined(state: Evaluate, point: Points, ends: Numbers, whole: bool) -> list
     return found + _refined(state, point[more], rest, whole)
 
 
-def _listed(point: Points, ends: Numbers) -> list[Crossing]:
+def _listed(point: Indices, ends: Numbers) -> list[Crossing]:
     rows = zip(point.tolist(), *ends.tolist(), strict=True)
     return [Crossing(*row) for row in rows]
 
 
-def _latest_known(looked: Numbers) -> Points:
+def _latest_known(looked: Numbers) -> Indices:
     """Place of the last number at or before each place of a column; -1 where there is none."""
     places = np.arange(len(looked))[:, None]
     known = np.where(np.isnan(looked), -1, places)
-    latest: Points = np.maximum.accumulate(known, axis=0)
+    latest: Indices = np.maximum.accumulate(known, axis=0)
     return latest
 
 
@@ -204,7 +201,7 @@ def peak(rate: Evaluate, high: Numbers, at_once: int = AT_ONCE) -> Peak:
     count = len(high)
     best, value = np.full(count, -np.inf), np.full(count, np.nan)
 
-    def tried(points: Points, values: Numbers) -> Numbers:
+    def tried(points: Indices, values: Numbers) -> Numbers:
         """Rates of some values, of which the best are kept; minus infinity where there is none."""
         cuts = range(at_once, len(points), at_once)
         pieces = zip(np.split(points, cuts), np.split(values, cuts), strict=True)
@@ -220,7 +217,7 @@ def peak(rate: Evaluate, high: Numbers, at_once: int = AT_ONCE) -> Peak:
         value[own[better]] = values[top[better]]
         return rates
 
-    point: Points = np.flatnonzero(high >= 1)
+    point: Indices = np.flatnonzero(high >= 1)
     shortest = point[np.argsort(high[point], kind="stable")]
     tries_all = np.zeros(count, bool)
     tries_all[shortest] = np.cumsum(high[shortest]) <= _TRIED

@@ -23,11 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 Numbers = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Indices = NDArray[np.intp]
+Booleans = NDArray[np.bool_]
 Real = float | Numbers
 """A number for every design point: a scalar or an array that broadcasts with the others."""
 Mask = bool | np.bool_ | NDArray[np.bool_]
 """A flag for every design point."""
-Key = TypeVar("Key", bound=Hashable)
+_Key = TypeVar("_Key", bound=Hashable)
 Leaves = Iterator[tuple[str, "Leaf", Real]]
 """Paths, leaves, and a number of each."""
 
@@ -275,9 +278,9 @@ def total(numbers: Iterable[Real]) -> Real:
     return reduce(add, remaining, next(remaining, 0.0))
 
 
-def sum_by_key(items: Iterable[tuple[Key, Real]]) -> dict[Key, Real]:
+def sum_by_key(items: Iterable[tuple[_Key, Real]]) -> dict[_Key, Real]:
     """Sums of the values that share a key [theirs]."""
-    sums: dict[Key, Real] = {}
+    sums: dict[_Key, Real] = {}
     for key, value in items:
         sums[key] = sums[key] + value if key in sums else value
     return sums

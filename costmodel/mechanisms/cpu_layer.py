@@ -49,7 +49,7 @@ def processor(hw: Machine, width: Real) -> Gpu:
 
 
 @dataclass(frozen=True)
-class Chunks:
+class TokenChunks:
     """Tokens that pass a layer in equal chunks, each of which reads the weights.
 
     Attributes:
@@ -117,7 +117,7 @@ class Cores:
             compute=cores.run(flops, "2 FLOPs a weight and token"),
         )
 
-    def dense(self, llm: LLM, work: Chunks, attention: Span) -> Span:
+    def dense(self, llm: LLM, work: TokenChunks, attention: Span) -> Span:
         """One layer without the routed experts of an MoE.
 
         Args:
@@ -134,7 +134,7 @@ class Cores:
             launch=self.launch(work.begun),
         )
 
-    def experts(self, llm: LLM, work: Chunks, beyond: Real = 0.0) -> Span:
+    def experts(self, llm: LLM, work: TokenChunks, beyond: Real = 0.0) -> Span:
         """The routed experts of one layer of an MoE.
 
         Args:
@@ -146,7 +146,7 @@ class Cores:
         flops = 2 * copies * llm.expert_parameters
         return llm.is_moe * self.products(weights, llm.weight_width, flops)
 
-    def layer(self, llm: LLM, work: Chunks, attention: Span, held: Real) -> Span:
+    def layer(self, llm: LLM, work: TokenChunks, attention: Span, held: Real) -> Span:
         """One layer, all of it.
 
         Args:
@@ -180,7 +180,7 @@ class Cores:
         wait = Port("host.launch", "wait", 1.0, "s")
         return wait(layers * self.hw.host.launch, "operators of a layer")
 
-    def from_drives(self, llm: LLM, work: Chunks, held: Real) -> Span:
+    def from_drives(self, llm: LLM, work: TokenChunks, held: Real) -> Span:
         """Experts in use that no memory holds, read whole, each matrix by one read.
 
         The most chosen experts are held, as a cache that counts uses keeps them. A stated hit rate
@@ -215,7 +215,7 @@ class Cores:
         return processor(self.hw, NATIVE)
 
 
-def expert_bytes(llm: LLM, work: Chunks, beyond: Real = 0.0) -> Real:
+def expert_bytes(llm: LLM, work: TokenChunks, beyond: Real = 0.0) -> Real:
     """Weights of the routed experts in use in one layer, but for the most chosen ones [B]."""
     distinct = work.begun * llm.distinct_experts(work.each, beyond)
     return distinct * llm.expert_parameters * llm.weight_width

@@ -16,7 +16,7 @@ from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.resources import Gpu
 from nearkv.costmodel.model.workload import Workload
 
-Load = Callable[[Real], Span]
+LoadTime = Callable[[Real], Span]
 """Bytes of weights -> how they come to the GPU."""
 
 
@@ -69,7 +69,7 @@ def output_head(llm: LLM, b: Real, gpu: Gpu, **arriving: Span) -> Span:
     )
 
 
-def arriving_head(llm: LLM, b: Real, gpu: Gpu, load: Load) -> Span:
+def arriving_head(llm: LLM, b: Real, gpu: Gpu, load: LoadTime) -> Span:
     """Logits of one token of each of b sequences beside the loading of the output head."""
     arriving = load(head_weights(llm, b))
     return output_head(llm, b, gpu, weights=arriving)

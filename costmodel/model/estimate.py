@@ -37,7 +37,7 @@ class Latency:
 
 
 @dataclass(frozen=True)
-class Line:
+class WaitingLine:
     """What precedes a first token.
 
     Attributes:
@@ -82,7 +82,7 @@ class Laws:
     longest: Real
     mixed: Real
     size: Real
-    line: Line
+    line: WaitingLine
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from nearkv.hardware.machine import Machine, Role
 
 
 @dataclass(frozen=True)
-class Answer:
+class Evaluated:
     """An estimate and the machine that gave it.
 
     Attributes:
@@ -38,7 +38,7 @@ SERVER = "server"
 """The role that every system needs, where a platform has it: what its devices sit in."""
 HOURS = 8766.0
 """Hours of a year."""
-Compute = Callable[[Answer], Real]
+Compute = Callable[[Evaluated], Real]
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,11 @@ def _column(name: str, what: str) -> Callable[[Compute], Compute]:
 
 
 @_column("batch_run", "sequences served together; fewer than `batch` where memory is short")
-def _batch_run(answer: Answer) -> Real:
+def _batch_run(answer: Evaluated) -> Real:
     return answer.estimate.batch_run
 
 
-def _alone(answer: Answer, amount: Real) -> Real:
+def _alone(answer: Evaluated, amount: Real) -> Real:
     """What prefill or a step takes; NaN where prompts ride in steps, which mixes the two."""
     carries = answer.estimate.step_carries
     if not np.any(carries):
@@ -78,7 +78,7 @@ def _alone(answer: Answer, amount: Real) -> Real:
     "prefill_s",
     "time to process all prompts of the batch; blank if prompts ride in steps [s]",
 )
-def _prefill(answer: Answer) -> Real:
+def _prefill(answer: Evaluated) -> Real:
     return _alone(answer, answer.estimate.prefill.seconds)
 
 
@@ -87,17 +87,17 @@ def _prefill(answer: Answer) -> Real:
     "one more token for every sequence of the batch, at the mean context; "
     "blank if prompts ride [ms]",
 )
-def _step(answer: Answer) -> Real:
+def _step(answer: Evaluated) -> Real:
     return 1e3 * _alone(answer, answer.estimate.step.seconds)
 
 
 @_column("total_s", "prefill and n - 1 steps [s]")
-def _total(answer: Answer) -> Real:
+def _total(answer: Evaluated) -> Real:
     return answer.estimate.total.seconds
 
 
 @_column("decode_tok_s", "tokens per second while decoding; blank if prompts ride [1/s]")
-def _decode_rate(answer: Answer) -> Real:
+def _decode_rate(answer: Evaluated) -> Real:
     estimate = answer.estimate
     return estimate.work.batch / _alone(answer, estimate.step.seconds)
 
@@ -106,27 +106,27 @@ def _decode_rate(answer: Answer) -> Real:
     "ttft_s",
     "mean time to first token: waiting and the prompt; of a static batch, all its prompts [s]",
 )
-def _time_to_first_token(answer: Answer) -> Real:
+def _time_to_first_token(answer: Evaluated) -> Real:
     return answer.estimate.latency.ttft
 
 
 @_column(
     "tpot_ms", "mean time per output token of a request, pauses for prompts counted [ms]"
 )
-def _time_per_output_token(answer: Answer) -> Real:
+def _time_per_output_token(answer: Evaluated) -> Real:
     return 1e3 * answer.estimate.latency.tpot
 
 
 @_column(
     "throughput_tok_s", "tokens generated per second from first prompt to last token [1/s]"
 )
-def throughput(answer: Answer) -> Real:
+def throughput(answer: Evaluated) -> Real:
     """All tokens of the batch over the total time [1/s]."""
     estimate = answer.estimate
     return estimate.work.batch * estimate.work.output / estimate.total.seconds
 
 
-def _joules(answer: Answer, span: Span) -> Real:
+def _joules(answer: Evaluated, span: Span) -> Real:
     """Idle power all the time of a span, the rest while any resource of a role works [J].
 
     Energy is a sum over devices, overlapped or not. A device that states no power draws its idle
@@ -148,7 +148,7 @@ def _joules(answer: Answer, span: Span) -> Real:
 
 
 @_column("energy_j_tok", "energy of all owned devices per generated token [J]")
-def energy(answer: Answer) -> Real:
+def energy(answer: Evaluated) -> Real:
     """Energy of a batch over the tokens that it generates [J/token]."""
     estimate, work = answer.estimate, answer.estimate.work
     return _joules(answer, estimate.total) / (work.batch * work.output)
@@ -158,20 +158,20 @@ def energy(answer: Answer) -> Real:
     "decode_energy_j_tok",
     "energy of all owned devices per token while decoding; blank if prompts ride [J]",
 )
-def _decode_energy(answer: Answer) -> Real:
+def _decode_energy(answer: Evaluated) -> Real:
     step = answer.estimate.step
     return _alone(answer, _joules(answer, step) / answer.estimate.work.batch)
 
 
 @_column("power_w", "mean power of all owned devices while they serve [W]")
-def power(answer: Answer) -> Real:
+def power(answer: Evaluated) -> Real:
     """Energy of a batch over its seconds [W]."""
     total = answer.estimate.total
     return _joules(answer, total) / total.seconds
 
 
 @_column("power_cap_w", "power of all owned devices while all of them work [W]")
-def power_cap(answer: Answer) -> Real:
+def power_cap(answer: Evaluated) -> Real:
     """Sum over the owned roles; NaN where a device states no power at all [W]."""
     devices = answer.devices.values()
     idle = (part.maybe("idle_power", np.nan) for part in devices)
@@ -184,7 +184,7 @@ def power_cap(answer: Answer) -> Real:
     )
 
 
-def without_idle_power(answer: Answer) -> dict[str, NDArray[np.bool_]]:
+def without_idle_power(answer: Evaluated) -> dict[str, NDArray[np.bool_]]:
     """Notes on owned devices whose idle power alone is missing, so that energy is not known."""
     devices = answer.devices
     if not all("power" in part or "idle_power" in part for part in devices.values()):
@@ -201,7 +201,7 @@ def _working_seconds(span: Span, name: str) -> Real:
 @_column(
     "cost_usd", "price of the machine that the system needs, host and server included [USD]"
 )
-def cost(answer: Answer) -> Real:
+def cost(answer: Evaluated) -> Real:
     """Sum over the owned roles, and DRAM that is not in a price; NaN where one is missing [USD]."""
     devices = answer.devices
     prices = (part.count * part.maybe("price", np.nan) for part in devices.values())
@@ -212,7 +212,7 @@ def cost(answer: Answer) -> Real:
 
 
 @_column("rack_units", "height of the server in a rack")
-def rack_units(answer: Answer) -> Real:
+def rack_units(answer: Evaluated) -> Real:
     """Rack units of the server; NaN where the platform names none [1]."""
     return answer.devices[SERVER].rack_units if SERVER in answer.devices else np.nan
 
@@ -221,7 +221,7 @@ def rack_units(answer: Answer) -> Real:
     "usd_hour",
     "an hour of the machine: its purchase over the years and power, or its rent [USD/h]",
 )
-def usd_hour(answer: Answer) -> Real:
+def usd_hour(answer: Evaluated) -> Real:
     """Amortised price and electricity, or rent where it is rented [USD/h].
 
     NaN where the platform says nothing of ownership, or a price, power or rent is missing.
@@ -231,7 +231,7 @@ def usd_hour(answer: Answer) -> Real:
     return hour_at(power(answer), answer)
 
 
-def hour_at(watts: Real, answer: Answer) -> Real:
+def hour_at(watts: Real, answer: Evaluated) -> Real:
     """An hour of a machine that draws some power, or its rent [USD/h].
 
     Args:
@@ -249,7 +249,7 @@ def hour_at(watts: Real, answer: Answer) -> Real:
 @_column(
     "usd_mtok", "a million generated tokens, with drives replaced as they wear out [USD]"
 )
-def usd_mtok(answer: Answer) -> Real:
+def usd_mtok(answer: Evaluated) -> Real:
     """What a machine costs an hour over what it generates then, and wear of what it owns [USD]."""
     if "ownership" not in answer.hw.roles:
         return np.nan
@@ -259,7 +259,7 @@ def usd_mtok(answer: Answer) -> Real:
     return 1e6 * (usd_hour(answer) / tokens + wear)
 
 
-def _wear(answer: Answer) -> Real:
+def _wear(answer: Evaluated) -> Real:
     """Price of the flash that a token wears out: bytes written over those it endures [USD]."""
     estimate = answer.estimate
     worn: Real = 0.0
@@ -271,7 +271,7 @@ def _wear(answer: Answer) -> Real:
 
 
 @_column("tok_s_per_kusd", "throughput_tok_s for every 1,000 USD [1/s/kUSD]")
-def _throughput_per_cost(answer: Answer) -> Real:
+def _throughput_per_cost(answer: Evaluated) -> Real:
     return throughput(answer) / (cost(answer) / 1e3)
 
 
@@ -279,7 +279,7 @@ def _throughput_per_cost(answer: Answer) -> Real:
     "endurance_requests",
     "requests until the flash that is written most wears out; blank where none is written",
 )
-def endurance(answer: Answer) -> Real:
+def endurance(answer: Evaluated) -> Real:
     """Writable bytes of a role over those one request writes, the least over roles [1].
 
     NaN where no flash is written, which never wears out.

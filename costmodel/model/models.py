@@ -6,18 +6,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.algebra.span import Indices, Real
 from nearkv.costmodel.model.layers import LAYER_CLASS, Mixed, not_modelled
 from nearkv.costmodel.model.llm import LLM, SHAPE, llm_of
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Role
 from nearkv.hardware.part import Part
 
-Index = NDArray[np.intp]
-"""Place of a model in a list, for every design point."""
-Table = Mapping[str, Real]
+SiNumbers = Mapping[str, Real]
 
 _PUBLISHED = 0.1
 """Largest relative distance between the parameters of a shape and the published ones."""
@@ -108,7 +105,7 @@ def require_alike(llm: LLM, name: str, what: str, attends: Collection[str] = ())
 
 def llms_from_parts(
     parts: Sequence[Part],
-    index: Index | None,
+    index: Indices | None,
     widths: Role,
     fixed: Collection[str] = (),
 ) -> LLM:
@@ -120,7 +117,7 @@ def llms_from_parts(
         widths: the platform's `precision` role [B].
         fixed: numbers of that role that the user set: they override the model's own widths.
     """
-    tables: list[Table] = [part.si for part in parts]
+    tables: list[SiNumbers] = [part.si for part in parts]
     llm = llm_of(_columns(tables, SHAPE, index), widths)
     ignored = {name for role_key in fixed for name in _SET_BY[role_key]}
     stated = {name for table in tables for name in table} - ignored
@@ -147,7 +144,7 @@ def _unstated(llm: LLM) -> dict[str, Real]:
 
 
 def _columns(
-    tables: Sequence[Table], names: Sequence[str], index: Index | None
+    tables: Sequence[SiNumbers], names: Sequence[str], index: Indices | None
 ) -> dict[str, Real]:
     """Numbers by name: those of the only model, or of every design point's."""
     if index is None:
@@ -155,7 +152,7 @@ def _columns(
     return {name: _chosen([table[name] for table in tables], index) for name in names}
 
 
-def _chosen(of_models: Sequence[Real], index: Index) -> Real:
+def _chosen(of_models: Sequence[Real], index: Indices) -> Real:
     """One number of every design point's model, which may itself vary over design points."""
     chosen = of_models[0]
     for place, number in enumerate(of_models):
@@ -163,7 +160,7 @@ def _chosen(of_models: Sequence[Real], index: Index) -> Real:
     return chosen
 
 
-def _layer_types(parts: Sequence[Part], llm: LLM, index: Index | None) -> dict[str, LLM]:
+def _layer_types(parts: Sequence[Part], llm: LLM, index: Indices | None) -> dict[str, LLM]:
     """All layer types of several models; a model without a type has none of its layers."""
     by_model = [
         {layer_type.name: layer_type.si for layer_type in part.layer_types_or_self}
@@ -175,13 +172,13 @@ def _layer_types(parts: Sequence[Part], llm: LLM, index: Index | None) -> dict[s
 
 def _layer_type(
     name: str,
-    by_model: Sequence[Mapping[str, Table]],
+    by_model: Sequence[Mapping[str, SiNumbers]],
     llm: LLM,
-    index: Index | None,
+    index: Indices | None,
 ) -> LLM:
     somewhere = next(layer_types[name] for layer_types in by_model if name in layer_types)
     absent = {**somewhere, "layers": 0.0}
-    tables: list[Table] = []
+    tables: list[SiNumbers] = []
     for layer_types in by_model:
         stated = layer_types.get(name, absent)
         tables.append({"shared_parameters": 0.0, "kv_projections": 2.0, **stated})

@@ -24,7 +24,7 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError, check_known, unknown
 from nearkv.hardware.machine import Machine
 
-Rule = Callable[[Machine, LLM, Workload, Mapping[str, Real]], Real]
+KnobRule = Callable[[Machine, LLM, Workload, Mapping[str, Real]], Real]
 """A closed form: hw, llm, work and the other knobs that are numbers -> value."""
 NO_KNOBS: Mapping[str, Real] = MappingProxyType({})
 Breaks = Callable[[Machine, LLM, Workload, Mapping[str, Real]], Sequence[Real]]
@@ -33,7 +33,7 @@ Settled = Callable[[Machine, LLM, Workload, Mapping[str, Real]], NDArray[np.bool
 """Where the least share is the best: hw, llm, work and the knobs that are numbers -> whether."""
 Combinations = Callable[[Machine, LLM], Mapping[str, NDArray[np.float64]]]
 """Values of knobs that are tried together: hw, llm -> as many of each knob."""
-Model = Callable[..., Estimate]
+SystemFunction = Callable[..., Estimate]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Knob:
     kind: Literal["share", "number", "count", "choice"] = "share"
     choices: tuple[str, ...] = ()
     sets: str = ""
-    rules: Mapping[str, Rule] = field(default_factory=dict)
+    rules: Mapping[str, KnobRule] = field(default_factory=dict)
     solver: str = ""
     breaks: Breaks | None = None
     settled: Settled | None = None
@@ -151,7 +151,7 @@ class System:
     cite: str
     owns: tuple[str, ...]
     knobs: Mapping[str, Knob]
-    model: Model
+    model: SystemFunction
     attends: tuple[str, ...] = ()
     lacks: Mapping[str, str] = field(default_factory=dict)
     reversals: tuple[Reversal, ...] = ()
@@ -253,7 +253,7 @@ def system(
     reversals: tuple[Reversal, ...] = (),
     combinations: Combinations | None = None,
     optima: tuple[str, ...] = (),
-) -> Callable[[Model], Model]:
+) -> Callable[[SystemFunction], SystemFunction]:
     """Register a system under a name.
 
     The function takes `hw, llm, work` and its knobs by name, or all of them as `**knobs`, and
@@ -265,7 +265,7 @@ def system(
         ValueError: the name is taken, or the knobs are not the function's keyword arguments.
     """
 
-    def register(model: Model) -> Model:
+    def register(model: SystemFunction) -> SystemFunction:
         plugin = _RUNNING[-1] if _RUNNING else None
         registered = System(
             name,

@@ -19,8 +19,8 @@ from nearkv.costmodel.algebra.compose import either, overlap, serial, stream
 from nearkv.costmodel.algebra.span import Port, Real, Span, total
 from nearkv.costmodel.mechanisms.cpu_layer import (
     NATIVE,
-    Chunks,
     Cores,
+    TokenChunks,
     expert_bytes,
     processor,
 )
@@ -31,9 +31,9 @@ from nearkv.costmodel.mechanisms.serving.experts import (
     kernels,
     without_experts,
 )
-from nearkv.costmodel.mechanisms.serving.split import Split
+from nearkv.costmodel.mechanisms.serving.split import GpuSplit
 from nearkv.costmodel.mechanisms.weights.cpu_attention import exchange_with_cpu
-from nearkv.costmodel.mechanisms.weights.streaming import Path
+from nearkv.costmodel.mechanisms.weights.streaming import DataPath
 from nearkv.costmodel.model.capacity import Contents, Fits, fits
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import LAYER_CLASS, over_layers
@@ -43,7 +43,7 @@ from nearkv.costmodel.model.resources import drives, gpu, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
-Layer = Callable[[LLM], Span]
+LayerTime = Callable[[LLM], Span]
 """One layer of a type."""
 Attend = tuple[Span, Span, Span]
 """Attention of one layer that the GPU has, that the cores have, and whose weights are streamed."""
@@ -178,7 +178,7 @@ class Offload:
         room = room_in_dram(self.hw, self.llm, self.cores.copies, cache)
         return np.minimum(self.share + room, 1.0)
 
-    def layer(self, llm: LLM, work: Chunks, choice: Real, attend: Attend) -> Span:
+    def layer(self, llm: LLM, work: TokenChunks, choice: Real, attend: Attend) -> Span:
         """One layer over some tokens.
 
         Args:
@@ -200,7 +200,7 @@ class Offload:
             cores=scaled(either(choice, on_cores, streamed), self.on_cores),
         )
 
-    def dense(self, llm: LLM, work: Chunks) -> Span:
+    def dense(self, llm: LLM, work: TokenChunks) -> Span:
         """Products of one layer on the GPU that every token needs."""
         gpus = kernels(self.hw, llm, llm.operands[1])
         layer, eq = without_experts(llm), "2 FLOPs a weight and token"
@@ -215,7 +215,7 @@ class Offload:
             launch=launch(launches * self.hw.gpu.launch, "kernels of a layer"),
         )
 
-    def experts(self, llm: LLM, work: Chunks, choice: Real) -> Span:
+    def experts(self, llm: LLM, work: TokenChunks, choice: Real) -> Span:
         """The routed experts of one layer.
 
         Engines divide them by layers, so GPU and cores take turns. Kernels of llama.cpp multiply
@@ -223,7 +223,7 @@ class Offload:
         """
         beyond = self.share * llm.experts
         elsewhere = llm.distinct_experts(1.0, beyond) / llm.active_experts
-        whole = Split(self.hw.gpu.count, 1.0)
+        whole = GpuSplit(self.hw.gpu.count, 1.0)
         products = grouped_products(self.hw, llm, whole, work.tokens, work.count, tiles=())
         computed = serial(
             cores=self.cores.experts(llm, work, beyond),
@@ -240,7 +240,7 @@ class Offload:
         )
 
     @property
-    def path(self) -> Path:
+    def path(self) -> DataPath:
         """The ports from DRAM to the GPU."""
         lanes = link(self.hw, "gpu_link", "pcie")
         return {"dram": processor(self.hw, NATIVE).read, "link": lanes.inward}
@@ -313,7 +313,7 @@ class Offload:
         tokens: Real = np.inf
         with np.errstate(divide="ignore", invalid="ignore"):
             for _ in range(3):  # from all experts on, fewer are in use
-                loaded = expert_bytes(llm, Chunks(tokens)) / arriving
+                loaded = expert_bytes(llm, TokenChunks(tokens)) / arriving
                 tokens = np.divide(loaded, gain)
         return tokens
 
@@ -380,14 +380,14 @@ def expert_offload(
     def prefill(kind: LLM) -> Span:
         attention = placed.prompt_attention(kind)
 
-        def layer(part: Chunks, share: Real) -> Span:
+        def layer(part: TokenChunks, share: Real) -> Span:
             on_gpu, on_cores, streamed = (scaled(span, share) for span in attention)
             return placed.layer(kind, part, prompts, (on_gpu, on_cores, streamed))
 
         return in_chunks(tokens, chunk, layer)
 
     def decode(kind: LLM) -> Span:
-        return placed.layer(kind, Chunks(b), experts, placed.step_attention(kind))
+        return placed.layer(kind, TokenChunks(b), experts, placed.step_attention(kind))
 
     head = output_head(llm, b, kernels(one_gpu, llm, NATIVE))
     held = placed.capacity_check(gpu(hw).memory, np.minimum(tokens, chunk))
@@ -433,20 +433,20 @@ def cpu_only(
     def prefill(kind: LLM) -> Span:
         attention = cores.prompt_attention(kind, b, work.prompt)
 
-        def layer(part: Chunks, share: Real) -> Span:
+        def layer(part: TokenChunks, share: Real) -> Span:
             return cores.layer(kind, part, scaled(attention, share), held)
 
         return in_chunks(tokens, chunk, layer)
 
     def decode(kind: LLM) -> Span:
-        return cores.layer(kind, Chunks(b), cores.attention(kind, b, s), held)
+        return cores.layer(kind, TokenChunks(b), cores.attention(kind, b, s), held)
 
     in_memory = memories(hw, (1 - held) * movable, in_host)
     return estimate(llm, work, prefill, decode, cores.head(llm, b), in_memory)
 
 
 def estimate(
-    llm: LLM, work: Workload, prefill: Layer, decode: Layer, head: Span, held: Fits
+    llm: LLM, work: Workload, prefill: LayerTime, decode: LayerTime, head: Span, held: Fits
 ) -> Estimate:
     """Prefill and a step of all layers, type by type, and the output head behind them."""
     return Estimate(
@@ -458,7 +458,9 @@ def estimate(
     )
 
 
-def in_chunks(tokens: Real, chunk: Real, layer: Callable[[Chunks, Real], Span]) -> Span:
+def in_chunks(
+    tokens: Real, chunk: Real, layer: Callable[[TokenChunks, Real], Span]
+) -> Span:
     """One layer of prompts that pass it in chunks, all full but the last.
 
     Args:
@@ -470,6 +472,6 @@ def in_chunks(tokens: Real, chunk: Real, layer: Callable[[Chunks, Real], Span]) 
     rest = tokens - full * chunk
     count, share = np.maximum(full, 1.0), rest / np.maximum(tokens, 1.0)
     return serial(
-        full=layer(Chunks(full * chunk, count), 1 - share),
-        last=layer(Chunks(rest), share),
+        full=layer(TokenChunks(full * chunk, count), 1 - share),
+        last=layer(TokenChunks(rest), share),
     )

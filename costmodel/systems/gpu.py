@@ -32,13 +32,18 @@ from nearkv.costmodel.mechanisms.serving.request_bytes import (
     seen_by_type,
     tokens_held,
 )
-from nearkv.costmodel.mechanisms.serving.split import Split, hand_over, node_size, unjoined
+from nearkv.costmodel.mechanisms.serving.split import (
+    GpuSplit,
+    hand_over,
+    node_size,
+    unjoined,
+)
 from nearkv.costmodel.model.capacity import Contents, fits
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import LAYER_CLASS
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.queue import Load, Serving, over_layer_types
-from nearkv.costmodel.model.registry import ANY, Knob, Reversal, Rule, choice, system
+from nearkv.costmodel.model.registry import ANY, Knob, KnobRule, Reversal, choice, system
 from nearkv.costmodel.model.resources import gpu, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -79,7 +84,7 @@ MOST = 1024
 """GPUs that share one model, at most [1]."""
 
 
-def degree(text: str, **rules: Rule) -> Knob:
+def degree(text: str, **rules: KnobRule) -> Knob:
     """A degree of parallelism.
 
     Args:
@@ -236,10 +241,10 @@ def gpu_servers(
     """
     # a request stays on one replica, and those without any idle
     used = np.minimum(dp, np.maximum(np.floor(work.batch), 1.0))
-    split = Split(tp, used, pp, ep, attention, node_size(hw))
+    split = GpuSplit(tp, used, pp, ep, attention, node_size(hw))
     weights = split.weight_bytes(llm) + used * mtp * llm.mtp_parameters * llm.weight_width
     offloaded = np.minimum(1e9 * offload * split.gpus, weights)
-    servers = Servers(at_work(hw, split), llm, split, mtp, offloaded / weights, chunk)
+    servers = GpuServers(at_work(hw, split), llm, split, mtp, offloaded / weights, chunk)
     usable = usable_memory(servers.hw)
     beside = np.maximum(usable - (weights - offloaded), 0.0)
     # the layer that drafts keeps a cache, too
@@ -270,7 +275,7 @@ def gpu_servers(
     return steady(work, serving, possible, {"tp": tp, "dp": dp, "pp": pp, "ep": ep})
 
 
-def at_work(hw: Machine, split: Split) -> Machine:
+def at_work(hw: Machine, split: GpuSplit) -> Machine:
     """The machine with the GPUs that serve, each with its links; the rest idles."""
     roles = ("gpu", "nvlink", "gpu_link")
     counts = {f"{role}.count": split.gpus for role in roles if role in hw.roles}
@@ -278,7 +283,7 @@ def at_work(hw: Machine, split: Split) -> Machine:
 
 
 def impossible(
-    hw: Machine, llm: LLM, split: Split, dp: Real, mtp: Real, offload: Real
+    hw: Machine, llm: LLM, split: GpuSplit, dp: Real, mtp: Real, offload: Real
 ) -> dict[str, NDArray[np.bool_]]:
     """Where a split cannot be, by the sentence that says so."""
     experts = llm.most_of_a_layer(lambda layer: layer.experts * layer.is_moe)
@@ -309,7 +314,7 @@ def impossible(
 
 
 @dataclass(frozen=True)
-class Servers:
+class GpuServers:
     """The GPUs at work.
 
     Attributes:
@@ -323,7 +328,7 @@ class Servers:
 
     hw: Machine
     llm: LLM
-    split: Split
+    split: GpuSplit
     mtp: Real
     offloaded: Real
     chunk: Real

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from nearkv.costmodel.algebra.span import Real, Span
 from nearkv.costmodel.mechanisms.gpu_layer import gpu_contents
 from nearkv.costmodel.mechanisms.near_storage.host_x_cache import (
+    CacheSplit,
     Spill,
-    Split,
     decode_layer,
     prefill_layer,
 )
@@ -266,7 +266,7 @@ def inf2(
 
 def split_batch(
     hw: Machine, llm: LLM, work: Workload, tiers: Residency, alpha: Real
-) -> Split:
+) -> CacheSplit:
     """Return the batch by caches: K and V stay in host memory where they fit beside weights and X.
 
     Source: INF² sec. 2.2, 7.5, 7.6.
@@ -275,14 +275,14 @@ def split_batch(
     free = free_in_host(hw, llm, work, tiers)
     in_host = np.where(free >= cache, 1.0, 0.0)[()]
     with_kv = (1 - alpha) * work.batch
-    return Split((1 - in_host) * with_kv, in_host * with_kv, alpha * work.batch)
+    return CacheSplit((1 - in_host) * with_kv, in_host * with_kv, alpha * work.batch)
 
 
 def capacity_check(
     hw: Machine,
     weights: WeightStream,
     work: Workload,
-    split: Split,
+    split: CacheSplit,
     buffered: Real,
     flash: Real,
 ) -> Fits:

@@ -37,8 +37,8 @@ def milp(tables: HeadTables) -> Mapping:
         raise InputError(
             f"method milp: solves one point at a time, not {count:g}; use --method exact"
         )
-    fastest = _Program(tables).solve(fits=True)
-    mapping = fastest or _Program(tables).solve(fits=False)
+    fastest = _MappingProgram(tables).solve(fits=True)
+    mapping = fastest or _MappingProgram(tables).solve(fits=False)
     if mapping is None:
         raise RuntimeError("HiGHS found no mapping although bytes may be missing")
     return mapping
@@ -48,7 +48,7 @@ def _flat(three: Three) -> list[Numbers]:
     return [np.ravel(table) for table in three]
 
 
-class _Program:
+class _MappingProgram:
     """The integer program over the tables of one design point."""
 
     def __init__(self, tables: HeadTables) -> None:

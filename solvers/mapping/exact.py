@@ -23,7 +23,7 @@ from nearkv.solvers.mapping.tables import (
     mapping_of,
 )
 
-Counts = tuple[int, ...]
+HeadCounts = tuple[int, ...]
 """Units, from none on, of each sub-layer that are tried [1]."""
 _PAIRS_AT_ONCE = 1 << 17
 """Entries of one temporary; 1 MiB of float64, which a core's cache holds."""
@@ -96,7 +96,7 @@ def _least_missing(flat: FlatTables) -> Units:
     return _of_fastest(np.where(possible, least, np.inf), n_fc)
 
 
-def _most_fc(flat: FlatTables, counts: Counts) -> Units:
+def _most_fc(flat: FlatTables, counts: HeadCounts) -> Units:
     """Most units of fc that HBM still holds beside each pair; -1 where none [1]."""
     held = _before_pairs(flat.hbm_headroom) - _pairs(flat.hbm, counts)
     held /= _bytes_of_fc(flat)
@@ -104,7 +104,7 @@ def _most_fc(flat: FlatTables, counts: Counts) -> Units:
     return held.astype(int)
 
 
-def _least_fc(flat: FlatTables, counts: Counts) -> Units:
+def _least_fc(flat: FlatTables, counts: HeadCounts) -> Units:
     """Fewest units of fc on HBM so that LPDDR holds the rest beside each pair [1]."""
     units = _before_pairs(flat.units)
     left = _before_pairs(flat.lpddr_headroom) - _pairs(flat.lpddr, counts)
@@ -118,7 +118,7 @@ def _bytes_of_fc(flat: FlatTables) -> Array:
     return _before_pairs(flat.hbm[2, :, 1])
 
 
-def _pairs(tables: Array, counts: Counts) -> Array:
+def _pairs(tables: Array, counts: HeadCounts) -> Array:
     """Sums of a table of attention and one of qkv: (points, attention, qkv)."""
     attention, qkv, _ = tables
     pairs: Array = attention[:, : counts[0], None] + qkv[:, None, : counts[1]]

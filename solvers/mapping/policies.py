@@ -26,7 +26,7 @@ from nearkv.solvers.mapping.tables import Mapping as HeadMapping
 from nearkv.solvers.mapping.tables import entries, flatten, mapping_of
 
 Tabulate = Callable[[Machine, LLM, Workload], HeadTables]
-Method = Callable[[HeadTables], HeadMapping]
+MappingMethod = Callable[[HeadTables], HeadMapping]
 
 
 def greedy(tables: HeadTables) -> HeadMapping:
@@ -85,7 +85,7 @@ def pin(tables: HeadTables, which: int, units: Any) -> HeadTables:
 
 
 @dataclass(frozen=True)
-class Policy:
+class MappingPolicy:
     """How a mapping is chosen.
 
     Attributes:
@@ -94,16 +94,16 @@ class Policy:
     """
 
     tabulate: Tabulate
-    choose: Method
+    choose: MappingMethod
 
 
 POLICIES = {
-    "mapping-greedy": Policy(head_tables, greedy),
-    "mapping-exact": Policy(head_tables, exact),
-    "mapping-a-major": Policy(head_tables, partial(major, 0)),
-    "mapping-q-major": Policy(head_tables, partial(major, 1)),
-    "mapping-f-major": Policy(head_tables, partial(major, 2)),
-    "mapping-layers": Policy(layer_tables, exact),
+    "mapping-greedy": MappingPolicy(head_tables, greedy),
+    "mapping-exact": MappingPolicy(head_tables, exact),
+    "mapping-a-major": MappingPolicy(head_tables, partial(major, 0)),
+    "mapping-q-major": MappingPolicy(head_tables, partial(major, 1)),
+    "mapping-f-major": MappingPolicy(head_tables, partial(major, 2)),
+    "mapping-layers": MappingPolicy(layer_tables, exact),
 }
 """Policies by the solver name of a knob."""
 

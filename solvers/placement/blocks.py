@@ -53,7 +53,7 @@ MEMORY_ROWS = slice(TIME_ROWS.stop, TIME_ROWS.stop + len(MEMORY))
 _BLS, _GBS = COLUMNS.index("bls"), COLUMNS.index("gbs")
 
 
-class Box(NamedTuple):
+class BlockBox(NamedTuple):
     """All blocks with a GPU batch and a number of batches in two ranges, ends included."""
 
     gbs_low: int
@@ -71,7 +71,7 @@ class Box(NamedTuple):
         """Sequences of its smallest block [1]."""
         return self.gbs_low * self.nb_low
 
-    def halves(self, sequences: float) -> tuple[Box, Box]:
+    def halves(self, sequences: float) -> tuple[BlockBox, BlockBox]:
         """Cut the GPU batch, or the number of batches where that spans far more octaves.
 
         The GPU batch is cut halfway from its geometric middle to the smallest that makes a block
@@ -90,10 +90,10 @@ class Box(NamedTuple):
         cut = _between(min(pointed, nb_middle), self.nb_low, self.nb_high)
         return self._replace(nb_high=cut), self._replace(nb_low=cut + 1)
 
-    def block(self, sequences: float) -> Box:
+    def block(self, sequences: float) -> BlockBox:
         """The block of its smallest GPU batch with about this many sequences."""
         nb = int(min(max(sequences / self.gbs_low, self.nb_low), self.nb_high))
-        return Box(self.gbs_low, self.gbs_low, nb, nb)
+        return BlockBox(self.gbs_low, self.gbs_low, nb, nb)
 
 
 def _between(place: float, low: int, high: int) -> int:
@@ -101,9 +101,9 @@ def _between(place: float, low: int, high: int) -> int:
     return min(max(int(place), low), high - 1)
 
 
-def single_block(gpu_batch: int, num_batches: int) -> Box:
+def single_block(gpu_batch: int, num_batches: int) -> BlockBox:
     """The box of a single block."""
-    return Box(gpu_batch, gpu_batch, num_batches, num_batches)
+    return BlockBox(gpu_batch, gpu_batch, num_batches, num_batches)
 
 
 @dataclass(frozen=True)
@@ -262,7 +262,7 @@ class BlockProblem:
         gbs[MEMORY_ROWS, Y] = alone[:, _GBS]
         return terms.reshape(len(terms), -1)
 
-    def program(self, box: Box) -> Program:
+    def program(self, box: BlockBox) -> Program:
         """The LP of a box: least seconds per sequence; exactly those where it is a single block.
 
         Raises:
@@ -288,7 +288,7 @@ class BlockProblem:
 
 
 def shortage(
-    problem: BlockProblem, block: Box, tiers: Collection[str], solve: Simplex
+    problem: BlockProblem, block: BlockBox, tiers: Collection[str], solve: Simplex
 ) -> float:
     """Bytes to add to each of some memories so that a block fits, the others as they are [B].
 

@@ -23,8 +23,8 @@ from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.placement.blocks import (
     MEMORY_ROWS,
+    BlockBox,
     BlockProblem,
-    Box,
     shortage,
     single_block,
 )
@@ -181,13 +181,15 @@ def _checked(fixed: Mapping[str, float]) -> Mapping[str, float]:
     return fixed
 
 
-def _space(problem: BlockProblem, gpu_batch: int | None, num_batches: int | None) -> Box:
+def _space(
+    problem: BlockProblem, gpu_batch: int | None, num_batches: int | None
+) -> BlockBox:
     for name, value in (("gpu batch", gpu_batch), ("number of batches", num_batches)):
         if value is not None and not 1 <= value <= _MOST_STATED:
             raise InputError(f"{name}: must be a whole number from 1 to {_MOST_STATED:,}")
     gbs = (gpu_batch, gpu_batch) if gpu_batch else (1, problem.most)
     nb = (num_batches, num_batches) if num_batches else (1, problem.most)
-    return Box(*gbs, *nb)
+    return BlockBox(*gbs, *nb)
 
 
 def _least_wear(program: Program, optimum: Optimum, solve: Simplex) -> Numbers:
@@ -271,7 +273,7 @@ def _without_rounding(x: Numbers) -> Numbers:
     return shares.ravel()
 
 
-def _infeasible(problem: BlockProblem, block: Box, solve: Simplex) -> Placement:
+def _infeasible(problem: BlockProblem, block: BlockBox, solve: Simplex) -> Placement:
     nowhere = dict.fromkeys(SHARES, np.nan)
     none = dict.fromkeys(ADDRESS, np.nan)
     return Placement(

@@ -14,7 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkv.solvers.placement.blocks import OF_BLOCK, BlockProblem, Box, Y, single_block
+from nearkv.solvers.placement.blocks import (
+    OF_BLOCK,
+    BlockBox,
+    BlockProblem,
+    Y,
+    single_block,
+)
 from nearkv.solvers.placement.linear import Optimum, Simplex
 
 GAP = 1e-9
@@ -35,7 +41,7 @@ class BestBlock:
         bound: no block of the search's space takes less [s/sequence].
     """
 
-    block: Box
+    block: BlockBox
     value: float
     bound: float
 
@@ -55,11 +61,11 @@ class _Open(NamedTuple):
 
     bound: float
     order: int
-    box: Box
+    box: BlockBox
     relaxed: Optimum
 
 
-def full(problem: BlockProblem, solve: Simplex, space: Box) -> BestBlock | None:
+def full(problem: BlockProblem, solve: Simplex, space: BlockBox) -> BestBlock | None:
     """The best of all blocks in a box, by branch and bound.
 
     Returns:
@@ -92,7 +98,7 @@ def full(problem: BlockProblem, solve: Simplex, space: Box) -> BestBlock | None:
 
 def _relaxed_parts(
     problem: BlockProblem, solve: Simplex, parent: _Open
-) -> list[tuple[Box, Optimum]]:
+) -> list[tuple[BlockBox, Optimum]]:
     """The parts of a box in which blocks fit, each with a bound of all its blocks."""
     box, fitting = parent.box, []
     sequences = _sequences(box, parent.relaxed)
@@ -106,7 +112,7 @@ def _relaxed_parts(
     return fitting
 
 
-def _inherited(parent: _Open, part: Box) -> Optimum | None:
+def _inherited(parent: _Open, part: BlockBox) -> Optimum | None:
     """The optimum of a box, as that of a part whose program differs in the scale of y alone.
 
     That is a part with the box's GPU batches and its largest number of batches; None for any
@@ -119,14 +125,14 @@ def _inherited(parent: _Open, part: Box) -> Optimum | None:
     return replace(parent.relaxed, x=x) if x[Y] <= 1 else None
 
 
-def _sequences(box: Box, relaxed: Optimum) -> float:
+def _sequences(box: BlockBox, relaxed: Optimum) -> float:
     """Sequences that the relaxation of a box points to [1]."""
     share = max(relaxed.x[Y], _LEAST_Y)
     return float(box.sequences / share)
 
 
 def _better_of_box(
-    problem: BlockProblem, solve: Simplex, box: Box, relaxed: Optimum, best: BestBlock
+    problem: BlockProblem, solve: Simplex, box: BlockBox, relaxed: Optimum, best: BestBlock
 ) -> BestBlock:
     """The block that the relaxation of a box points to, where it beats the best so far."""
     if relaxed.bound >= best.value * (1 - GAP):
@@ -141,7 +147,7 @@ def _better_of_box(
 # --- FlexGen's walk ---------------------------------------------------------------------------
 
 
-def paper(problem: BlockProblem, solve: Simplex, space: Box) -> BestBlock | None:
+def paper(problem: BlockProblem, solve: Simplex, space: BlockBox) -> BestBlock | None:
     """The best of the blocks FlexGen's own search walks.
 
     For each GPU batch 1, 2, 3, 4, 8, 16, ... it bisects for the most batches that fit, then tries
@@ -162,7 +168,7 @@ def paper(problem: BlockProblem, solve: Simplex, space: Box) -> BestBlock | None
     return best
 
 
-def _gpu_batches(space: Box) -> Iterator[int]:
+def _gpu_batches(space: BlockBox) -> Iterator[int]:
     """GPU batches that FlexGen's search tries."""
     gbs = space.gbs_low
     while gbs <= space.gbs_high:
@@ -170,7 +176,7 @@ def _gpu_batches(space: Box) -> Iterator[int]:
         gbs += 1 if gbs < 4 else gbs
 
 
-def _most_batches(problem: BlockProblem, solve: Simplex, gbs: int, space: Box) -> int:
+def _most_batches(problem: BlockProblem, solve: Simplex, gbs: int, space: BlockBox) -> int:
     """Largest number of batches that fits: doubling, then bisection; all below it fit too."""
     if space.nb_low == space.nb_high:
         return space.nb_high

@@ -15,20 +15,17 @@ from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.blend import is_same
 from nearkv.costmodel.algebra.overlap import Overlap
-from nearkv.costmodel.algebra.span import Leaf, Real, Repeat, Span, total
-
-Mask = NDArray[np.bool_]
+from nearkv.costmodel.algebra.span import Booleans, Leaf, Real, Repeat, Span, total
 
 _ROUNDING = 1e-12
 _MOST_STEPS = 200
 
 
 @dataclass(frozen=True)
-class Choice:
+class Minimum:
     """A solved share and its certificate.
 
     Attributes:
@@ -56,7 +53,7 @@ class Choice:
         return excess / np.where(positive, self.seconds, 1.0)
 
 
-def minimise(start: Span, end: Span, low: Real = 0.0, high: Real = 1.0) -> Choice:
+def minimise(start: Span, end: Span, low: Real = 0.0, high: Real = 1.0) -> Minimum:
     """Find the share with the fewest seconds, exactly, for every design point at once.
 
     Args:
@@ -75,7 +72,7 @@ def minimise(start: Span, end: Span, low: Real = 0.0, high: Real = 1.0) -> Choic
     x = np.where(rising, left.x, right.x)
     f = np.where(rising, left.f, right.f)
     bound = f
-    unsolved: Mask = np.less(left.d, 0) & np.greater(right.d, 0)
+    unsolved: Booleans = np.less(left.d, 0) & np.greater(right.d, 0)
     for _ in range(_MOST_STEPS):
         if not np.any(unsolved):
             break
@@ -92,7 +89,7 @@ def minimise(start: Span, end: Span, low: Real = 0.0, high: Real = 1.0) -> Choic
     # a share that rounding alone sets apart from the lowest is the lowest
     is_lowest = np.less_equal(at_low.f, f * (1 + _ROUNDING))
     x, f = np.where(is_lowest, at_low.x, x), np.where(is_lowest, at_low.f, f)
-    return Choice(value=x[()], seconds=f[()], bound=bound[()], low=low, high=high)
+    return Minimum(value=x[()], seconds=f[()], bound=bound[()], low=low, high=high)
 
 
 class Tangent(NamedTuple):
@@ -108,7 +105,7 @@ class Tangent(NamedTuple):
     f: Real
     d: Real
 
-    def moved(self, to: Tangent, where: Mask) -> Tangent:
+    def moved(self, to: Tangent, where: Booleans) -> Tangent:
         """This tangent, replaced by another one at some design points."""
         pairs = zip(to, self, strict=True)
         return Tangent(*[np.where(where, new, old) for new, old in pairs])
@@ -161,7 +158,7 @@ def _higher(one: Tangent, other: Tangent) -> Tangent:
     return Tangent(one.x, f, d)
 
 
-def _crossing(left: Tangent, right: Tangent, where: Mask) -> Real:
+def _crossing(left: Tangent, right: Tangent, where: Booleans) -> Real:
     """The share where two tangents cross; there they bound the curve from below [1]."""
     width = right.x - left.x
     drop = np.where(where, right.d - left.d, 1.0)

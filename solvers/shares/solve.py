@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.blend import blend, is_same
-from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.algebra.span import Booleans, Real, Span
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.solvers.shares.headroom import feasible_share
-from nearkv.solvers.shares.minimum import Choice, Mask, minimise
+from nearkv.solvers.shares.minimum import Minimum, minimise
 
-Evaluate = Callable[[Real], Estimate]
+EstimateOfShare = Callable[[Real], Estimate]
 """A value -> the system's answer there."""
 Timed = Callable[[Estimate], Span]
 """What of an answer is to be short."""
@@ -49,12 +49,12 @@ class Solved:
         bound_by: resources that meet at the value, where they are asked for.
     """
 
-    choice: Choice
+    choice: Minimum
     bound_by: NDArray[np.str_] | None = None
 
 
 def solve(
-    evaluate: Evaluate,
+    evaluate: EstimateOfShare,
     low: Real,
     high: Real,
     breaks: Sequence[Real] = (),
@@ -114,19 +114,24 @@ class _Piece:
         short: bytes missing in the memory that is shortest; infinite where there is no width [B].
     """
 
-    choice: Choice
+    choice: Minimum
     at_start: Estimate
     at_end: Estimate
     short: Real
 
     @property
-    def ok(self) -> Mask:
+    def ok(self) -> Booleans:
         """Where every memory holds what it must."""
         return np.equal(self.short, 0)
 
 
 def _piece(
-    evaluate: Evaluate, timed: Timed, low: Real, high: Real, before: Real, after: Real
+    evaluate: EstimateOfShare,
+    timed: Timed,
+    low: Real,
+    high: Real,
+    before: Real,
+    after: Real,
 ) -> _Piece:
     """Minimise between two breaks; the share is measured along the piece, from 0 to 1."""
     start = np.maximum(before + _INSIDE, low)
@@ -141,7 +146,7 @@ def _piece(
     except ValueError as problem:  # the trees differ in more than their amounts
         raise NotAffineError(f" ({problem})") from problem
     width = end - start
-    choice = Choice(
+    choice = Minimum(
         value=start + along.value * width,
         seconds=np.where(exists, along.seconds, np.inf)[()],
         bound=np.where(exists, along.bound, np.inf)[()],
@@ -168,7 +173,7 @@ def _better(best: _Piece, other: _Piece) -> _Piece:
     values["bound"] = np.where(alike, lowest, values["bound"])[()]
     return replace(
         best,
-        choice=Choice(**values),
+        choice=Minimum(**values),
         short=np.where(taken, other.short, best.short),
     )
 
@@ -204,12 +209,12 @@ def _amounts(estimate: Estimate) -> Iterator[Real]:
 _ASIDE = 1e-6
 """How far beside the choice to look, as a share of the range [1]."""
 
-Names = NDArray[np.str_]
+ResourceNames = NDArray[np.str_]
 
 
 def binding(
-    start: Span, end: Span, choice: Choice, low: Real = 0.0, high: Real = 1.0
-) -> Names:
+    start: Span, end: Span, choice: Minimum, low: Real = 0.0, high: Real = 1.0
+) -> ResourceNames:
     """Resources that meet at the choice: the one that binds below it and the one that binds above.
 
     Args:
@@ -240,7 +245,7 @@ def binding(
     return np.where(cut_above | cut_below, limited, names)
 
 
-def _slowest(start: Span, end: Span, choice: Choice, aside: Real) -> Names:
+def _slowest(start: Span, end: Span, choice: Minimum, aside: Real) -> ResourceNames:
     """The resource whose moving leaves take most of the time a step aside from the choice."""
     share = choice.value + aside
     share = np.clip(share, choice.low, choice.high)
@@ -258,7 +263,7 @@ def _slowest(start: Span, end: Span, choice: Choice, aside: Real) -> Names:
     columns = np.broadcast_arrays(*seconds.values())
     worst = np.argmax(np.stack(columns), axis=0)
     names = np.array(list(seconds))
-    slowest: Names = names[worst]
+    slowest: ResourceNames = names[worst]
     return slowest
 
 

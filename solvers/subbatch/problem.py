@@ -126,9 +126,9 @@ CHUNK_TOKENS = 16
 _ROUNDING = 1e-12
 """Taken off a bound, relative, so that rounding does not lift it above the optimum."""
 
-Chunks = tuple[tuple[int, float], ...]
+ChunkPlan = tuple[tuple[int, float], ...]
 """(prompt, tokens) of every prompt that rides in a sub-batch."""
-Split = NDArray[np.bool_]
+BatchSplit = NDArray[np.bool_]
 """True where a request is in sub-batch 1."""
 
 
@@ -186,7 +186,7 @@ class SubbatchProblem:
             )
 
 
-def tokens_of(chunks: Chunks) -> float:
+def tokens_of(chunks: ChunkPlan) -> float:
     """Prompt tokens of one sub-batch [1]."""
     return sum(tokens for _, tokens in chunks)
 
@@ -217,7 +217,7 @@ def costs_of(hw: Machine, llm: LLM) -> Costs:
     return Costs(planes(gpu_phase, 3), planes(pim_phase, 3))
 
 
-def gpu_seconds(costs: Costs, sequences: float, chunks: Chunks) -> float:
+def gpu_seconds(costs: Costs, sequences: float, chunks: ChunkPlan) -> float:
     """T_GPU of a sub-batch; nothing to compute takes no time [s]."""
     tokens = tokens_of(chunks)
     if not sequences and not tokens:
@@ -227,7 +227,7 @@ def gpu_seconds(costs: Costs, sequences: float, chunks: Chunks) -> float:
     return float(np.max(seconds))
 
 
-def pim_seconds(problem: SubbatchProblem, mine: Split, prompt_tokens: float) -> float:
+def pim_seconds(problem: SubbatchProblem, mine: BatchSplit, prompt_tokens: float) -> float:
     """T_PIM of a sub-batch while the GPU sends the other's prompts [s].
 
     The fullest rankset decides.
@@ -240,7 +240,9 @@ def pim_seconds(problem: SubbatchProblem, mine: Split, prompt_tokens: float) -> 
 
 
 def phases(
-    problem: SubbatchProblem, in_one: Split, chunks: tuple[Chunks, Chunks] = ((), ())
+    problem: SubbatchProblem,
+    in_one: BatchSplit,
+    chunks: tuple[ChunkPlan, ChunkPlan] = ((), ()),
 ) -> tuple[float, float]:
     """D_0 and D_1 of a split [s]."""
     first = _phase(problem, ~in_one, chunks[0], in_one)
@@ -249,7 +251,7 @@ def phases(
 
 
 def _phase(
-    problem: SubbatchProblem, computed: Split, chunks: Chunks, attended: Split
+    problem: SubbatchProblem, computed: BatchSplit, chunks: ChunkPlan, attended: BatchSplit
 ) -> float:
     """Seconds of the phase that computes one sub-batch and attends for the other [s]."""
     tokens = tokens_of(chunks)

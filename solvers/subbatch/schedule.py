@@ -20,9 +20,9 @@ import pulp
 from nearkv.costmodel.algebra.span import Numbers
 from nearkv.solvers.subbatch.problem import (
     CHUNK_TOKENS,
-    Chunks,
+    BatchSplit,
+    ChunkPlan,
     Costs,
-    Split,
     SubbatchProblem,
     gpu_seconds,
     least_decode,
@@ -61,8 +61,8 @@ class Schedule:
         proof: `optimal`, `time limit`, `not proved`, or `rule` where nothing is claimed.
     """
 
-    in_one: Split
-    chunks: tuple[Chunks, Chunks]
+    in_one: BatchSplit
+    chunks: tuple[ChunkPlan, ChunkPlan]
     phases: tuple[float, float]
     decode: float
     split_decode: float
@@ -90,7 +90,7 @@ class Schedule:
 # --- by rule: nothing is proven ----------------------------------------------------------------
 
 
-def even_halves(contexts: Numbers) -> Split:
+def even_halves(contexts: Numbers) -> BatchSplit:
     """Step 2 of L3 sec. 5.3: longest first, each to the sub-batch with fewer tokens."""
     in_one = np.zeros(len(contexts), bool)
     sums = [0.0, 0.0]
@@ -109,7 +109,7 @@ def greedy(problem: SubbatchProblem) -> Schedule:
     """
     in_one = even_halves(problem.contexts)
     members = (~in_one, in_one)
-    chunks: list[Chunks] = [(), ()]
+    chunks: list[ChunkPlan] = [(), ()]
     queue = list(enumerate(problem.prompts.tolist()))
     for s in (1, 0):
         limit = pim_seconds(problem, members[1 - s], 0.0)
@@ -130,7 +130,7 @@ def greedy(problem: SubbatchProblem) -> Schedule:
 
 
 def _longest_chunk(
-    costs: Costs, n: float, chunks: Chunks, j: int, length: float, limit: float
+    costs: Costs, n: float, chunks: ChunkPlan, j: int, length: float, limit: float
 ) -> float:
     """Most tokens of prompt j, in steps of 16, that the GPU computes within a limit [1]."""
 
@@ -142,7 +142,9 @@ def _longest_chunk(
 
 
 def _by_rule(
-    problem: SubbatchProblem, in_one: Split, chunks: tuple[Chunks, Chunks] = ((), ())
+    problem: SubbatchProblem,
+    in_one: BatchSplit,
+    chunks: tuple[ChunkPlan, ChunkPlan] = ((), ()),
 ) -> Schedule:
     """A split of which nothing is proven."""
     decode = sum(phases(problem, in_one))
@@ -175,7 +177,7 @@ def optimal(
     """
     end = time.monotonic() + time_limit
     rule = greedy(problem)
-    program = _Program(problem, rule.decode)
+    program = _ScheduleProgram(problem, rule.decode)
     program.decode()
     proof = program.solve(end)
     start = min(rule, one_batch(problem), key=lambda plan: plan.decode)
@@ -211,7 +213,7 @@ def _with_prompts(
     """
     if not len(problem.prompts):
         return replace(best, most_tokens=0.0)
-    program = _Program(problem, best.decode)
+    program = _ScheduleProgram(problem, best.decode)
     program.carry_prompts(limit)
     most = float(problem.prompts.sum())
     for _ in range(_MOST_ROUNDS):
@@ -239,8 +241,11 @@ def _with_prompts(
 
 
 def _shortened(
-    problem: SubbatchProblem, split: Split, chunks: tuple[Chunks, Chunks], limit: float
-) -> tuple[Chunks, Chunks]:
+    problem: SubbatchProblem,
+    split: BatchSplit,
+    chunks: tuple[ChunkPlan, ChunkPlan],
+    limit: float,
+) -> tuple[ChunkPlan, ChunkPlan]:
     """Shorten the last part of the sub-batch with more prompts until the plan keeps its time."""
     first, second = chunks
     while first or second:
@@ -253,7 +258,7 @@ def _shortened(
     return first, second
 
 
-def _one_step_less(chunks: Chunks) -> Chunks:
+def _one_step_less(chunks: ChunkPlan) -> ChunkPlan:
     """Chunks whose last one is cut to the next lower multiple of 16 tokens, or dropped."""
     *others, (prompt, tokens) = chunks
     kept = CHUNK_TOKENS * np.ceil(tokens / CHUNK_TOKENS - 1)
@@ -272,7 +277,7 @@ class Halves:
         bound: no split has a smaller larger half [1].
     """
 
-    in_one: Split
+    in_one: BatchSplit
     larger: float
     bound: float
 
@@ -291,7 +296,7 @@ def evenest(contexts: Numbers, time_limit: float = 10.0) -> Halves:
     proof = _run_until(program, time.monotonic() + time_limit)
     solved = np.array([(taken.value() or 0) > 0.5 for taken in z])
 
-    def larger_half(split: Split) -> float:
+    def larger_half(split: BatchSplit) -> float:
         return float(max(contexts[split].sum(), contexts[~split].sum()))
 
     best = min((even_halves(contexts), solved), key=larger_half)
@@ -379,7 +384,7 @@ class _Side:
     squares: Any = 0.0
 
 
-class _Program:
+class _ScheduleProgram:
     """The integer program over a problem.
 
     Args:
@@ -492,7 +497,7 @@ class _Program:
         return _Proof(proof.complete, proof.bound * self.scale)
 
     @property
-    def split(self) -> Split | None:
+    def split(self) -> BatchSplit | None:
         """The split of the solution, or None."""
         values = [z.value() for z in self.z]
         if None in values:
@@ -500,7 +505,7 @@ class _Program:
         return np.array(values) > 0.5
 
     @property
-    def chunks(self) -> tuple[Chunks, Chunks]:
+    def chunks(self) -> tuple[ChunkPlan, ChunkPlan]:
         """The prompts of the solution in each sub-batch, parts last."""
         chunks: list[list[tuple[int, float]]] = [[], []]
         for ride in self.rides:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nearkv.sweeps.explore.design.question import Question
 
 
-class Asked(Axes, total=False):
+class DesignArguments(Axes, total=False):
     """The workload, as `Axes` names it, and what is asked of the machine that serves it.
 
     Attributes:
@@ -61,7 +61,7 @@ def design(
     *,
     seconds: float = np.inf,
     report: Report | None = None,
-    **asked: Unpack[Asked],
+    **asked: Unpack[DesignArguments],
 ) -> pd.DataFrame:
     """Find the machine that serves a workload best within limits, and prove that none is better.
 
@@ -74,8 +74,8 @@ def design(
         seconds: after which the search stops with its best and a bound.
         report: called with the progress after every round.
         asked: budget, slo, minimize, maximize, pareto, users, ..., and one batch, context,
-            output_tokens and value of each knob; see `Asked`. With a `band` it is also said in how
-            many draws of all uncertain numbers the best machine wins.
+            output_tokens and value of each knob; see `DesignArguments`. With a `band` it is also
+            said in how many draws of all uncertain numbers the best machine wins.
 
     Returns:
         A row a system with the best machine for it, the best first: its parts, then the columns of
@@ -118,7 +118,7 @@ def check_design(
     certificate: Value,
     systems: Study | Names = (),
     model: Models | None = None,
-    **asked: Unpack[Asked],
+    **asked: Unpack[DesignArguments],
 ) -> str:
     """Check a certificate of `design` by its question alone.
 
@@ -140,7 +140,9 @@ def check_design(
     return check_certificate(path_of(certificate, "certificate"), space)
 
 
-def _question(systems: Study | Names, model: Models | None, asked: Asked) -> Question:
+def _question(
+    systems: Study | Names, model: Models | None, asked: DesignArguments
+) -> Question:
     """The question that the arguments of `design` ask.
 
     Raises:
@@ -189,7 +191,7 @@ def _question(systems: Study | Names, model: Models | None, asked: Asked) -> Que
     )
 
 
-_OF_MACHINES = Asked.__annotations__.keys() - Axes.__annotations__.keys()
+_OF_MACHINES = DesignArguments.__annotations__.keys() - Axes.__annotations__.keys()
 """Arguments that are no axes of a study."""
 
 

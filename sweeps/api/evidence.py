@@ -94,7 +94,7 @@ def coverage(record: bool = False) -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
-class Fit:
+class PlatformFit:
     """Numbers of a platform fitted to measurements or claims.
 
     Attributes:
@@ -127,7 +127,7 @@ def calibrate(
     platform: Value = "",
     factors: Iterable[str] = (),
     without: Iterable[str] = (),
-) -> Fit:
+) -> PlatformFit:
     """Fit assumed numbers of a platform inside their ranges.
 
     Args:
@@ -156,7 +156,7 @@ def calibrate(
     bed = path_of(platform, "platform")
     evidence = measured(file, bed) if file else claimed(claims, bed)
     calibration = report.calibrate(left_out(evidence, list(without)), list(factors))
-    return Fit(
+    return PlatformFit(
         factors=table_of_rows(report.factor_rows(calibration)),
         residuals=table_of_rows(report.residual_rows(calibration)),
         summary=tuple(report.sentences(calibration)),

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from nearkv.sweeps.study.study import Study
 
 
-class Server(TypedDict, total=False):
+class ServerArguments(TypedDict, total=False):
     """One server, and what computes its prompts.
 
     Attributes:
@@ -69,7 +69,7 @@ def reuse(
     slo: str = "",
     drive: str = "",
     staged: bool = False,
-    **server: Unpack[Server],
+    **server: Unpack[ServerArguments],
 ) -> pd.DataFrame:
     """Say what tiers of KV caches hit, how a prefix comes back soonest, what is saved and worn.
 
@@ -92,7 +92,7 @@ def reuse(
         slo: `ttft_s=2`: also the rate at which requests wait so long in the mean.
         drive: `30.72TB`: wear is counted in such drives, and asked again of as many as bear it.
         staged: blocks from drives and other servers pass through host DRAM, and are copied again.
-        server: as `Server` says.
+        server: as `ServerArguments` says.
 
     Returns:
         A row a tier, of all nodes together: `hit_share` of the blocks, `total_share` with the tiers
@@ -164,7 +164,7 @@ def tier_sizes(
     nodes: int = 0,
     years: float = 4.0,
     check: str = "",
-    **server: Unpack[Server],
+    **server: Unpack[ServerArguments],
 ) -> pd.DataFrame:
     """Find the cheapest sizes of tiers with which requests meet a mean time to first token.
 
@@ -255,7 +255,7 @@ def fetch_times(
     model: Models,
     *,
     tiers: str | Iterable[str],
-    **server: Unpack[Server],
+    **server: Unpack[ServerArguments],
 ) -> pd.DataFrame:
     """Milliseconds to bring a prefix back over its length: computed anew, or from each tier.
 
@@ -282,7 +282,7 @@ def fetch_times(
     return pd.concat(tables, ignore_index=True)
 
 
-def _one_server(model: Models, server: Server) -> Study:
+def _one_server(model: Models, server: ServerArguments) -> Study:
     """A study of one server whose system computes prompts."""
     axes: Axes = {"batch": 1, "context": 1, "output_tokens": 1}
     axes |= {"platform": server.get("platform", "h200-node")}

@@ -24,14 +24,14 @@ from nearkv.sweeps.api.tables import table_of_columns, table_of_rows
 from nearkv.sweeps.study.study import NONE, Study
 
 Texts = str | Iterable[str]
-Asked = Study | Models
+StudyOrModels = Study | Models
 Numbered = Mapping[str, Values]
 """Hardware number or role -> its values."""
 UNNAMED = "hilos"
 """Stands in a study whose question names its systems itself."""
 
 
-def solve(question: str, model: Asked, **options: Any) -> pd.DataFrame:
+def solve(question: str, model: StudyOrModels, **options: Any) -> pd.DataFrame:
     """Find the best value of a knob, with a proven bound and the paper's rule beside it.
 
     Args:
@@ -67,25 +67,29 @@ def solve(question: str, model: Asked, **options: Any) -> pd.DataFrame:
     return answer(model, **options)
 
 
-def _study(model: Asked, systems: Names, axes: Axes) -> Study:
+def _study(model: StudyOrModels, systems: Names, axes: Axes) -> Study:
     """The study that is asked, or that of a model and axes."""
     if isinstance(model, Study):
         return study_of(model, None, axes)
     return study_of(systems, model, axes)
 
 
-def alpha(model: Asked, systems: Names = "hilos", **axes: Unpack[Axes]) -> pd.DataFrame:
+def alpha(
+    model: StudyOrModels, systems: Names = "hilos", **axes: Unpack[Axes]
+) -> pd.DataFrame:
     """Solve the share of the context kept as X (HILOS sec. 4.2)."""
     return knob(model, "alpha", systems, **axes)
 
 
-def spill(model: Asked, systems: Names = "hilos", **axes: Unpack[Axes]) -> pd.DataFrame:
+def spill(
+    model: StudyOrModels, systems: Names = "hilos", **axes: Unpack[Axes]
+) -> pd.DataFrame:
     """Solve the spill interval (HILOS sec. 4.3)."""
     return knob(model, "interval", systems, **axes)
 
 
 def knob(
-    model: Asked, name: str, systems: Names = "hilos", **axes: Unpack[Axes]
+    model: StudyOrModels, name: str, systems: Names = "hilos", **axes: Unpack[Axes]
 ) -> pd.DataFrame:
     """Solve any knob of a system."""
     from nearkv.sweeps.explore.knob import best_knob, why_knob
@@ -94,7 +98,7 @@ def knob(
     return table_of_columns(answer, why_knob(answer, name))
 
 
-def beta(model: Asked, **axes: Unpack[Axes]) -> pd.DataFrame:
+def beta(model: StudyOrModels, **axes: Unpack[Axes]) -> pd.DataFrame:
     """Split K and V between host DRAM and SmartSSD (HillInfer sec. 4.3)."""
     from nearkv.sweeps.explore.beta import best_beta, why_beta
 
@@ -103,7 +107,7 @@ def beta(model: Asked, **axes: Unpack[Axes]) -> pd.DataFrame:
 
 
 def batch(
-    model: Asked, systems: Names = "hilos", slo: Texts = (), **axes: Unpack[Axes]
+    model: StudyOrModels, systems: Names = "hilos", slo: Texts = (), **axes: Unpack[Axes]
 ) -> pd.DataFrame:
     """Find the largest batch served at once, and that of best throughput under limits."""
     from nearkv.sweeps.explore.batch import best_batches, why_batch
@@ -113,7 +117,11 @@ def batch(
 
 
 def hardware(
-    model: Asked, vary: str, slo: Texts, systems: Names = "hilos", **axes: Unpack[Axes]
+    model: StudyOrModels,
+    vary: str,
+    slo: Texts,
+    systems: Names = "hilos",
+    **axes: Unpack[Axes],
 ) -> pd.DataFrame:
     """Find the least of a hardware number that meets limits."""
     from nearkv.sweeps.explore.hardware import least_hardware, why_hardware
@@ -127,7 +135,7 @@ def _several(texts: Texts) -> list[str]:
 
 
 def crossover(
-    model: Asked,
+    model: StudyOrModels,
     along: str,
     systems: Names = "flexgen-dram,hilos",
     of: str = "decode_tok_s",
@@ -141,7 +149,7 @@ def crossover(
 
 
 def mapping(
-    model: Asked,
+    model: StudyOrModels,
     method: str = "exact",
     batch: Values = 32,
     context: Values = "1k",

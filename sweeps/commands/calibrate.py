@@ -18,7 +18,7 @@ Runs = Annotated[
     str,
     option("FILE.csv", "Fit to runs: system,model,batch,context,output_tokens,step_ms."),
 ]
-Platform = Annotated[
+PlatformOption = Annotated[
     str, option("PLATFORM", "The machine; default: that of the claims, or of the system.")
 ]
 Factors = Annotated[
@@ -33,11 +33,11 @@ TomlFile = Annotated[
 def calibrate(
     claims: Paper = "",
     measurements: Runs = "",
-    platform: Platform = "",
+    platform: PlatformOption = "",
     factor: Factors = [],
     without: LeftOut = [],
     file: TomlFile = "",
-    columns: options.Columns = "",
+    columns: options.ColumnsOption = "",
     form: options.Format = "table",
 ) -> None:
     """Fit assumed numbers of a platform inside their ranges; say what the rows do not determine.

@@ -37,17 +37,19 @@ Classes = Annotated[
         "--class",
     ),
 ]
-Slo = Annotated[list[str], option("LIMITS", "Limits on columns: tpot_ms=66,ttft_s=10.")]
-Minimize = Annotated[str, option("COLUMN", "Make this least; cost_usd by default.")]
+LimitsOption = Annotated[
+    list[str], option("LIMITS", "Limits on columns: tpot_ms=66,ttft_s=10.")
+]
+ObjectiveOption = Annotated[str, option("COLUMN", "Make this least; cost_usd by default.")]
 Maximize = Annotated[str, option("COLUMN", "Make this highest, as throughput_tok_s.")]
 Pareto = Annotated[
     str, option("COLUMNS", "Instead the front of two or three columns: cost_usd,tpot_ms.")
 ]
-Users = Annotated[
+BatchOption = Annotated[
     int | None,
     option("NUMBER", "Sequences of one batch, not of load: all served at once.", min=1),
 ]
-Servers = Annotated[
+ServersOption = Annotated[
     str,
     option(
         "SERVERS",
@@ -58,7 +60,7 @@ Servers = Annotated[
 Prices = Annotated[
     str, option("FILE.csv", "Prices of your own: part,usd[,low,high,basis,date,source].")
 ]
-Years = Annotated[float | None, option("NUMBER", "Years of a purchase.")]
+OwnershipOption = Annotated[float | None, option("NUMBER", "Years of a purchase.")]
 UsdKwh = Annotated[float | None, option("USD", "Price of electricity.")]
 Pue = Annotated[float | None, option("FACTOR", "Power of the building over it.")]
 Utilisation = Annotated[
@@ -67,7 +69,7 @@ Utilisation = Annotated[
 Rent = Annotated[
     bool, typer.Option("--rent", help="Rank rented machines, too, by usd_hour or usd_mtok.")
 ]
-Seconds = Annotated[
+SecondsOption = Annotated[
     float, option("SECONDS", "Stop then, with the best so far and its gap.")
 ]
 MachineOut = Annotated[
@@ -87,28 +89,28 @@ def design(
     systems: SystemsOrStudy = "",
     budget: Budget = [],
     classes: Classes = [],
-    slo: Slo = [],
-    minimize: Minimize = "",
+    slo: LimitsOption = [],
+    minimize: ObjectiveOption = "",
     maximize: Maximize = "",
     pareto: Pareto = "",
-    users: Users = None,
-    servers: Servers = "",
+    users: BatchOption = None,
+    servers: ServersOption = "",
     prices: Prices = "",
-    years: Years = None,
+    years: OwnershipOption = None,
     usd_kwh: UsdKwh = None,
     pue: Pue = None,
     utilisation: Utilisation = None,
     rent: Rent = False,
-    seconds: Seconds = math.inf,
+    seconds: SecondsOption = math.inf,
     certificate: options.Certificate = "",
-    check: options.Check = "",
+    check: options.CheckOption = "",
     machine_out: MachineOut = "",
     model: options.OneModel = "",
     batch: options.Batch = "16",
     context: options.Context = "32k",
     output_tokens: options.OutputTokens = "64",
     knobs: options.Knobs = [],
-    band: options.Band = None,
+    band: options.BandOption = None,
     plugins: options.Plugins = [],
 ) -> None:
     """Find the machine that serves a workload best within a budget, with a proof.

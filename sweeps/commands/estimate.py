@@ -30,7 +30,7 @@ Footprint = Annotated[
 @options.taking(options.of_study, options.of_load, options.of_table)
 def estimate(
     line: typer.Context,
-    system: options.System,
+    system: options.SystemArgument,
     explain: Explain = False,
     footprint: Footprint = False,
 ) -> None:

@@ -12,7 +12,7 @@ from nearkv.sweeps.commands.options import option
 from nearkv.sweeps.commands.printing import counted_by, print_table
 from nearkv.sweeps.commands.writing import report_problems, write_toml
 
-Model = Annotated[
+ModelArgument = Annotated[
     str, typer.Argument(metavar="MODEL", help="A model, or path/config.json.")
 ]
 NewModel = Annotated[str, typer.Argument(metavar="NAME", help="Name of the new model.")]
@@ -35,7 +35,7 @@ def models(line: typer.Context) -> None:
 
 
 @options.taking(options.of_table)
-def show(line: typer.Context, name: Model) -> None:
+def show(line: typer.Context, name: ModelArgument) -> None:
     """Print parameters, weights, KV cache and layers of a model, and every number's source.
 
     Example: nearkv models show mixtral-8x7b

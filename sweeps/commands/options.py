@@ -29,7 +29,7 @@ def option(metavar: str, what: str, *names: str, **others: Any) -> Any:
     return typer.Option(*names, metavar=metavar, help=what, **others)
 
 
-System = Annotated[
+SystemArgument = Annotated[
     str, typer.Argument(metavar="SYSTEM", help="A system; `nearkv systems` lists them.")
 ]
 Systems = Annotated[
@@ -57,7 +57,7 @@ Knobs = Annotated[
         "--knob",
     ),
 ]
-Models = Annotated[
+ModelsOption = Annotated[
     str,
     option(
         "MODELS",
@@ -69,7 +69,7 @@ Context = Annotated[
     str, option("SIZES", "Prompt tokens of each sequence: 64k or 8k:128k:x2.")
 ]
 OutputTokens = Annotated[str, option("SIZES", "Tokens that each sequence generates.")]
-Platforms = Annotated[
+PlatformsOption = Annotated[
     str,
     option(
         "PLATFORMS",
@@ -106,20 +106,20 @@ OnePart = Annotated[
         "--part",
     ),
 ]
-Rate = Annotated[
+RateOption = Annotated[
     str,
     option(
         "RATES", "Requests per second that arrive at random, in place of --batch: 0.5,1,2."
     ),
 ]
-Users = Annotated[
+UsersOption = Annotated[
     str,
     option(
         "SIZES",
         "Users that ask again when they are answered, in place of --batch: 1:64:x2.",
     ),
 ]
-Slo = Annotated[
+GoodputOption = Annotated[
     str,
     option(
         "LIMITS",
@@ -135,7 +135,7 @@ Traces = Annotated[
         "input_tokens,output_tokens and, if they arrive one by one, arrival_s.",
     ),
 ]
-Method = Annotated[
+MethodOption = Annotated[
     str, option("METHOD", "Of a queue: fluid (averages), or simulate (request by request).")
 ]
 Zip = Annotated[
@@ -187,11 +187,11 @@ Caption = Annotated[
     str, option("TEXT", "Caption of the table, with --format latex or -o FILE.tex.")
 ]
 Label = Annotated[str, option("NAME", "Label of the table, as --caption.")]
-Columns = Annotated[str, option("COLUMNS", "Show only these: system,model,speedup.")]
+ColumnsOption = Annotated[str, option("COLUMNS", "Show only these: system,model,speedup.")]
 Breakdown = Annotated[
     bool, typer.Option("--breakdown", help="Add the seconds of each resource as columns.")
 ]
-Band = Annotated[
+BandOption = Annotated[
     float | None,
     option(
         "PERCENT",
@@ -211,7 +211,7 @@ Out = Annotated[
     ),
 ]
 Certificate = Annotated[str, option("FILE.json", "Write the cuts that prove the answer.")]
-Check = Annotated[str, option("FILE.json", "Check a proof against this question.")]
+CheckOption = Annotated[str, option("FILE.json", "Check a proof against this question.")]
 Yes = Annotated[
     bool,
     typer.Option(
@@ -222,31 +222,33 @@ Yes = Annotated[
 
 
 def of_study(
-    model: Models = "",
+    model: ModelsOption = "",
     batch: Batch = "16",
     context: Context = "32k",
     output_tokens: OutputTokens = "64",
-    platform: Platforms = "",
+    platform: PlatformsOption = "",
     sets: Sets = [],
     knobs: Knobs = [],
     zipped: Zip = [],
     parts: Parts = [],
     trace: Traces = "",
-    method: Method = "fluid",
+    method: MethodOption = "fluid",
     seed: Seed = 0,
-    band: Band = None,
+    band: BandOption = None,
     samples: Samples = 1024,
     plugins: Plugins = [],
 ) -> None:
     """Options that describe a study, in the order of the help."""
 
 
-def of_load(rate: Rate = "", users: Users = "", slo: Slo = "") -> None:
+def of_load(
+    rate: RateOption = "", users: UsersOption = "", slo: GoodputOption = ""
+) -> None:
     """Options that say how requests arrive, and what is asked of their answers."""
 
 
 def of_table(
-    columns: Columns = "",
+    columns: ColumnsOption = "",
     form: Format = "",
     file: Out = "",
     pivot: Pivot = "",

@@ -15,7 +15,7 @@ DESIGN = "system,model,platform,batch,context_tok,output_tokens,devices,step_ms"
 """Columns that a terminal shows of a design."""
 
 FrontOf = Annotated[str, option("COLUMNS", "The two or three columns to trade off.")]
-Where = Annotated[
+DesignsOption = Annotated[
     list[str],
     option(
         "COLUMN<=VALUE",
@@ -30,7 +30,7 @@ def pareto(
     study_file: options.StudyFile = "",
     system: options.SystemNames = "",
     by: FrontOf = "throughput_tok_s,cost_usd",
-    where: Where = [],
+    where: DesignsOption = [],
     yes: options.Yes = False,
 ) -> None:
     """Keep the Pareto-optimal designs of a sweep.

@@ -9,7 +9,7 @@ import typer
 from nearkv.sweeps.commands.drawing import check_figure, save_figure
 from nearkv.sweeps.commands.options import arguments, option, taking
 
-Table = Annotated[
+TableArgument = Annotated[
     str,
     typer.Argument(
         metavar="TABLE",
@@ -19,7 +19,7 @@ Table = Annotated[
 Figure = Annotated[
     str, option("FILE", "The figure to write: .pdf, .svg or .png.", "--output-file", "-o")
 ]
-Where = Annotated[
+RowsOption = Annotated[
     list[str], option("COLUMN=VALUES", "Keep only rows with these: context_tok=64k,128k.")
 ]
 Title = Annotated[str, option("TEXT", "What stands above the figure.")]
@@ -31,18 +31,20 @@ Font = Annotated[str, option("NAME", "Font of all text: Times New Roman.")]
 Limits = Annotated[str, option("LOW:HIGH", "Ends of the upright axis.")]
 Legend = Annotated[str, option("PLACE", "above, right or none.")]
 
-Value = Annotated[str, option("COLUMN", "The column that is drawn.")]
+ValueOption = Annotated[str, option("COLUMN", "The column that is drawn.")]
 Over = Annotated[str, option("COLUMN", "The column along the axis; default: what varies.")]
-By = Annotated[str, option("COLUMN", "The column whose values have colours of their own.")]
+ColourOption = Annotated[
+    str, option("COLUMN", "The column whose values have colours of their own.")
+]
 Width = Annotated[str, option("NAME", "column (3.33 inch) or page (7 inch) of a paper.")]
 Across = Annotated[str, option("COLUMN", "The column across.", "--x")]
 Upwards = Annotated[str, option("COLUMN", "The column upwards.", "--y")]
 
 
 def of_figure(
-    table: Table,
+    table: TableArgument,
     file: Figure,
-    where: Where = [],
+    where: RowsOption = [],
     title: Title = "",
     labels: Labels = [],
     font: Font = "",
@@ -78,9 +80,9 @@ def draw(line: typer.Context, figure: str, **drawn: Any) -> None:
 @taking(of_figure)
 def bars(
     line: typer.Context,
-    value: Value = "throughput_tok_s",
+    value: ValueOption = "throughput_tok_s",
     over: Over = "",
-    by: By = "system",
+    by: ColourOption = "system",
     baseline: Annotated[
         str, option("NAME", "Divide every group by this value of --by.")
     ] = "",
@@ -99,9 +101,9 @@ def bars(
 @taking(of_figure)
 def lines(
     line: typer.Context,
-    value: Value = "throughput_tok_s",
+    value: ValueOption = "throughput_tok_s",
     over: Over = "",
-    by: By = "system",
+    by: ColourOption = "system",
     width: Width = "page",
 ) -> None:
     """Draw lines over the context, the batch or any other column of numbers.
@@ -114,7 +116,7 @@ def lines(
 @taking(of_figure)
 def breakdown(
     line: typer.Context,
-    by: By = "system",
+    by: ColourOption = "system",
     relative: Annotated[
         bool,
         typer.Option("--relative", help="Draw shares of the total instead of seconds."),
@@ -131,10 +133,10 @@ def breakdown(
 @taking(of_figure)
 def policy_map(
     line: typer.Context,
-    value: Value = "throughput_tok_s",
+    value: ValueOption = "throughput_tok_s",
     x: Across = "context_tok",
     y: Upwards = "batch",
-    by: By = "system",
+    by: ColourOption = "system",
     boundaries: Annotated[
         str,
         option("FILE", "A table of `solve crossover`: where exactly the best changes."),
@@ -156,7 +158,7 @@ def pareto(
     line: typer.Context,
     x: Across = "cost_usd",
     y: Upwards = "throughput_tok_s",
-    by: By = "system",
+    by: ColourOption = "system",
     colour: Annotated[str, option("COLUMN", "A third column, which colours points.")] = "",
     width: Width = "page",
 ) -> None:
@@ -195,7 +197,9 @@ def footprint(line: typer.Context, width: Width = "column") -> None:
 
 
 @taking(of_figure)
-def parity(line: typer.Context, by: By = "paper", width: Width = "column") -> None:
+def parity(
+    line: typer.Context, by: ColourOption = "paper", width: Width = "column"
+) -> None:
     """Draw predictions over what the papers state.
 
     Example: nearkv validate --format csv | nearkv plot parity - -o parity.pdf

@@ -21,12 +21,12 @@ from nearkv.sweeps.commands.writing import (
 from nearkv.sweeps.study.sizes import comma_list
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     import pandas as pd
 
     from nearkv.sweeps.study.study import Study
-    from nearkv.sweeps.tables.table import Display
+    from nearkv.sweeps.tables.table import Display, Row
 
 BRIEF = (
     "system,model,platform,trace,batch,rate_req_s,users,context_tok,output_tokens,status,"
@@ -127,7 +127,7 @@ def prices_of(study: Study | None, names: Collection[str]) -> list[str]:
     return price_sentences(blocks(study))
 
 
-def check_answered(rows: Sequence[Mapping[str, Any]]) -> None:
+def check_answered(rows: Sequence[Row]) -> None:
     """End the command where the only row is infeasible, not modelled or never meets its limits.
 
     Raises:
@@ -142,7 +142,7 @@ def check_answered(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def display(
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[Row],
     view: View,
     usual: str,
     study: Study | None,
@@ -176,7 +176,7 @@ def display(
     return Display(rows, telling, [*axes, *requested])
 
 
-def axes_of(rows: Sequence[Mapping[str, Any]], study: Study | None) -> list[str]:
+def axes_of(rows: Sequence[Row], study: Study | None) -> list[str]:
     """Columns that the study varies, where a table has several rows."""
     from nearkv.sweeps.tables.table import varying
 
@@ -184,7 +184,7 @@ def axes_of(rows: Sequence[Mapping[str, Any]], study: Study | None) -> list[str]
 
 
 def left_out(
-    rows: Sequence[Mapping[str, Any]], shown: Display, view: View, study: Study | None
+    rows: Sequence[Row], shown: Display, view: View, study: Study | None
 ) -> list[str]:
     """Sentences on what a table leaves out and a reader must know: what varies, and why no answer.
 
@@ -219,7 +219,7 @@ def left_out(
     return [*sentences, *why]
 
 
-def _machines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _machines(rows: Sequence[Row]) -> list[str]:
     """Where the systems run, where that differs, and what only their own notes say."""
     notes: dict[tuple[str, str], str] = {}
     for row in rows:
@@ -236,7 +236,7 @@ def _machines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"{'; '.join(machines)}."]
 
 
-def _is_as_usual(row: Mapping[str, Any], name: str) -> bool:
+def _is_as_usual(row: Row, name: str) -> bool:
     """Whether a cell holds the usual value."""
     expected = {"status": "ok", "short_gb": 0, "batch_run": row.get("batch")}
     return name in expected and bool(row[name] == expected[name])
@@ -253,7 +253,7 @@ def echo(text: str) -> None:
     typer.echo(text, nl=False)
 
 
-def counted_by(rows: Sequence[Mapping[str, Any]], column: str, noun: str) -> str:
+def counted_by(rows: Sequence[Row], column: str, noun: str) -> str:
     """How many rows there are, and how many of each value of a column, the most first."""
     from nearkv.sweeps.tables.table import counted
 

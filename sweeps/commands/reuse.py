@@ -25,8 +25,8 @@ TiersOf = Annotated[
         "--tier",
     ),
 ]
-System = Annotated[str, option("SYSTEM", "The system that computes the prompts.")]
-BlockTrace = Annotated[
+SystemOption = Annotated[str, option("SYSTEM", "The system that computes the prompts.")]
+BlockTraceOption = Annotated[
     str,
     option(
         "FILE",
@@ -36,27 +36,29 @@ BlockTrace = Annotated[
 ]
 Prefix = Annotated[str, option("TOKENS", "Without a trace: what requests share.")]
 Hit = Annotated[float, option("SHARE", "Without a trace: how often it is found.")]
-Rate = Annotated[str, option("NUMBER", "Without a trace: requests a second, as 2/s.")]
+TraceRateOption = Annotated[
+    str, option("NUMBER", "Without a trace: requests a second, as 2/s.")
+]
 RateScale = Annotated[float, option("FACTOR", "How many times as fast requests come.")]
 BlockTokens = Annotated[
     int, option("TOKENS", "Tokens of a block of the trace; 0: its own, or 512.", min=0)
 ]
-Policy = Annotated[
+PolicyOption = Annotated[
     str, option("POLICY", "victim (replayed; two tiers), exclusive or inclusive.")
 ]
 Admission = Annotated[
     str, option("RULES", "Victims written: all, second-touch, or one after the other.")
 ]
 Routing = Annotated[str, option("RULE", "To the node with the longest prefix, or random.")]
-Slo = Annotated[str, option("ttft_s=SECONDS", "The mean time to the first token.")]
+TtftOption = Annotated[str, option("ttft_s=SECONDS", "The mean time to the first token.")]
 Drive = Annotated[str, option("SIZE", "Ask again of such drives as bear the writes.")]
 Staged = Annotated[
     bool, typer.Option("--staged", help="Drives and other servers send to host DRAM first.")
 ]
 Nodes = Annotated[int, option("NUMBER", "Servers; 0: the fewest that do.", min=0)]
 SaveCurve = Annotated[str, option("FILE.json", "Write the curve, which --trace takes.")]
-Minimize = Annotated[str, option("COLUMN", "What is to be least: usd_hour.")]
-Years = Annotated[float, option("NUMBER", "Over which tiers are paid for.")]
+LeastOption = Annotated[str, option("COLUMN", "What is to be least: usd_hour.")]
+YearsOption = Annotated[float, option("NUMBER", "Over which tiers are paid for.")]
 
 SHOWN = (
     "tier,hit_share,total_share,load_ms,recompute_ms,best,load_pays_from_tok,write_gb_s,dwpd,"
@@ -72,7 +74,7 @@ WORN = (
 
 def of_server(
     tiers: TiersOf = [],
-    system: System = "gpu",
+    system: SystemOption = "gpu",
     model: options.OneModel = "",
     platform: options.OnePlatform = "h200-node",
     sets: options.SetOnce = [],
@@ -82,11 +84,11 @@ def of_server(
 
 
 def of_requests(
-    trace: BlockTrace = "",
+    trace: BlockTraceOption = "",
     rate_scale: RateScale = 1.0,
     block: BlockTokens = 0,
     nodes: Nodes = 0,
-    slo: Slo = "",
+    slo: TtftOption = "",
 ) -> None:
     """Options that describe requests of a trace and what serves them."""
 
@@ -96,8 +98,8 @@ def reuse(
     line: typer.Context,
     prefix: Prefix = "",
     hit: Hit = 0.0,
-    rate: Rate = "",
-    policy: Policy = "",
+    rate: TraceRateOption = "",
+    policy: PolicyOption = "",
     admission: Admission = "all",
     routing: Routing = "prefix",
     drive: Drive = "",
@@ -124,12 +126,12 @@ def reuse(
 @options.taking(of_requests, of_server, options.of_table)
 def tiers(
     line: typer.Context,
-    minimize: Minimize = "usd_hour",
-    years: Years = 4.0,
-    policy: Policy = "exclusive",
+    minimize: LeastOption = "usd_hour",
+    years: YearsOption = 4.0,
+    policy: PolicyOption = "exclusive",
     admission: Admission = "all",
     certificate: options.Certificate = "",
-    check: options.Check = "",
+    check: options.CheckOption = "",
 ) -> None:
     """Find the cheapest sizes of tiers of KV caches with which requests meet a mean TTFT.
 
@@ -151,7 +153,7 @@ def tiers(
 
 @options.taking(of_server)
 def picture(
-    line: typer.Context, file: Figure, trace: BlockTrace = "", width: Width = "column"
+    line: typer.Context, file: Figure, trace: BlockTraceOption = "", width: Width = "column"
 ) -> None:
     """Draw hits over capacity of traces, or loading and recomputing of a prefix over its length.
 

@@ -20,7 +20,7 @@ Sobol = Annotated[
 @options.taking(options.of_study, options.of_table)
 def sensitivity(
     line: typer.Context,
-    system: options.System,
+    system: options.SystemArgument,
     of: options.Of = "throughput_tok_s",
     sobol: Sobol = False,
 ) -> None:

@@ -59,7 +59,7 @@ KnobName = Annotated[
 SolveMethod = Annotated[
     str, option("METHOD", "exact, greedy (Algorithm 1), milp or brute.")
 ]
-Slo = Annotated[
+TargetsOption = Annotated[
     list[str],
     option(
         "MEASURE=VALUE",
@@ -78,7 +78,7 @@ NumBatches = Annotated[
 ]
 Fix = Annotated[list[str], option("SHARE=VALUE", "A share that is fixed: wg=0.2, cc=100%.")]
 Vary = Annotated[str, option("ROLE.KEY[=LOW:HIGH]", "The number to choose: csd.count.")]
-Along = Annotated[
+AlongOption = Annotated[
     str,
     option(
         "AXIS=LOW:HIGH", "The axis to search: context=4k:1M, batch=1:64 or csd.count=1:64."
@@ -216,7 +216,7 @@ def beta(line: typer.Context) -> None:
 @options.taking(options.of_table)
 def mapping(
     line: typer.Context,
-    model: options.Models,
+    model: options.ModelsOption,
     batch: options.Batch = "32",
     context: options.Context = "1k",
     platform: options.StatedPlatforms = "gh-asymmetric",
@@ -275,7 +275,7 @@ def subbatch(
 @options.taking(options.of_table)
 def placement(
     line: typer.Context,
-    model: options.Models,
+    model: options.ModelsOption,
     context: options.Context = "512",
     output_tokens: options.OutputTokens = "32",
     platform: options.StatedPlatforms = "t4-flexgen",
@@ -310,7 +310,7 @@ def placement(
 def batch(
     line: typer.Context,
     system: options.SystemNames = "hilos",
-    limits: Slo = [],
+    limits: TargetsOption = [],
 ) -> None:
     """Find the largest batch that is served at once, and the batch of best throughput.
 
@@ -329,7 +329,7 @@ def batch(
 def hardware(
     line: typer.Context,
     vary: Vary,
-    limits: Slo = [],
+    limits: TargetsOption = [],
     system: options.SystemNames = "hilos",
 ) -> None:
     """Find the least hardware that meets an SLO, or what stands in the way.
@@ -346,7 +346,7 @@ def hardware(
 @options.taking(options.of_study, options.of_table)
 def crossover(
     line: typer.Context,
-    along: Along,
+    along: AlongOption,
     system: options.SystemNames = "flexgen-dram,hilos",
     of: options.Of = "decode_tok_s",
 ) -> None:

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from nearkv.sweeps.study.study import Study
     from nearkv.sweeps.tables.table import Columns
 
-Top = Annotated[int | None, option("N", "Keep only the N best rows.")]
-By = Annotated[
+TopOption = Annotated[int | None, option("N", "Keep only the N best rows.")]
+RankOption = Annotated[
     str, option("COLUMN", "What --top and --best-per compare by; throughput_tok_s.")
 ]
-BestPer = Annotated[
+BestPerOption = Annotated[
     str, option("COLUMNS", "Keep only the best row for each of their values.")
 ]
 Jobs = Annotated[int, option("N", "Processes that evaluate.")]
@@ -49,9 +49,9 @@ def sweep(
     study_file: options.StudyFile = "",
     system: options.SystemNames = "",
     breakdown: options.Breakdown = False,
-    top: Top = None,
-    by: By = "",
-    best_per: BestPer = "",
+    top: TopOption = None,
+    by: RankOption = "",
+    best_per: BestPerOption = "",
     jobs: Jobs = 1,
     scheduler: Scheduler = "",
     resume: Resume = False,

@@ -45,7 +45,7 @@ def systems(
 @options.taking(options.of_table)
 def show(
     line: typer.Context,
-    name: options.System,
+    name: options.SystemArgument,
     plugins: options.Plugins = [],
 ) -> None:
     """Print a system's knobs: range, default, the paper's rules; then what is not monotone.

@@ -37,7 +37,7 @@ ClaimsFile = Annotated[str, option("FILE.csv", "Your own claims, in the form of 
 Verdicts = Annotated[
     str, option("VERDICTS", "Show only these, largest errors first: miss,near.")
 ]
-Record = Annotated[
+RecordVerdicts = Annotated[
     bool, typer.Option("--record", help="Compare later changes with these verdicts.")
 ]
 
@@ -49,7 +49,7 @@ def validate(
     ids: Ids = [],
     claims: ClaimsFile = "",
     verdict: Verdicts = "",
-    record: Record = False,
+    record: RecordVerdicts = False,
 ) -> None:
     """Compare every published claim with what the model predicts.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nearkv.costmodel.model import registry
-from nearkv.costmodel.model.metrics import COLUMNS, Answer
+from nearkv.costmodel.model.metrics import COLUMNS, Evaluated
 from nearkv.costmodel.model.models import llm_from_part
 from nearkv.costmodel.model.registry import Knob, System, systems
 from nearkv.costmodel.model.workload import Workload
@@ -19,8 +19,7 @@ from nearkv.hardware.machine import recording
 from nearkv.solvers.knobs import LackingError, resolve_knobs
 from nearkv.sweeps.evaluate.provenance import numbers, platform_numbers
 from nearkv.sweeps.study.sizes import number
-
-Rows = list[dict[str, Any]]
+from nearkv.sweeps.tables.table import Rows
 
 
 def system_rows() -> Rows:
@@ -281,7 +280,7 @@ def _keys_read(system: System, kind: str) -> set[str]:
             solved = resolve_knobs(system, machine, llm, READ_WORK, dict(system.defaults))
         except InputError:  # the system does not take this model
             continue
-        answer = Answer(solved.estimate, machine, system.owns)
+        answer = Evaluated(solved.estimate, machine, system.owns)
         for column in COLUMNS.values():
             column.compute(answer)
     addresses = [address.partition(".") for address in read]

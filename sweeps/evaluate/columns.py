@@ -18,11 +18,11 @@ from nearkv.costmodel.mechanisms.serving.arrivals import FULL, IN_STEP
 from nearkv.costmodel.model.capacity import STATUSES, Fits
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.metrics import COLUMNS, Answer, without_idle_power
+from nearkv.costmodel.model.metrics import COLUMNS, Evaluated, without_idle_power
 from nearkv.costmodel.model.registry import Knob
 from nearkv.costmodel.model.workload import Workload
 from nearkv.solvers.knobs import Resolved, resolve_knobs
-from nearkv.sweeps.study.grid import Box, shape_of
+from nearkv.sweeps.study.grid import Slices, shape_of
 from nearkv.sweeps.study.study import NONE, Block, Numbers
 from nearkv.sweeps.tables.table import Columns
 
@@ -66,7 +66,7 @@ def is_asked(name: str, wanted: Collection[str], extra: Collection[str] = ()) ->
 
 
 @dataclass(frozen=True)
-class Names:
+class Categories:
     """Text at every design point, as places in a list of names.
 
     Attributes:
@@ -79,34 +79,36 @@ class Names:
 
 
 EVERYWHERE = np.zeros((), int)
-"""Places of a text that all design points have: the first of its `Names`."""
-Cell = Real | NDArray[np.bool_] | Names
+"""Places of a text that all design points have: the first of its `Categories`."""
+Cell = Real | NDArray[np.bool_] | Categories
 """A column of a box of design points before it is spread over them: it broadcasts to the box."""
 Mesh = Mapping[str, Numbers]
 """Values by axis or by column, of shapes that broadcast."""
-Values = NDArray[np.generic]
+CellArray = NDArray[np.generic]
 Shape = tuple[int, ...]
 
 
-def noted(notes: Mapping[str, NDArray[np.bool_]], before: Names | None = None) -> Names:
+def noted(
+    notes: Mapping[str, NDArray[np.bool_]], before: Categories | None = None
+) -> Categories:
     """The sentences that hold at each design point, semicolons between them.
 
     Args:
         notes: sentence -> where it holds.
         before: text that they continue.
     """
-    text = before or Names(EVERYWHERE, ("",))
+    text = before or Categories(EVERYWHERE, ("",))
     for sentence, where in notes.items():
         # each text so far comes a second time, with the sentence behind it
         longer = [f"{name}; {sentence}" if name else sentence for name in text.names]
         shift = np.where(where, len(text.names), 0)
-        text = Names(text.places + shift, (*text.names, *longer))
+        text = Categories(text.places + shift, (*text.names, *longer))
     return text
 
 
 def columns(
     block: Block,
-    box: Box,
+    box: Slices,
     wanted: Collection[str] = (),
     extra: Collection[str] = (),
     resolved: Resolved | None = None,
@@ -131,7 +133,7 @@ def columns(
 
 def cells(
     block: Block,
-    box: Box,
+    box: Slices,
     wanted: Collection[str] = (),
     extra: Collection[str] = (),
     resolved: Resolved | None = None,
@@ -154,7 +156,7 @@ def cells(
     answers = cells_at(block, mesh, shown, wanted, extra, resolved)
     if block.band is not None and "note" in answers:
         before = answers["note"]
-        assert isinstance(before, Names)
+        assert isinstance(before, Categories)
         share = beside[FITS]
         answers["note"] = noted({PARTLY: (share > 0) & (share < 1)}, before)
     for name, values in beside.items():
@@ -186,7 +188,7 @@ def cells_at(
     if resolved is None:
         resolved = resolve_knobs(block.system, hw, llm, work, requested)
     estimate = resolved.estimate
-    answer = Answer(estimate, hw, block.system.owns)
+    answer = Evaluated(estimate, hw, block.system.owns)
     asked = on_request([*wanted, *extra])
     answers = _point(block, mesh, shown, work, resolved.knobs)
     answers |= _shortage(estimate.fits, wanted)
@@ -209,16 +211,16 @@ def cells_at(
 
 
 _SHORTAGE: Mapping[str, Callable[[Fits], Cell]] = {
-    "status": lambda fits: Names(fits.status, STATUSES),
-    "reason": lambda fits: Names(fits.reason, fits.reasons),
-    "short_of": lambda fits: Names(fits.limiting, ("", *fits.tiers)),
+    "status": lambda fits: Categories(fits.status, STATUSES),
+    "reason": lambda fits: Categories(fits.reason, fits.reasons),
+    "short_of": lambda fits: Categories(fits.limiting, ("", *fits.tiers)),
     "short_gb": lambda fits: fits.short_bytes / 1e9,
 }
 """Whether there is an answer, and why not."""
 _NO_SHORTAGE: Mapping[str, Cell] = {
-    "status": Names(EVERYWHERE, ("ok",)),
-    "reason": Names(EVERYWHERE, ("",)),
-    "short_of": Names(EVERYWHERE, ("",)),
+    "status": Categories(EVERYWHERE, ("ok",)),
+    "reason": Categories(EVERYWHERE, ("",)),
+    "short_of": Categories(EVERYWHERE, ("",)),
     "short_gb": 0.0,
 }
 """The columns of `_SHORTAGE` where every design point has an answer."""
@@ -229,15 +231,15 @@ def _point(
 ) -> dict[str, Cell]:
     """What tells a design point from others: system, model, machine, workload and its knobs."""
     cells: dict[str, Cell] = {
-        "system": Names(EVERYWHERE, (block.system.name,)),
-        "model": Names(mesh["model"].astype(int), block.grid.axes[0].labels),
-        "platform": Names(EVERYWHERE, (block.platform.name,)),
+        "system": Categories(EVERYWHERE, (block.system.name,)),
+        "model": Categories(mesh["model"].astype(int), block.grid.axes[0].labels),
+        "platform": Categories(EVERYWHERE, (block.platform.name,)),
     }
     for column, part in block.platform.part_columns.items():
-        cells[column] = Names(EVERYWHERE, (part,))
+        cells[column] = Categories(EVERYWHERE, (part,))
     if block.traces:
         names = tuple(trace.name for trace in block.traces)
-        cells["trace"] = Names(mesh["trace"].astype(int), names)
+        cells["trace"] = Categories(mesh["trace"].astype(int), names)
         if work.arrivals is None:
             cells["batch"] = work.batch
         cells["context_tok"] = work.prompt
@@ -246,7 +248,7 @@ def _point(
         if axis not in ("model", "trace", *block.system.knobs):
             cells[column] = values
     if block.traces or work.arrivals is not None:
-        cells["method"] = Names(EVERYWHERE, (block.method,))
+        cells["method"] = Categories(EVERYWHERE, (block.method,))
     return cells | _knob_cells(block, mesh, shown, knobs)
 
 
@@ -279,11 +281,11 @@ def _knob_cells(
     return cells
 
 
-def _named(knob: Knob, value: Real, knobs: Mapping[str, Real]) -> Names:
+def _named(knob: Knob, value: Real, knobs: Mapping[str, Real]) -> Categories:
     """The value of a choice by its name; the first one beside an open share has another name."""
     place = np.asarray(value).astype(int)
     is_shared = (place == 0) & np.greater(knobs.get(knob.share, 0.0), 0)
-    return Names(np.where(is_shared, len(knob.choices), place), knob.names)
+    return Categories(np.where(is_shared, len(knob.choices), place), knob.names)
 
 
 def without_answer(block: Block, reason: str) -> Columns:
@@ -294,7 +296,7 @@ def without_answer(block: Block, reason: str) -> Columns:
     stated = {name: knob for name, knob in requested.items() if not isinstance(knob, str)}
     answers = _point(block, mesh, shown, work, stated)
     text = {"status": STATUSES[2], "reason": reason, "short_of": "", "note": ""}
-    answers |= {name: Names(EVERYWHERE, (value,)) for name, value in text.items()}
+    answers |= {name: Categories(EVERYWHERE, (value,)) for name, value in text.items()}
     return {name: spread(cell, shape_of(box)) for name, cell in answers.items()}
 
 
@@ -309,7 +311,7 @@ def _shortage(fits: Fits, wanted: Collection[str]) -> dict[str, Cell]:
     return cells
 
 
-def _metrics(answer: Answer, wanted: Collection[str]) -> dict[str, Cell]:
+def _metrics(answer: Evaluated, wanted: Collection[str]) -> dict[str, Cell]:
     """The numbers that answer, NaN where there is none.
 
     They are most of the work, and a search for the best rows needs one or two of them.
@@ -342,7 +344,7 @@ def _times(estimate: Estimate, asked: Collection[str]) -> dict[str, Cell]:
         stacked = np.stack(np.broadcast_arrays(*seconds.values()))
         longest = np.argmax(stacked, axis=0) + 1
         share = np.max(stacked, axis=0) / estimate.total.seconds
-        times[BOTTLENECK] = Names(np.where(ok, longest, 0), ("", *seconds))
+        times[BOTTLENECK] = Categories(np.where(ok, longest, 0), ("", *seconds))
         times[f"{BOTTLENECK}_share"] = np.where(ok, share, np.nan)
     if TIMES in asked:
         for name in sorted(estimate.total.resources):
@@ -360,18 +362,18 @@ def _footprint(llm: LLM, work: Workload) -> dict[str, Cell]:
     }
 
 
-def at(cell: Cell, shape: Shape, rows: NDArray[np.int64]) -> Values:
+def at(cell: Cell, shape: Shape, rows: NDArray[np.int64]) -> CellArray:
     """A column at some rows of a box, by their place in row-major order."""
-    if isinstance(cell, Names):
+    if isinstance(cell, Categories):
         places = np.broadcast_to(cell.places, shape).ravel()[rows]
         return np.array(cell.names)[places]
     return np.broadcast_to(cell, shape).ravel()[rows]
 
 
-def spread(cell: Cell, shape: Shape) -> Values:
+def spread(cell: Cell, shape: Shape) -> CellArray:
     """A column at all rows of a box; of one value everywhere, a view of that."""
     dtype = None
-    if isinstance(cell, Names):
+    if isinstance(cell, Categories):
         text = np.array(cell.names)
         dtype = text.dtype
         places = cell.places

@@ -21,7 +21,7 @@ from nearkv.sweeps.tables.table import reach, three_digits
 if TYPE_CHECKING:
     import pandas as pd
 
-Choice = dict[str, str]
+ComparedColumns = dict[str, str]
 """Name of a ratio -> the column that it compares."""
 PREDICATES = {
     "speedup": ("decodes fastest", "are equal and decode fastest"),
@@ -173,7 +173,7 @@ def _points(block: Block, study: Study) -> list[str]:
     return [axis.name for axis in axes[:shared]]
 
 
-def _ratios(table: Columns, points: list[str], chosen: Choice) -> Columns:
+def _ratios(table: Columns, points: list[str], chosen: ComparedColumns) -> Columns:
     """Each column over that of the first row with the same design point."""
     import pandas as pd
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import LackingError
 from nearkv.sweeps.evaluate.columns import (
+    Categories,
     Cell,
-    Names,
     at,
     cells,
     cells_at,
@@ -24,9 +24,9 @@ from nearkv.sweeps.study.study import Block, Numbers, Study, blocks
 from nearkv.sweeps.tables.table import Columns
 
 __all__ = [
+    "Categories",
     "Cell",
     "Columns",
-    "Names",
     "at",
     "cells",
     "check_rows",

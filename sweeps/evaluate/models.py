@@ -17,9 +17,7 @@ from nearkv.costmodel.model.models import llm_from_part
 from nearkv.hardware.catalog import load_llm, names
 from nearkv.hardware.machine import Role
 from nearkv.sweeps.evaluate.provenance import numbers
-from nearkv.sweeps.tables.table import plain
-
-Rows = list[dict[str, Any]]
+from nearkv.sweeps.tables.table import Rows, plain
 
 _NATIVE = Role("", "precision", {"weight": 2.0, "kv": 2.0, "activation": 2.0})
 """16 bits, unless the model states its own widths."""

@@ -9,11 +9,11 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.model.metrics import COLUMNS, Answer
+from nearkv.costmodel.model.metrics import COLUMNS, Evaluated
 from nearkv.hardware.errors import InputError, warn
 from nearkv.hardware.schema import PARTLESS, ROLES
 from nearkv.solvers.knobs import LackingError, Requested, resolve_knobs
-from nearkv.sweeps.study.grid import Box
+from nearkv.sweeps.study.grid import Slices
 from nearkv.sweeps.study.study import Block, Study, blocks
 
 _POINTS = 4096
@@ -107,13 +107,13 @@ def warn_of_unread(
 
 
 def _metrics(
-    block: Block, box: Box, knobs: Mapping[str, Requested], read: set[str]
+    block: Block, box: Slices, knobs: Mapping[str, Requested], read: set[str]
 ) -> list[NDArray[np.generic]]:
     """Every metric of some design points, with some knobs as given; what is read is recorded."""
     hw, llm, work, requested = block.at(block.grid.mesh(box), read=read)
     resolved = resolve_knobs(block.system, hw, llm, work, {**requested, **knobs})
     estimate = resolved.estimate
-    answer = Answer(estimate, hw, block.system.owns)
+    answer = Evaluated(estimate, hw, block.system.owns)
     metrics = [metric.compute(answer) for metric in COLUMNS.values()]
     own = estimate.also.values()
     return [np.asarray(value) for value in (estimate.fits.ok, *metrics, *own)]

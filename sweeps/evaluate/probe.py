@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.model.metrics import COLUMNS, Answer
+from nearkv.costmodel.algebra.span import Indices
+from nearkv.costmodel.model.metrics import COLUMNS, Evaluated
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.study.study import NONE, Block, Numbers
 from nearkv.sweeps.tables.table import plain
-
-Points = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -65,10 +64,10 @@ class Probe:
 
     def answer(
         self,
-        point: Points,
+        point: Indices,
         axes: Mapping[str, Numbers] = NONE,
         numbers: Mapping[str, Numbers] = NONE,
-    ) -> Answer:
+    ) -> Evaluated:
         """The system's estimate at some points, with some axes or hardware numbers changed.
 
         Args:
@@ -79,7 +78,7 @@ class Probe:
         mesh = {name: values[point] for name, values in self.axes.items()}
         mesh |= axes
         hw, llm, work, requested = self.block.at(mesh, numbers)
-        return Answer(
+        return Evaluated(
             resolve_knobs(self.block.system, hw, llm, work, requested).estimate,
             hw,
             self.block.system.owns,
@@ -111,7 +110,7 @@ class Probe:
         return names
 
 
-def column(answer: Answer, name: str, size: int) -> Numbers:
+def column(answer: Evaluated, name: str, size: int) -> Numbers:
     """A column at every point of an answer, NaN where the design does not fit."""
     own = answer.estimate.also
     values = own[name] if name in own else COLUMNS[name].compute(answer)
@@ -130,7 +129,7 @@ def check_column(name: str, *own: Sequence[str]) -> None:
     check_known("column", [name], known, "--of")
 
 
-def bottleneck(answer: Answer, size: int, of: str = "total") -> NDArray[np.str_]:
+def bottleneck(answer: Evaluated, size: int, of: str = "total") -> NDArray[np.str_]:
     """The resource that takes most of the time, or the memory that is short.
 
     Args:

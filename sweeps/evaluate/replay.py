@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.mechanisms.reuse.curve import Counts, previous_access
+from nearkv.costmodel.algebra.span import Integers
+from nearkv.costmodel.mechanisms.reuse.curve import previous_access
 
 ADMISSIONS = ("all", "second-touch")
 """Which victims of the first tier are written to the second."""
@@ -22,11 +23,13 @@ class Replay:
         written: blocks written to the second tier [1].
     """
 
-    hits: Counts
+    hits: Integers
     written: int
 
 
-def replay(blocks: Counts, ends: Counts, first: int, second: int, admission: str) -> Replay:
+def replay(
+    blocks: Integers, ends: Integers, first: int, second: int, admission: str
+) -> Replay:
     """Replay requests against LRU in both tiers, with the victims of the first in the second.
 
     A request reuses the blocks from its head up to the first that neither tier has; all its blocks

@@ -34,7 +34,7 @@ from nearkv.costmodel.model.workload import Arrivals
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import Resolved
 from nearkv.solvers.subbatch.problem import CHUNK_TOKENS
-from nearkv.sweeps.study.grid import Box, scalar, shape_of
+from nearkv.sweeps.study.grid import Slices, scalar, shape_of
 from nearkv.sweeps.study.study import Block
 from nearkv.sweeps.study.traces import Trace, alike
 
@@ -62,7 +62,7 @@ _NODES = 32
 # --- the seconds of an iteration, tabulated once -------------------------------------------------
 
 
-class Table:
+class Interpolant:
     """A function of a few variables, affine between the nodes at which it is evaluated once."""
 
     def __init__(self, function: Callable[..., Real], *axes: Numbers) -> None:
@@ -122,19 +122,19 @@ class Iterations:
             return np.geomspace(lengths[0], lengths[1] + 1, nodes)
 
         chunks = np.append(0.0, np.geomspace(1.0, max(prompt, 2.0), _NODES))
-        self._decode = Table(
+        self._decode = Interpolant(
             lambda n, context: serving.iteration(load(n, context, 0.0, 0.0)).seconds,
             counts(4 * _NODES),
             tokens(2 * _NODES),
         )
-        self._mixed = Table(
+        self._mixed = Interpolant(
             lambda *at: serving.iteration(load(*at)).seconds,
             counts(_NODES),
             tokens(_NODES // 4),
             chunks,
             tokens(_NODES // 4),
         )
-        self.alone = Table(
+        self.alone = Interpolant(
             lambda length: serving.prefill(dp, load(0.0, 0.0, length, length)).seconds,
             tokens(4 * _NODES),
         )
@@ -216,7 +216,7 @@ class Queue:
     budget: float
     coming: list[tuple[float, int, Request]] = field(default_factory=list)
     later: deque[Request] = field(default_factory=deque)
-    replicas: list[Replica] = field(default_factory=list)
+    replicas: list[SimulatedReplica] = field(default_factory=list)
     clock: list[tuple[float, int]] = field(default_factory=list)
     asked: int = 0
 
@@ -237,7 +237,7 @@ class Queue:
 
 
 @dataclass
-class Replica:
+class SimulatedReplica:
     """State of one replica.
 
     Attributes:
@@ -375,7 +375,7 @@ def simulate(
     if arrivals is not None and arrivals.users is not None:
         users = int(scalar(arrivals.users))
     queue.later.extend(requests[users:])
-    queue.replicas = [Replica(queue) for _ in range(int(scalar(serving.replicas)))]
+    queue.replicas = [SimulatedReplica(queue) for _ in range(int(scalar(serving.replicas)))]
     if arrivals is None and trace.arrival is None:
         line = deque(requests)
         for number, replica in enumerate(queue.replicas):
@@ -484,7 +484,7 @@ def _play(queue: Queue) -> None:
             heapq.heappush(queue.clock, (it.now, number))
 
 
-def _admit(it: Replica) -> bool:
+def _admit(it: SimulatedReplica) -> bool:
     """Take requests that wait while memory has room.
 
     Chunked prompts wait in `loading`. Others are computed now, one at a time, while decoding
@@ -508,7 +508,7 @@ def _admit(it: Replica) -> bool:
     return False
 
 
-def _yields(it: Replica) -> bool:
+def _yields(it: SimulatedReplica) -> bool:
     """Whether a replica leaves the next request of its line to another with fewer."""
     return any(
         one.waiting is it.waiting
@@ -519,7 +519,7 @@ def _yields(it: Replica) -> bool:
     )
 
 
-def _start(it: Replica, request: Request) -> None:
+def _start(it: SimulatedReplica, request: Request) -> None:
     """Decode the other tokens of a request; its prompt gave the first."""
     if np.isnan(request.first):
         request.first = it.now
@@ -531,7 +531,7 @@ def _start(it: Replica, request: Request) -> None:
     _finish(it)
 
 
-def _finish(it: Replica) -> None:
+def _finish(it: SimulatedReplica) -> None:
     while it.ends and (it.ends[0][0] <= it.k or it.ends[0][1] not in it.order):
         _, key = heapq.heappop(it.ends)
         request = it.order.pop(key, None)  # a preempted one left its place in the heap
@@ -545,7 +545,7 @@ def _finish(it: Replica) -> None:
                 it.queue.ask(successor)
 
 
-def _preempt(it: Replica) -> None:
+def _preempt(it: SimulatedReplica) -> None:
     """Put the newest request back; what it generated becomes part of its prompt."""
     if it.loading:
         request = it.loading.pop()
@@ -562,7 +562,7 @@ def _preempt(it: Replica) -> None:
     it.waiting.appendleft(request)
 
 
-def _iterate(it: Replica) -> None:
+def _iterate(it: SimulatedReplica) -> None:
     """Run until the next event; then requests end, or are put back where memory is full."""
     chunk = _chunk(it)
     steps = _until_event(it, chunk)
@@ -574,7 +574,7 @@ def _iterate(it: Replica) -> None:
         _preempt(it)
 
 
-def _chunk(it: Replica) -> float:
+def _chunk(it: SimulatedReplica) -> float:
     """Prompt tokens of an iteration.
 
     What decoding leaves of the budget (vLLM, `max_num_batched_tokens`); without a budget as many
@@ -603,7 +603,7 @@ def _chunk(it: Replica) -> float:
     return float(CHUNK_TOKENS * hidden)
 
 
-def _until_event(it: Replica, chunk: float) -> float:
+def _until_event(it: SimulatedReplica, chunk: float) -> float:
     """Iterations until a request ends or arrives, the first prompt is done, or memory is full."""
     steps = it.ends[0][0] - it.k if it.order else np.inf
     if chunk:
@@ -616,7 +616,7 @@ def _until_event(it: Replica, chunk: float) -> float:
     return max(float(steps), 1.0)
 
 
-def _seconds(it: Replica, steps: float, chunk: float) -> float:
+def _seconds(it: SimulatedReplica, steps: float, chunk: float) -> float:
     """Each of the next iterations, at their middle [s]."""
     n = len(it.order)
     prompt = squares = 0.0
@@ -627,7 +627,7 @@ def _seconds(it: Replica, steps: float, chunk: float) -> float:
     return it.queue.iterations.seconds(n, context, prompt, squares)
 
 
-def _next_prompts(it: Replica, tokens: float) -> Iterator[tuple[float, Request]]:
+def _next_prompts(it: SimulatedReplica, tokens: float) -> Iterator[tuple[float, Request]]:
     """Prompts of which some tokens are computed next, and how many of each."""
     for request in it.loading:
         if tokens <= 0:
@@ -637,7 +637,7 @@ def _next_prompts(it: Replica, tokens: float) -> Iterator[tuple[float, Request]]
         yield taken, request
 
 
-def _advance(it: Replica, steps: float, chunk: float) -> None:
+def _advance(it: SimulatedReplica, steps: float, chunk: float) -> None:
     """Run some iterations, then start the requests whose prompts are done."""
     seconds = steps * _seconds(it, steps, chunk)
     it.now += seconds
@@ -650,7 +650,9 @@ def _advance(it: Replica, steps: float, chunk: float) -> None:
         _start(it, it.loading.popleft())
 
 
-def simulated(block: Block, box: Box, resolved: Resolved) -> dict[str, NDArray[np.float64]]:
+def simulated(
+    block: Block, box: Slices, resolved: Resolved
+) -> dict[str, NDArray[np.float64]]:
     """Play the queue of every design point in a box that fits.
 
     Args:
@@ -687,7 +689,9 @@ def simulated(block: Block, box: Box, resolved: Resolved) -> dict[str, NDArray[n
     return columns
 
 
-def _simulate_point(block: Block, point: Box, knobs: dict[str, float]) -> dict[str, float]:
+def _simulate_point(
+    block: Block, point: Slices, knobs: dict[str, float]
+) -> dict[str, float]:
     """The columns of one design point."""
     hw, llm, work, _ = block.inputs(point)
     serving = block.system(hw, llm, work, knobs).serving

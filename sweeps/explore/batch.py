@@ -8,17 +8,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.model.metrics import Answer
+from nearkv.costmodel.algebra.span import Indices
+from nearkv.costmodel.model.metrics import Evaluated
 from nearkv.costmodel.model.registry import TIMES
 from nearkv.hardware.errors import InputError
-from nearkv.solvers.search import Points, largest, peak
+from nearkv.solvers.search import largest, peak
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.evaluate.probe import Probe, column
 from nearkv.sweeps.evaluate.slo import Target, check_quantities, parse_targets
 from nearkv.sweeps.explore.lines import searched
-from nearkv.sweeps.explore.rows import Row, Rows, sentences
+from nearkv.sweeps.explore.rows import sentences
 from nearkv.sweeps.study.study import Numbers, Study, comma_list
-from nearkv.sweeps.tables.table import plain
+from nearkv.sweeps.tables.table import Row, Rows, plain
 
 ROUNDS = "memory; more than that run in rounds"
 
@@ -85,18 +86,18 @@ class _Sizing:
     probe: Probe
     limits: tuple[Target, ...]
 
-    def fits(self, point: Points, batch: Numbers) -> NDArray[np.bool_]:
+    def fits(self, point: Indices, batch: Numbers) -> NDArray[np.bool_]:
         """Whether memory holds a batch at once and all limits are kept."""
         answer = self.probe.answer(point, {"batch": batch})
         return self._served(answer, batch)
 
-    def rate(self, point: Points, batch: Numbers) -> Numbers:
+    def rate(self, point: Indices, batch: Numbers) -> Numbers:
         """Throughput of a batch [1/s], NaN where it does not fit."""
         answer = self.probe.answer(point, {"batch": batch})
         rates = column(answer, "throughput_tok_s", len(point))
         return np.where(self._served(answer, batch), rates, np.nan)
 
-    def _served(self, answer: Answer, batch: Numbers) -> NDArray[np.bool_]:
+    def _served(self, answer: Evaluated, batch: Numbers) -> NDArray[np.bool_]:
         at_once = np.greater_equal(answer.estimate.batch_run, batch)
         served = answer.estimate.fits.ok & at_once
         for limit in self.limits:
@@ -117,7 +118,7 @@ class _Sizing:
         if all(system.is_monotone(measure, "batch") for measure in measures):
             return known
 
-        def more(point: Points, number: Numbers) -> Numbers:
+        def more(point: Indices, number: Numbers) -> Numbers:
             fits = self.fits(point, known[point] + number)
             return np.where(fits, number, np.nan)
 
@@ -159,7 +160,7 @@ class _Sizing:
             rows.append(row)
         return rows
 
-    def ends(self, points: Points, most: Numbers) -> NDArray[np.str_]:
+    def ends(self, points: Indices, most: Numbers) -> NDArray[np.str_]:
         """What a batch beyond the largest lacks: a memory, or a limit it keeps."""
         beyond = self.probe.answer(points, {"batch": most + 1})
         short_of = np.broadcast_to(beyond.estimate.fits.short_of, most.shape)

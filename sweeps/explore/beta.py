@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.hardware.errors import InputError
-from nearkv.solvers.beta import BALANCE, CAPACITY, HOST, LINK, NOTHING, BestBeta, Rule
+from nearkv.solvers.beta import BALANCE, CAPACITY, HOST, LINK, NOTHING, BestBeta, PaperRule
 from nearkv.solvers.beta import best_beta as solve_beta
 from nearkv.sweeps.evaluate.evaluate import Columns, columns, stack
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.explore.knob import excess
 from nearkv.sweeps.explore.lines import searched
-from nearkv.sweeps.explore.rows import Row, lacks_answer, sentences
-from nearkv.sweeps.study.grid import Box
+from nearkv.sweeps.explore.rows import lacks_answer, sentences
+from nearkv.sweeps.study.grid import Slices
 from nearkv.sweeps.study.study import Block, Numbers, Study
-from nearkv.sweeps.tables.table import records
+from nearkv.sweeps.tables.table import Row, records
 
 
 def best_beta(study: Study) -> Columns:
@@ -60,7 +60,7 @@ def _over_draws(block: Block, hot_share: Numbers) -> Columns:
     assert band is not None
     solved = replace(block, requested={**block.requested, "hot_share": "auto"})
 
-    def of_tile(outer: Box, _: Box) -> dict[str, Numbers]:
+    def of_tile(outer: Slices, _: Slices) -> dict[str, Numbers]:
         share = sampled(solved, outer).column("hot_share")
         with np.errstate(divide="ignore"):
             return ends(band, "value", share / (1 - share))
@@ -132,7 +132,7 @@ def _answer_columns(answer: BestBeta) -> dict[str, Real | NDArray[np.str_]]:
     }
 
 
-def _rule_columns(name: str, rule: Rule, answer: BestBeta) -> dict[str, Real]:
+def _rule_columns(name: str, rule: PaperRule, answer: BestBeta) -> dict[str, Real]:
     is_split = answer.bound_by != NOTHING
     return {
         name: np.where(is_split, rule.beta, np.nan),

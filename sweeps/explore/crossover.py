@@ -8,25 +8,26 @@ from typing import Any
 
 import numpy as np
 
-from nearkv.costmodel.model.metrics import Answer
+from nearkv.costmodel.algebra.span import Indices
+from nearkv.costmodel.model.metrics import Evaluated
 from nearkv.hardware.errors import InputError, unknown
-from nearkv.solvers.search import CLOSE, Crossing, Points, crossings
+from nearkv.solvers.search import CLOSE, Crossing, crossings
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.evaluate.probe import Probe, check_column, column
 from nearkv.sweeps.evaluate.slo import FAR, higher_is_better
 from nearkv.sweeps.explore.lines import (
     WORKLOAD,
-    Line,
+    AxisLine,
     limits_of,
     line,
     refuse_set,
     searched,
     stated,
 )
-from nearkv.sweeps.explore.rows import Row, Rows, sentences
+from nearkv.sweeps.explore.rows import sentences
 from nearkv.sweeps.study.bands import RATIO_ERROR, Band, check_band
 from nearkv.sweeps.study.study import NONE, Block, Numbers, Study
-from nearkv.sweeps.tables.table import plain
+from nearkv.sweeps.tables.table import Row, Rows, plain
 
 LOOKS = 97
 """Values looked at before crossings between them are refined."""
@@ -138,7 +139,7 @@ class Race:
         first, second = self.names
         return f"{first} on {own}, {second} on {other}" if own != other else ""
 
-    def columns(self, point: Points, value: Numbers) -> tuple[Numbers, Numbers]:
+    def columns(self, point: Indices, value: Numbers) -> tuple[Numbers, Numbers]:
         """The column of each system, NaN where it does not fit.
 
         Raises:
@@ -166,16 +167,16 @@ class Race:
     def answer(
         self,
         probe: Probe,
-        design: Points,
+        design: Indices,
         value: Numbers,
         numbers: Mapping[str, Numbers] = NONE,
-    ) -> Answer:
+    ) -> Evaluated:
         """What one system answers at some values along the axis."""
         if self.axis in WORKLOAD:
             return probe.answer(design, {WORKLOAD[self.axis]: value}, numbers)
         return probe.answer(design, NONE, {**numbers, self.axis: value})
 
-    def lead(self, point: Points, value: Numbers) -> Numbers:
+    def lead(self, point: Indices, value: Numbers) -> Numbers:
         """How far the first is ahead, on a logarithmic scale, model error included.
 
         A system that does not fit is far behind.
@@ -194,11 +195,11 @@ class Race:
         error = self.error.ravel()
         return np.where(both_fit, lead + error[point], lead)
 
-    def leader(self, point: Points, value: Numbers) -> Numbers:
+    def leader(self, point: Indices, value: Numbers) -> Numbers:
         """1 where the first system leads, -1 where the second does, 0 where neither."""
         return np.sign(self.lead(point, value))
 
-    def changes(self, walk: Line) -> list[Crossing]:
+    def changes(self, walk: AxisLine) -> list[Crossing]:
         """Where the leader changes along a line of values, point by point, rising."""
         count = self.first.size * self.draws
         changes: list[Crossing] = []
@@ -257,7 +258,7 @@ def _rows(race: Race, limits: str, band: Band | None) -> Rows:
     return rows
 
 
-def _line(axis: str, limits: str, block: Block) -> Line:
+def _line(axis: str, limits: str, block: Block) -> AxisLine:
     """Values of the axis that are looked at."""
     whole, unit = True, "1"
     if axis not in WORKLOAD:
@@ -267,7 +268,7 @@ def _line(axis: str, limits: str, block: Block) -> Line:
     return line(axis, edges, LOOKS, whole, unit)
 
 
-def _crossing(race: Race, walk: Line, change: Crossing) -> dict[str, Any]:
+def _crossing(race: Race, walk: AxisLine, change: Crossing) -> dict[str, Any]:
     first, second = race.names
     leaders = {1.0: first, 0.0: EQUAL, -1.0: second}
     return {
@@ -282,7 +283,7 @@ def _crossing(race: Race, walk: Line, change: Crossing) -> dict[str, Any]:
     }
 
 
-def _none(race: Race, walk: Line, point: int, limits: str) -> dict[str, Any]:
+def _none(race: Race, walk: AxisLine, point: int, limits: str) -> dict[str, Any]:
     """The row of a design point without a crossing: the system that leads wherever one does."""
     points = np.full(len(walk.values), point)
     lead = race.lead(points, walk.values)
@@ -341,7 +342,7 @@ class _Bands:
         band: level and draws.
     """
 
-    def __init__(self, race: Race, walk: Line, band: Band) -> None:
+    def __init__(self, race: Race, walk: AxisLine, band: Band) -> None:
         from nearkv.sweeps.uncertainty.model_error import RATIO, drawn_error
         from nearkv.sweeps.uncertainty.sampled import drawn_numbers
 

@@ -6,8 +6,8 @@ from nearkv.costmodel.algebra.span import Leaf, Span, join
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.study.grid import scalar
 from nearkv.sweeps.study.study import Block
+from nearkv.sweeps.tables.table import Rows
 
-Rows = list[dict[str, object]]
 ONE_STEP = "one decode step"
 """Name of the tree of a step that an answer of one token does not take."""
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from nearkv.costmodel.algebra.span import Indices
 from nearkv.costmodel.model.capacity import shortage
-from nearkv.costmodel.model.metrics import Answer
+from nearkv.costmodel.model.metrics import Evaluated
 from nearkv.hardware.errors import InputError
-from nearkv.solvers.search import AT_ONCE, Crossing, Points, crossings
+from nearkv.solvers.search import AT_ONCE, Crossing, crossings
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.evaluate.prices import COSTS, no_prices
 from nearkv.sweeps.evaluate.probe import Probe, bottleneck
@@ -22,10 +23,17 @@ from nearkv.sweeps.evaluate.slo import (
     parse_targets,
     span_of,
 )
-from nearkv.sweeps.explore.lines import Line, limits_of, line, refuse_set, searched, stated
-from nearkv.sweeps.explore.rows import Row, Rows, sentences
+from nearkv.sweeps.explore.lines import (
+    AxisLine,
+    limits_of,
+    line,
+    refuse_set,
+    searched,
+    stated,
+)
+from nearkv.sweeps.explore.rows import sentences
 from nearkv.sweeps.study.study import Block, Numbers, Study, blocks, comma_list
-from nearkv.sweeps.tables.table import plain
+from nearkv.sweeps.tables.table import Row, Rows, plain
 
 REACH = 1000.0
 """A number is searched within this factor of its present value, and a count up to it."""
@@ -80,7 +88,7 @@ def least_hardware(study: Study, vary: str, slo: Sequence[str]) -> Rows:
     return rows
 
 
-def line_of(text: str, block: Block) -> Line:
+def line_of(text: str, block: Block) -> AxisLine:
     """Read `--vary ROLE.KEY` or `--vary ROLE.KEY=LOW:HIGH`, or a knob that stands for a number.
 
     Raises:
@@ -117,7 +125,7 @@ class _Search:
 
     measured: Gauge
     targets: Sequence[Target]
-    line: Line
+    line: AxisLine
 
     @property
     def _block(self) -> Block:
@@ -138,7 +146,7 @@ class _Search:
             rows.append(self._row(int(point), at_first, own))
         return rows
 
-    def _smallest(self, points: Points) -> Numbers:
+    def _smallest(self, points: Indices) -> Numbers:
         """The smallest value that each point has; the first of all where it has none."""
         values = self.line.values
         smallest = np.full(len(points), values[0])
@@ -147,7 +155,7 @@ class _Search:
             smallest[place] = values[np.argmax(~np.isnan(margins))]
         return smallest
 
-    def _margin(self, point: Points, value: Numbers) -> Numbers:
+    def _margin(self, point: Indices, value: Numbers) -> Numbers:
         """How far all targets are reached; negative where one is missed, NaN without a design."""
         numbers = {self.line.axis: value}
         margins = []
@@ -159,7 +167,7 @@ class _Search:
             return least
         return np.where(self.measured.is_modelled(point, numbers), least, np.nan)
 
-    def _reached(self, point: Points, value: Numbers) -> Numbers:
+    def _reached(self, point: Indices, value: Numbers) -> Numbers:
         """1 where all targets are reached, 0 where one is missed, NaN without a design."""
         margin = self._margin(point, value)
         return np.where(np.isnan(margin), np.nan, margin >= 0)
@@ -255,7 +263,7 @@ class _Search:
         return place
 
 
-def _what_misses(answer: Answer, worst: Target, quantity: float, binds: str) -> str:
+def _what_misses(answer: Evaluated, worst: Target, quantity: float, binds: str) -> str:
     """What stands in the way of a target at the value where it comes closest."""
     fits = answer.estimate.fits
     if np.all(fits.unmodelled):

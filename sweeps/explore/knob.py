@@ -19,10 +19,10 @@ from nearkv.sweeps.evaluate.evaluate import (
     stack,
 )
 from nearkv.sweeps.evaluate.no_effect import warn_of_no_effect
-from nearkv.sweeps.explore.rows import Row, lacks_answer, sentences
-from nearkv.sweeps.study.grid import Box, shape_of
+from nearkv.sweeps.explore.rows import lacks_answer, sentences
+from nearkv.sweeps.study.grid import Slices, shape_of
 from nearkv.sweeps.study.study import Block, Study, blocks
-from nearkv.sweeps.tables.table import records
+from nearkv.sweeps.tables.table import Row, records
 
 ROUNDING = 1e-12
 """A relative difference below this is rounding."""
@@ -83,7 +83,7 @@ def _check_solvable(system: System, name: str, band: float) -> None:
         raise InputError(f"--band: {where} has names for values, not a band; {advice}")
 
 
-def _solved(block: Block, box: Box, knob: str) -> Columns:
+def _solved(block: Block, box: Slices, knob: str) -> Columns:
     """All columns of a box with the knob solved, its bound, what binds and the paper's rules."""
     hw, llm, work, requested = block.inputs(box)
     is_share = block.system.knobs[knob].is_continuous

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearkv.sweeps.study.grid import Box
+from nearkv.sweeps.study.grid import Slices
 from nearkv.sweeps.study.study import Block, Numbers
 from nearkv.sweeps.uncertainty.sampled import ends, reduced, sampled
 
 STEP = "step_ms"
 
 
-def knob_bands(block: Block, box: Box, knob: str, value: Numbers) -> dict[str, Numbers]:
+def knob_bands(block: Block, box: Slices, knob: str, value: Numbers) -> dict[str, Numbers]:
     """How much longer a step takes than with the knob solved anew for each draw.
 
     Args:
@@ -30,7 +30,7 @@ def knob_bands(block: Block, box: Box, knob: str, value: Numbers) -> dict[str, N
     lowest = block.system.knobs[knob].low
     chosen = np.where(np.isnan(value), lowest, value)
 
-    def of_tile(outer: Box, inner: Box) -> dict[str, Numbers]:
+    def of_tile(outer: Slices, inner: Slices) -> dict[str, Numbers]:
         best = sampled(block, outer).column(STEP)
         steps = sampled(block, outer, {knob: chosen[inner]}).column(STEP)
         loss = np.maximum(steps / best - 1, 0.0)

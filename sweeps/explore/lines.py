@@ -19,7 +19,7 @@ MOST_POINTS = 100_000
 
 
 @dataclass(frozen=True)
-class Line:
+class AxisLine:
     """Values of one axis that are looked at before crossings between them are refined.
 
     Attributes:
@@ -57,7 +57,7 @@ class Line:
 
 def line(
     axis: str, limits: tuple[float, float], looks: int, whole: bool, unit: str
-) -> Line:
+) -> AxisLine:
     """A line of values evenly apart on a logarithmic scale, or of all whole ones."""
     low, high = limits
     places = np.geomspace(low, high, looks)
@@ -65,7 +65,7 @@ def line(
         places = np.arange(np.ceil(low), high + 1)
     elif whole:
         places = np.unique(np.round(places))
-    return Line(axis, places, whole, unit)
+    return AxisLine(axis, places, whole, unit)
 
 
 def limits_of(text: str, block: Block, axis: str, option: str) -> tuple[float, float]:

@@ -25,10 +25,10 @@ from nearkv.sweeps.evaluate.evaluate import Columns, columns, stack
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.explore.knob import excess
 from nearkv.sweeps.explore.lines import searched
-from nearkv.sweeps.explore.rows import Row, lacks_answer, sentences
-from nearkv.sweeps.study.grid import Box, shape_of
+from nearkv.sweeps.explore.rows import lacks_answer, sentences
+from nearkv.sweeps.study.grid import Slices, shape_of
 from nearkv.sweeps.study.study import Block, Study
-from nearkv.sweeps.tables.table import records
+from nearkv.sweeps.tables.table import Row, records
 
 METHODS: dict[str, Callable[[HeadTables], Mapping]] = {
     "exact": exact,
@@ -78,7 +78,7 @@ def best_mapping(study: Study, method: str) -> Columns:
     return stack(pieces)
 
 
-def _mapped(block: Block, box: Box, method: str) -> Columns:
+def _mapped(block: Block, box: Slices, method: str) -> Columns:
     hw, llm, work, _ = block.inputs(box)
     require_alike(llm, "--model", "head mapping", ATTENDS)
     tables = head_tables(hw, llm, work)

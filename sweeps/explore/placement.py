@@ -11,9 +11,9 @@ from nearkv.hardware.units import parse
 from nearkv.solvers.placement.placement import Placement, place
 from nearkv.sweeps.evaluate.probe import Probe
 from nearkv.sweeps.explore.lines import searched
-from nearkv.sweeps.explore.rows import Row, Rows, sentences
+from nearkv.sweeps.explore.rows import sentences
 from nearkv.sweeps.study.study import Study
-from nearkv.sweeps.tables.table import plain
+from nearkv.sweeps.tables.table import Row, Rows, plain
 
 _READ = ("gpu.count", "gpu.memory", "host.memory", "disk.count", "disk.capacity")
 """Numbers of parts that a placement depends on, beside the roles of `_READ_ROLES`."""

@@ -27,10 +27,10 @@ from nearkv.costmodel.mechanisms.reuse.wear import (
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.sweeps.evaluate.replay import ADMISSIONS, replay
 from nearkv.sweeps.explore.kv_node import Node
-from nearkv.sweeps.explore.rows import Rows
 from nearkv.sweeps.study.block_traces import BlockTrace, ReuseSummary
 from nearkv.sweeps.study.grid import scalar
 from nearkv.sweeps.study.study import Numbers
+from nearkv.sweeps.tables.table import Rows
 
 POLICIES = ("victim", "exclusive", "inclusive")
 """What a tier keeps of the one above it."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
-Row = Mapping[str, Any]
-Rows = list[dict[str, Any]]
+from nearkv.sweeps.tables.table import Row
+
 MOST = 6
 """Sentences below a table."""
 

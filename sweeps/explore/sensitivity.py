@@ -18,10 +18,9 @@ from nearkv.solvers.uncertainty.spread import scores
 from nearkv.sweeps.evaluate.evaluate import evaluate
 from nearkv.sweeps.evaluate.no_effect import checked_point
 from nearkv.sweeps.evaluate.probe import Probe, check_column, column
-from nearkv.sweeps.explore.rows import Rows
 from nearkv.sweeps.study.bands import MODEL_ERROR, Band
 from nearkv.sweeps.study.study import Block, Numbers, Study, blocks
-from nearkv.sweeps.tables.table import plain
+from nearkv.sweeps.tables.table import Rows, plain
 from nearkv.sweeps.uncertainty.model_error import VALUE, error_power, spreads
 from nearkv.sweeps.uncertainty.sampled import drawn_number
 

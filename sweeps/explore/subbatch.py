@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.costmodel.mechanisms.serving.dimm import dimms
 from nearkv.costmodel.mechanisms.serving.parallel import (
     data_parallel,
@@ -29,10 +30,10 @@ from nearkv.solvers.subbatch.schedule import (
     one_batch,
     optimal,
 )
-from nearkv.sweeps.explore.rows import Rows
-from nearkv.sweeps.study.sizes import Values, size, values
+from nearkv.sweeps.study.sizes import RawValues, size, values
 from nearkv.sweeps.study.study import Study, one_point
 from nearkv.sweeps.study.traces import Trace, load_trace
+from nearkv.sweeps.tables.table import Rows
 
 HOMES = ("balanced", "random")
 SLACK = 0.02
@@ -41,9 +42,6 @@ QUEUED = 16
 """Prompts of a trace that wait while an iteration is planned."""
 MOST_SHOWN = 6
 """Items of a list that a terminal shows."""
-
-Lengths = NDArray[np.float64]
-"""Tokens of each request [1]."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +58,8 @@ class SubbatchPoint:
     """
 
     study: Study
-    requests: Values
-    prompts: Values
+    requests: RawValues
+    prompts: RawValues
     homes: str
     seed: int
     time_limit: float
@@ -152,7 +150,7 @@ def _lengths(
     question: SubbatchPoint,
     capacity: float,
     random: np.random.Generator,
-) -> tuple[Lengths, Lengths]:
+) -> tuple[Numbers, Numbers]:
     """Contexts in flight and prompts that wait."""
     prompts = np.zeros(0)
     if question.prompts:

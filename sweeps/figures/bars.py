@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearkv.hardware.errors import InputError, unknown, warn
-from nearkv.sweeps.figures.series import NOTHING, Cell, axis_of, cells, everywhere, levels
+from nearkv.sweeps.figures.series import NOTHING, Mark, axis_of, cells, everywhere, levels
 from nearkv.sweeps.figures.style import (
     Look,
     legend_above,
@@ -124,10 +124,10 @@ def bars(
 
 
 def _normalised(
-    marks: Mapping[tuple[Any, Any], Cell],
+    marks: Mapping[tuple[Any, Any], Mark],
     series: Sequence[Any],
     baseline: str,
-) -> dict[tuple[Any, Any], Cell]:
+) -> dict[tuple[Any, Any], Mark]:
     """Divide every group by the baseline's value in it, a band by the same number.
 
     A group in which the baseline has no value above 0 is blank, and a warning says so.
@@ -138,7 +138,7 @@ def _normalised(
     named = str(spelled(str(baseline)))
     if named not in by_text:
         raise unknown("baseline", str(baseline), list(by_text))
-    shown: dict[tuple[Any, Any], Cell] = {}
+    shown: dict[tuple[Any, Any], Mark] = {}
     blank: dict[str, None] = {}
     for (group, name), cell in marks.items():
         reference = marks.get((group, by_text[named]), NOTHING)
@@ -155,7 +155,7 @@ def _normalised(
 
 def _draw_series(
     axes: Axes,
-    row: Sequence[Cell | None],
+    row: Sequence[Mark | None],
     place_in_group: tuple[int, int, float],
     name: str,
     look: Look,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nearkv.sweeps.figures.series import (
     NOTHING,
-    Cell,
+    Mark,
     axis_of,
     cells,
     check_no_names,
@@ -108,7 +108,7 @@ def _draw_line(
     look: Look,
     name: str,
     places: NDArray[np.float64],
-    row: Sequence[Cell],
+    row: Sequence[Mark],
 ) -> None:
     """Draw the line of one value of `by`, and its band."""
     axes.plot(places, [cell.value for cell in row], label=name, **look.line)

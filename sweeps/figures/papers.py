@@ -31,7 +31,7 @@ from nearkv.sweeps.figures.style import (
     spelled,
     without_legend,
 )
-from nearkv.sweeps.study.sizes import Choice, comma_list
+from nearkv.sweeps.study.sizes import KnobValue, comma_list
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.study.study_files import either, load_study
 from nearkv.sweeps.tables.labels import label_of, stem_and_unit
@@ -288,7 +288,7 @@ def _stated(column: str, text: str, value: object) -> str:
     return f"{stem} {text} {unit}".strip()
 
 
-def _requested(value: object, given: Sequence[Choice]) -> str:
+def _requested(value: object, given: Sequence[KnobValue]) -> str:
     """Return a value as text; `auto` where a knob was solved for it, blank where there is none."""
     text = f"{value:.4g}" if isinstance(value, float) else str(value)
     options = [item if isinstance(item, str) else item.text for item in given]

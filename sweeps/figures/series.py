@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Cell:
+class Mark:
     """One mark of a figure.
 
     Attributes:
@@ -38,15 +38,15 @@ class Cell:
         """Whether the table has a band for it."""
         return bool(np.isfinite(self.low) and np.isfinite(self.high))
 
-    def over(self, unit: float) -> Cell:
+    def over(self, unit: float) -> Mark:
         """The mark in another unit."""
         value, low, high = (number / unit for number in (self.value, self.low, self.high))
-        return Cell(value, self.mark, low, high)
+        return Mark(value, self.mark, low, high)
 
 
 LARGEST = 1e100
 """The largest number that is drawn: squares and spans of an axis overflow far beyond it."""
-NOTHING = Cell(float("nan"), "", float("nan"), float("nan"))
+NOTHING = Mark(float("nan"), "", float("nan"), float("nan"))
 """Where the table has no row."""
 
 
@@ -228,7 +228,7 @@ def axis_of(table: pd.DataFrame, over: str, by: str) -> str:
 
 def cells(
     table: pd.DataFrame, value: str, over: str, by: str
-) -> dict[tuple[Any, Any], Cell]:
+) -> dict[tuple[Any, Any], Mark]:
     """Return the mark at every (value of over, value of by) of a table.
 
     Raises:
@@ -272,10 +272,10 @@ def band_of(table: pd.DataFrame, value: str) -> tuple[str, str]:
     return (names[0], names[-1]) if len(names) > 1 else ("", "")
 
 
-def _cell(row: dict[Any, Any], value: str, ends: tuple[str, str]) -> Cell:
+def _cell(row: dict[Any, Any], value: str, ends: tuple[str, str]) -> Mark:
     mark = MARKS.get(str(row.get("status", "ok")), "")
     low, high = (finite(row.get(end)) for end in ends)
-    return Cell(finite(row[value]), mark, low, high)
+    return Mark(finite(row[value]), mark, low, high)
 
 
 def finite(value: object) -> float:

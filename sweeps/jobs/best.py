@@ -32,7 +32,7 @@ from nearkv.sweeps.jobs.search import (
     numbered,
     search,
 )
-from nearkv.sweeps.study.grid import POINTS_AT_ONCE, Box, shape_of
+from nearkv.sweeps.study.grid import POINTS_AT_ONCE, Slices, shape_of
 from nearkv.sweeps.study.study import Block, Study
 
 BY = "throughput_tok_s"
@@ -167,7 +167,7 @@ def _rows_of_block(
 
 def boxes_around(
     points: Places, members: Places, waste: int
-) -> Iterator[tuple[Box, Places]]:
+) -> Iterator[tuple[Slices, Places]]:
     """Boxes that cover some points of a grid, and few others: halved until they are filled.
 
     Args:

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from nearkv.sweeps.evaluate.evaluate import Cell, Columns, Names
-from nearkv.sweeps.jobs.plan import Kind, Piece, unpacked
+from nearkv.sweeps.evaluate.evaluate import Categories, Cell, Columns
+from nearkv.sweeps.jobs.plan import ColumnKind, Piece, unpacked
 from nearkv.sweeps.study.grid import shape_of
 from nearkv.sweeps.tables.table import is_whole, plain
 
@@ -60,7 +60,7 @@ def piece_table(packed: bytes, piece: Piece) -> pa.Table:
 
 def table_of(columns: Columns) -> pa.Table:
     """A table in memory as one of Arrow."""
-    kinds: dict[str, Kind] = {}
+    kinds: dict[str, ColumnKind] = {}
     cells: dict[str, Cell] = {}
     shape: tuple[int, ...] = ()
     for name, values in columns.items():
@@ -72,19 +72,19 @@ def table_of(columns: Columns) -> pa.Table:
         distinct, places = np.unique(values, return_inverse=True)
         texts = ("" if (text := plain(value)) is None else str(text) for value in distinct)
         kinds[name] = "text"
-        cells[name] = Names(places.reshape(shape), tuple(texts))
+        cells[name] = Categories(places.reshape(shape), tuple(texts))
     return pa.Table.from_batches([_batch(cells, shape, kinds)])
 
 
 def _batch(
-    cells: Mapping[str, Cell], shape: tuple[int, ...], kinds: Mapping[str, Kind]
+    cells: Mapping[str, Cell], shape: tuple[int, ...], kinds: Mapping[str, ColumnKind]
 ) -> pa.RecordBatch:
     arrays = {name: _array(cells[name], shape, kind) for name, kind in kinds.items()}
     return pa.RecordBatch.from_pydict(arrays)
 
 
-def _array(cell: Cell, shape: tuple[int, ...], kind: Kind) -> pa.Array:
-    if isinstance(cell, Names):
+def _array(cell: Cell, shape: tuple[int, ...], kind: ColumnKind) -> pa.Array:
+    if isinstance(cell, Categories):
         places = np.broadcast_to(cell.places.astype(np.int32), shape).ravel()
         return pa.DictionaryArray.from_arrays(places, pa.array(cell.names, pa.string()))
     numbers = np.asarray(cell)

@@ -13,14 +13,14 @@ from typing import Literal
 import numpy as np
 
 from nearkv.sweeps.evaluate.columns import FOOTPRINT, ON_REQUEST, is_asked
-from nearkv.sweeps.evaluate.evaluate import Cell, Names, cells, merge
+from nearkv.sweeps.evaluate.evaluate import Categories, Cell, cells, merge
 from nearkv.sweeps.evaluate.no_effect import checked_blocks
 from nearkv.sweeps.jobs.identity import source_digest
-from nearkv.sweeps.study.grid import Box, shape_of
+from nearkv.sweeps.study.grid import Slices, shape_of
 from nearkv.sweeps.study.study import Block, Study, blocks
 from nearkv.sweeps.tables.table import check_columns, is_whole
 
-Kind = Literal["text", "whole", "number"]
+ColumnKind = Literal["text", "whole", "number"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Piece:
     number: int
     first: int
     rows: int
-    boxes: tuple[tuple[int, Box], ...]
+    boxes: tuple[tuple[int, Slices], ...]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Plan:
     """
 
     blocks: tuple[Block, ...]
-    kinds: Mapping[str, Kind]
+    kinds: Mapping[str, ColumnKind]
 
     @property
     def size(self) -> int:
@@ -60,7 +60,7 @@ class Plan:
     def pieces(self, most: int) -> Iterator[Piece]:
         """Cut the rows into pieces of at most `most` rows; the cuts depend on nothing else."""
         number = first = rows = 0
-        boxes: list[tuple[int, Box]] = []
+        boxes: list[tuple[int, Slices]] = []
         for index, block in enumerate(self.blocks):
             for box in block.grid.boxes(min(block.at_once, most)):
                 more = size_of(box)
@@ -80,10 +80,10 @@ class Plan:
         box = next(self.blocks[index].grid.boxes(most))
         return Piece(0, 0, size_of(box), ((index, box),))
 
-    def cells(self, index: int, box: Box, wanted: Sequence[str]) -> dict[str, Cell]:
+    def cells(self, index: int, box: Slices, wanted: Sequence[str]) -> dict[str, Cell]:
         """Columns of a box of a block, blank where the block lacks them."""
         answered = cells(self.blocks[index], box, wanted)
-        no_text = Names(np.zeros((), int), ("",))
+        no_text = Categories(np.zeros((), int), ("",))
         for name in wanted:
             if name not in answered:
                 answered[name] = no_text if self.kinds[name] == "text" else np.nan
@@ -111,7 +111,7 @@ def unpacked(packed: bytes) -> Plan:
     return rows
 
 
-def size_of(box: Box) -> int:
+def size_of(box: Slices) -> int:
     """Number of design points in a box."""
     return math.prod(shape_of(box))
 
@@ -132,8 +132,8 @@ def plan(study: Study, only: Sequence[str] = (), extra: Sequence[str] = ()) -> P
 
 
 def chosen(
-    kinds: Mapping[str, Kind], only: Sequence[str], extra: Sequence[str] = ()
-) -> Mapping[str, Kind]:
+    kinds: Mapping[str, ColumnKind], only: Sequence[str], extra: Sequence[str] = ()
+) -> Mapping[str, ColumnKind]:
     """The columns that are named, in that order; where none is, all but those on request.
 
     Of those on request, columns that begin as `extra` stay.
@@ -156,17 +156,17 @@ def all_columns(study: Study) -> tuple[str, ...]:
     return tuple(name for name in _kinds(blocks(study)) if not name.startswith(FOOTPRINT))
 
 
-def _kinds(parts: Sequence[Block]) -> dict[str, Kind]:
+def _kinds(parts: Sequence[Block]) -> dict[str, ColumnKind]:
     """Columns of all blocks, and what each holds: what its values have in common."""
     by_block = [_block_kinds(block) for block in parts]
-    kinds: dict[str, Kind] = {}
+    kinds: dict[str, ColumnKind] = {}
     for name in merge(by_block):
         own = {block_kinds[name] for block_kinds in by_block if name in block_kinds}
         kinds[name] = own.pop() if len(own) == 1 else "text" if "text" in own else "number"
     return kinds
 
 
-def _block_kinds(block: Block) -> dict[str, Kind]:
+def _block_kinds(block: Block) -> dict[str, ColumnKind]:
     """Columns of a block; evaluates its first design point."""
     point = tuple(slice(0, 1) for _ in block.grid.axes)
     knobs = block.system.knobs
@@ -175,8 +175,8 @@ def _block_kinds(block: Block) -> dict[str, Kind]:
     for axis in block.display_grid.axes:
         if not axis.labels and is_whole(axis.values) and axis.name not in solved:
             whole.add(axis.name)
-    kinds: dict[str, Kind] = {}
+    kinds: dict[str, ColumnKind] = {}
     for name, cell in cells(block, point, extra=ON_REQUEST).items():
-        number: Kind = "whole" if name in whole else "number"
-        kinds[name] = "text" if isinstance(cell, Names) else number
+        number: ColumnKind = "whole" if name in whole else "number"
+        kinds[name] = "text" if isinstance(cell, Categories) else number
     return kinds

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from nearkv.costmodel.algebra.span import Numbers
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.solvers.frontier import frontier
-from nearkv.sweeps.evaluate.columns import Cell, Names, at, cells_at, on_request
+from nearkv.sweeps.evaluate.columns import Categories, Cell, at, cells_at, on_request
 from nearkv.sweeps.evaluate.slo import Target, higher_is_better
-from nearkv.sweeps.jobs.plan import Kind
+from nearkv.sweeps.jobs.plan import ColumnKind
 from nearkv.sweeps.study.study import NONE, Block
 
 MOST_KEPT = 1_000_000
@@ -142,7 +142,7 @@ class Reducer(ABC):
         """All columns that must be known to choose."""
         return (*self.by, *self.per, *(limit.quantity for limit in self.where))
 
-    def check(self, kinds: Mapping[str, Kind]) -> None:
+    def check(self, kinds: Mapping[str, ColumnKind]) -> None:
         """Refuse columns that cannot be compared by.
 
         Raises:
@@ -238,7 +238,7 @@ def numbered(cells: Iterable[Cell | NDArray[np.generic]]) -> Places:
     """Numbers of groups in the order of their values, as large as the axes these depend on."""
     numbers = np.zeros((), np.intp)
     for cell in cells:
-        values = cell.places if isinstance(cell, Names) else np.asarray(cell)
+        values = cell.places if isinstance(cell, Categories) else np.asarray(cell)
         distinct, codes = np.unique(values, return_inverse=True)
         pairs = numbers * len(distinct) + codes.reshape(values.shape)
         # numbered anew: products of many columns would outgrow an integer
@@ -385,7 +385,7 @@ def outcomes_of(
         reducer: whose limits count.
     """
     status = cells["status"]
-    assert isinstance(status, Names)
+    assert isinstance(status, Categories)
     texts = [BEST, *(f"miss {limit.text}" for limit in reducer.where)]
     place = np.zeros(shape, np.intp)
     for number, limit in reversed(list(enumerate(reducer.where, 1))):

@@ -21,7 +21,7 @@ from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.evaluate import keep_freed_memory
 
 Item = TypeVar("Item")
-Answer = TypeVar("Answer")
+_Result = TypeVar("_Result")
 
 MOST_JOBS = 256
 """Processes that one machine may be asked for."""
@@ -62,8 +62,8 @@ class Workers:
             raise InputError(f"--scheduler {self.scheduler!r}: {example}")
 
     def run(
-        self, task: Callable[[Item], Answer], items: Iterator[Item]
-    ) -> Generator[tuple[Item, Answer], None, None]:
+        self, task: Callable[[Item], _Result], items: Iterator[Item]
+    ) -> Generator[tuple[Item, _Result], None, None]:
         """Do a task on every item and yield the answers in the order of the items.
 
         Only a few items are under way at a time, so neither side holds more than that in memory.
@@ -87,13 +87,13 @@ class Workers:
 
 def _in_order(
     pool: Executor,
-    task: Callable[[Item], Answer],
+    task: Callable[[Item], _Result],
     items: Iterator[Item],
     count: int,
-    answer: Callable[[Future[Answer]], Answer],
-) -> Generator[tuple[Item, Answer], None, None]:
+    answer: Callable[[Future[_Result]], _Result],
+) -> Generator[tuple[Item, _Result], None, None]:
     """Hand items to workers; yield the answers in the order of the items."""
-    waiting: deque[tuple[Item, Future[Answer]]] = deque()
+    waiting: deque[tuple[Item, Future[_Result]]] = deque()
     for item in items:
         waiting.append((item, pool.submit(task, item)))
         if len(waiting) >= _AHEAD * count:
@@ -104,8 +104,8 @@ def _in_order(
 
 
 def _in_processes(
-    jobs: int, task: Callable[[Item], Answer], items: Iterator[Item]
-) -> Generator[tuple[Item, Answer], None, None]:
+    jobs: int, task: Callable[[Item], _Result], items: Iterator[Item]
+) -> Generator[tuple[Item, _Result], None, None]:
     """Do a task in processes of this machine.
 
     Each is a fresh Python, not a fork, which Arrow's threads do not survive.
@@ -158,8 +158,8 @@ def _end_with_parent() -> None:
 
 
 def _on_cluster(
-    address: str, task: Callable[[Item], Answer], items: Iterator[Item]
-) -> Generator[tuple[Item, Answer], None, None]:
+    address: str, task: Callable[[Item], _Result], items: Iterator[Item]
+) -> Generator[tuple[Item, _Result], None, None]:
     """Do a task on a Dask cluster.
 
     Raises:
@@ -182,7 +182,7 @@ def _on_cluster(
             f"({_first_line(problem) or 'timed out'}); start one, or use --jobs"
         ) from None
 
-    def answer(future: Future[Answer]) -> Answer:
+    def answer(future: Future[_Result]) -> _Result:
         """Wait for an answer while a worker is left.
 
         Raises:

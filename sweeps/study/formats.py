@@ -8,12 +8,12 @@ from typing import Any
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.formats import FORMATTED, widths_of_format
 from nearkv.hardware.units import unit_of
-from nearkv.sweeps.study.sizes import Amount, Choice
+from nearkv.sweeps.study.sizes import Amount, KnobValue
 
-Axes = Mapping[str, tuple[Choice, ...]]
+KnobValues = Mapping[str, tuple[KnobValue, ...]]
 
 
-def in_numbers(sets: Axes, zipped: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
+def in_numbers(sets: KnobValues, zipped: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
     """The axes `sets` and `zipped` of a study with numbers in place of formats.
 
     Of several formats of weights, the numbers go together, as paired axes do.

@@ -27,7 +27,7 @@ from nearkv.sweeps.study.traces import Trace, workload_of
 Inputs = tuple[Machine, LLM, Workload, dict[str, Requested]]
 """Machine, model, workload and knobs: what a system is called with."""
 NONE: Mapping[str, Numbers] = MappingProxyType({})
-Box = tuple[slice, ...]
+Slices = tuple[slice, ...]
 """A rectangular piece of a grid, one slice per axis."""
 
 POINTS_AT_ONCE = 1 << 16
@@ -85,11 +85,11 @@ class Grid:
         return math.prod(self.shape)
 
     @property
-    def whole(self) -> Box:
+    def whole(self) -> Slices:
         """The box of all points."""
         return tuple(slice(0, n) for n in self.shape)
 
-    def boxes(self, most: int) -> Iterator[Box]:
+    def boxes(self, most: int) -> Iterator[Slices]:
         """Cut the grid into boxes of at most `most` points, consecutive in row-major order."""
         cut = self._first_whole_axis(most)
         tail = self.whole[cut:]
@@ -110,7 +110,7 @@ class Grid:
             points *= self.shape[axis]
         return axis
 
-    def mesh(self, box: Box) -> dict[str, NDArray[np.float64]]:
+    def mesh(self, box: Slices) -> dict[str, NDArray[np.float64]]:
         """Values of every axis in a box, each shaped to broadcast along its own dimension."""
         mesh: dict[str, NDArray[np.float64]] = {}
         for place, (axis, piece) in enumerate(zip(self.axes, box, strict=True)):
@@ -120,7 +120,7 @@ class Grid:
         return mesh
 
 
-def shape_of(box: Box) -> tuple[int, ...]:
+def shape_of(box: Slices) -> tuple[int, ...]:
     """Number of values of a box along each axis."""
     return tuple(piece.stop - piece.start for piece in box)
 
@@ -195,11 +195,11 @@ class Block:
         shown = [key.shown(value) for value in axis.values]
         return Axis(axis.name + key.suffix, np.array(shown))
 
-    def inputs(self, box: Box) -> Inputs:
+    def inputs(self, box: Slices) -> Inputs:
         """What the system is called with for a box of design points."""
         return self.at(self.grid.mesh(box))
 
-    def resolved(self, box: Box) -> Resolved:
+    def resolved(self, box: Slices) -> Resolved:
         """The system's answer to a box of design points, with a number for every knob."""
         return resolve_knobs(self.system, *self.inputs(box))
 

@@ -14,9 +14,9 @@ from nearkv.hardware.errors import InputError
 from nearkv.hardware.schema import Key
 from nearkv.hardware.units import check_dimension, measure, parse
 
-Values = Any
+RawValues = Any
 """Text as on the command line, a number, a path, or an iterable of these."""
-Sizes = tuple[float, ...]
+Floats = tuple[float, ...]
 """Counts of tokens or sequences."""
 
 _SIZE = re.compile(r"\s*([+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([kKmM]?)\s*", re.A)
@@ -41,7 +41,7 @@ class Amount:
     text: str = field(compare=False)
 
 
-Choice = Amount | str
+KnobValue = Amount | str
 """A value of a knob: a number, or the name of a value, of a rule, or `auto`."""
 
 
@@ -131,7 +131,7 @@ def pairs(items: Iterable[str], option: str) -> dict[str, str]:
     return values_by_name
 
 
-def items(values: Values, where: str) -> Iterator[Any]:
+def items(values: RawValues, where: str) -> Iterator[Any]:
     """Each value of a list, whether its items are separated by commas or come one by one.
 
     Raises:
@@ -176,7 +176,7 @@ def _is_list(values: object) -> bool:
     return isinstance(values, Iterable) and getattr(values, "ndim", 1) > 0
 
 
-def names(values: Values, where: str, kind: type[Any] = str) -> tuple[Any, ...]:
+def names(values: RawValues, where: str, kind: type[Any] = str) -> tuple[Any, ...]:
     """Names, or objects of a type that were read before.
 
     Args:
@@ -201,7 +201,9 @@ def names(values: Values, where: str, kind: type[Any] = str) -> tuple[Any, ...]:
     raise InputError(f"{where}={values!r}: give a name or a path, or a list of these")
 
 
-def values(given: Values, read: Reader, where: str, different: bool = True) -> list[float]:
+def values(
+    given: RawValues, read: Reader, where: str, different: bool = True
+) -> list[float]:
     """Read a list of values and ranges.
 
     A range is `low:high:xFACTOR` or `low:high:+STEP`.
@@ -227,7 +229,7 @@ def values(given: Values, read: Reader, where: str, different: bool = True) -> l
     return numbers
 
 
-def choices(given: Values, where: str, different: bool = True) -> tuple[Choice, ...]:
+def choices(given: RawValues, where: str, different: bool = True) -> tuple[KnobValue, ...]:
     """Read values of a hardware number or of a knob: numbers, ranges of them, and names.
 
     Args:
@@ -238,7 +240,7 @@ def choices(given: Values, where: str, different: bool = True) -> tuple[Choice, 
     Raises:
         InputError: no value, one that cannot be read or comes twice, or a range of two dimensions.
     """
-    read: list[Choice] = []
+    read: list[KnobValue] = []
     for item in items(given, where):
         if isinstance(item, Amount):
             read.append(item)
@@ -266,7 +268,7 @@ def choices(given: Values, where: str, different: bool = True) -> tuple[Choice, 
     return tuple(read)
 
 
-def in_si(amounts: Iterable[Choice], key: Key, where: str) -> list[float]:
+def in_si(amounts: Iterable[KnobValue], key: Key, where: str) -> list[float]:
     """Values of a hardware number in SI, checked against its schema.
 
     Raises:
@@ -284,7 +286,7 @@ def in_si(amounts: Iterable[Choice], key: Key, where: str) -> list[float]:
     return numbers
 
 
-def _check_different(read: Sequence[object], given: Values, where: str) -> None:
+def _check_different(read: Sequence[object], given: RawValues, where: str) -> None:
     if len(set(read)) < len(read):
         raise InputError(f"{where}: {given!r} gives a value twice; give every value once")
 

@@ -31,9 +31,9 @@ from nearkv.sweeps.study.grid import NONE, Axis, Block, Grid
 from nearkv.sweeps.study.own_systems import load_plugins
 from nearkv.sweeps.study.sizes import (
     Amount,
-    Choice,
-    Sizes,
-    Values,
+    Floats,
+    KnobValue,
+    RawValues,
     choices,
     comma_list,
     in_si,
@@ -115,15 +115,15 @@ class Study:
 
     systems: tuple[str, ...]
     models: tuple[str | Part, ...]
-    batch: Sizes = (16.0,)
-    context: Sizes = (32768.0,)
-    output_tokens: Sizes = (64.0,)
-    rate: Sizes = ()
-    users: Sizes = ()
+    batch: Floats = (16.0,)
+    context: Floats = (32768.0,)
+    output_tokens: Floats = (64.0,)
+    rate: Floats = ()
+    users: Floats = ()
     slo: Mapping[str, float] = field(default_factory=dict)
     platforms: tuple[str | Platform, ...] = ()
-    sets: Mapping[str, tuple[Choice, ...]] = field(default_factory=dict)
-    knobs: Mapping[str, tuple[Choice, ...]] = field(default_factory=dict)
+    sets: Mapping[str, tuple[KnobValue, ...]] = field(default_factory=dict)
+    knobs: Mapping[str, tuple[KnobValue, ...]] = field(default_factory=dict)
     traces: tuple[str, ...] = ()
     method: str = "fluid"
     seed: int = 0
@@ -135,25 +135,25 @@ class Study:
 
     def __init__(
         self,
-        systems: Values,
-        models: Values,
-        batch: Values = batch,
-        context: Values = context,
-        output_tokens: Values = output_tokens,
-        rate: Values = (),
-        users: Values = (),
+        systems: RawValues,
+        models: RawValues,
+        batch: RawValues = batch,
+        context: RawValues = context,
+        output_tokens: RawValues = output_tokens,
+        rate: RawValues = (),
+        users: RawValues = (),
         slo: str | Iterable[str] = (),
-        platforms: Values = (),
-        sets: Mapping[str, Values] = NONE,
-        knobs: Mapping[str, Values] = NONE,
-        traces: Values = (),
+        platforms: RawValues = (),
+        sets: Mapping[str, RawValues] = NONE,
+        knobs: Mapping[str, RawValues] = NONE,
+        traces: RawValues = (),
         method: str = "fluid",
         seed: int = 0,
         band: float | None = 0.0,
         samples: int = SAMPLES,
-        plugins: Values = (),
-        parts: Mapping[str, Values] = NONE,
-        zipped: Mapping[str, Values] = NONE,
+        plugins: RawValues = (),
+        parts: Mapping[str, RawValues] = NONE,
+        zipped: Mapping[str, RawValues] = NONE,
     ) -> None:
         check_numbers(seed, samples, band)
         read: dict[str, Any] = {
@@ -207,7 +207,7 @@ def stated_study(**fields: Any) -> Study:
     return study
 
 
-def _is_given(values: Values) -> bool:
+def _is_given(values: RawValues) -> bool:
     """Whether an axis without a default has any value."""
     return not (isinstance(values, tuple) and not values)
 
@@ -234,8 +234,8 @@ def _limits(given: str | Iterable[str]) -> dict[str, float]:
 
 
 def _each(
-    read: Callable[[Values, str], tuple[Any, ...]],
-    given: Mapping[str, Values],
+    read: Callable[[RawValues, str], tuple[Any, ...]],
+    given: Mapping[str, RawValues],
     option: str,
 ) -> dict[str, tuple[Any, ...]]:
     """The values of every name, read.
@@ -256,7 +256,7 @@ def _each(
     return values_by_name
 
 
-def _paired(given: Values, where: str) -> tuple[Any, ...]:
+def _paired(given: RawValues, where: str) -> tuple[Any, ...]:
     """Values of an axis that is paired with others; one may come more than once."""
     axis = where.partition(" ")[2]
     if axis in NAMED or axis in ROLES:
@@ -464,13 +464,13 @@ def swapped(platform: Platform, parts: Mapping[str, Sequence[str]]) -> Iterator[
         yield variant
 
 
-Rule = tuple[str, str]
+KnobCase = tuple[str, str]
 """A knob and the rule, or `auto`, that chooses it: a case of its own, no axis."""
 
 
 def _axes(
     system: System, platform: Platform, study: Study
-) -> tuple[dict[str, str], list[Axis], list[list[Axis | Rule]]]:
+) -> tuple[dict[str, str], list[Axis], list[list[Axis | KnobCase]]]:
     """Hardware numbers and knobs of a study, for one system on one platform.
 
     Returns:
@@ -482,9 +482,9 @@ def _axes(
     """
     sets: dict[str, str] = {}
     axes: list[Axis] = []
-    cases: list[list[Axis | Rule]] = []
+    cases: list[list[Axis | KnobCase]] = []
 
-    def replaces(name: str, address: str, option: str, given: Sequence[Choice]) -> None:
+    def replaces(name: str, address: str, option: str, given: Sequence[KnobValue]) -> None:
         key = platform.key(address)
         axes.append(Axis(name, np.array(in_si(given, key, f"{option} {address}"))))
         sets[name] = address
@@ -515,15 +515,15 @@ def _axes(
 
 
 def _knob_cases(
-    system: System, name: str, knob: Knob, given: Sequence[Choice]
-) -> list[Axis | Rule]:
+    system: System, name: str, knob: Knob, given: Sequence[KnobValue]
+) -> list[Axis | KnobCase]:
     """A knob's plain numbers as one axis, each rule or `auto` as a case of its own.
 
     Raises:
         InputError: a value that the knob does not take.
     """
     numbers: list[float] = []
-    rules: list[Axis | Rule] = []
+    rules: list[Axis | KnobCase] = []
     for value in given:
         text = value if isinstance(value, str) else value.text
         if text in knob.names:

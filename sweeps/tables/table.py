@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,8 @@ from nearkv.sweeps.study.study import Study
 
 Columns = dict[str, NDArray[np.generic]]
 """A table: each column's name and its values, all of one length."""
-Row = Mapping[str, Any]
+Row = dict[str, Any]
+Rows = list[Row]
 
 MARKS = {"infeasible": "OOM", "not-modelled": "n/m"}
 """What stands in place of an answer, by the status of its row."""

@@ -9,7 +9,7 @@ import numpy as np
 from nearkv.costmodel.algebra.span import Numbers
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.metrics import COLUMNS
-from nearkv.sweeps.study.grid import Box, shape_of
+from nearkv.sweeps.study.grid import Slices, shape_of
 from nearkv.sweeps.study.study import Block
 from nearkv.sweeps.uncertainty.model_error import VALUE, drawn_error, error_power
 from nearkv.sweeps.uncertainty.sampled import ends, reduced, sampled
@@ -19,7 +19,7 @@ FITS = "fits_share"
 
 
 def band_columns(
-    block: Block, box: Box, estimate: Estimate, wanted: Collection[str] = ()
+    block: Block, box: Slices, estimate: Estimate, wanted: Collection[str] = ()
 ) -> dict[str, Numbers]:
     """The bands of a box of design points.
 
@@ -42,7 +42,7 @@ def band_columns(
         return {}  # drawing is most of the work
     errors = drawn_error(block, band, estimate, shape_of(box), VALUE)
 
-    def of_tile(outer: Box, inner: Box) -> dict[str, Numbers]:
+    def of_tile(outer: Slices, inner: Slices) -> dict[str, Numbers]:
         answers = sampled(block, outer)
         factor = np.exp(errors[inner])
         columns: dict[str, Numbers] = {}

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import Any
 
 from nearkv.hardware.quantity import Quantity
 from nearkv.sweeps.study.grid import shape_of
 from nearkv.sweeps.study.study import Block
+from nearkv.sweeps.tables.table import Row
 from nearkv.sweeps.uncertainty.model_error import RATIO, VALUE, find_error, slowest
 
-Row = dict[str, Any]
 FIRST = 4096
 """Design points whose model errors are listed."""
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Numbers
 from nearkv.sweeps.study.bands import FASTER
-from nearkv.sweeps.study.grid import Box, Grid, shape_of
+from nearkv.sweeps.study.grid import Grid, Slices, shape_of
 from nearkv.sweeps.study.study import Block
 from nearkv.sweeps.tables.table import Columns
 from nearkv.sweeps.uncertainty.model_error import RATIO, drawn_error, error_power
@@ -117,7 +117,7 @@ def _by_point(values: NDArray[np.generic], sizes: Sequence[int], points: int) ->
 
 
 def _drawn(
-    block: Block, points: Box, columns: Sequence[str]
+    block: Block, points: Slices, columns: Sequence[str]
 ) -> tuple[dict[str, Numbers], Numbers]:
     """Columns of a block at every draw, and the logarithm of the model error of each.
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Numbers, Real
-from nearkv.costmodel.model.metrics import COLUMNS, Answer
+from nearkv.costmodel.model.metrics import COLUMNS, Evaluated
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.platform import Platform
 from nearkv.hardware.quantity import Quantity
@@ -23,7 +23,7 @@ from nearkv.solvers.knobs import resolve_knobs
 from nearkv.solvers.uncertainty.draws import Law, Measured, Ranged, listed, ranks
 from nearkv.solvers.uncertainty.quantiles import quantiles
 from nearkv.sweeps.study.bands import Band
-from nearkv.sweeps.study.grid import Axis, Box, Grid, shape_of
+from nearkv.sweeps.study.grid import Axis, Grid, Slices, shape_of
 from nearkv.sweeps.study.study import NONE, Block
 
 
@@ -76,7 +76,7 @@ class Sampled:
         shape: of the design points and draws.
     """
 
-    answer: Answer
+    answer: Evaluated
     knobs: Mapping[str, Real]
     shape: tuple[int, ...]
 
@@ -98,7 +98,7 @@ class Sampled:
         return np.where(self.fits, everywhere, np.nan)
 
 
-def sampled(block: Block, box: Box, knobs: Mapping[str, Numbers] = NONE) -> Sampled:
+def sampled(block: Block, box: Slices, knobs: Mapping[str, Numbers] = NONE) -> Sampled:
     """Evaluate a box of design points at every draw of the block's band.
 
     Knobs that are solved are solved anew in each draw, unless their values are given.
@@ -122,7 +122,7 @@ def sampled(block: Block, box: Box, knobs: Mapping[str, Numbers] = NONE) -> Samp
     given = _with_draws({**stated, **knobs})
     values = {**requested, **given}
     resolved = resolve_knobs(block.system, hw, llm, work, values)
-    answer = Answer(resolved.estimate, hw, block.system.owns)
+    answer = Evaluated(resolved.estimate, hw, block.system.owns)
     shape = (*shape_of(box), block.band.samples)
     return Sampled(answer, resolved.knobs, shape)
 
@@ -132,7 +132,7 @@ def _with_draws(arrays: Mapping[str, Numbers]) -> dict[str, Numbers]:
     return {name: values[..., np.newaxis] for name, values in arrays.items()}
 
 
-def tiles(block: Block, box: Box) -> Iterator[tuple[Box, Box]]:
+def tiles(block: Block, box: Slices) -> Iterator[tuple[Slices, Slices]]:
     """Cut a box so that a piece with all its draws is evaluated at once.
 
     Yields:
@@ -155,7 +155,7 @@ def tiles(block: Block, box: Box) -> Iterator[tuple[Box, Box]]:
 
 
 def reduced(
-    block: Block, box: Box, reduce: Callable[[Box, Box], Mapping[str, Numbers]]
+    block: Block, box: Slices, reduce: Callable[[Slices, Slices], Mapping[str, Numbers]]
 ) -> dict[str, Numbers]:
     """Columns of a box that are reduced over the draws tile by tile, so that memory is bounded.
 

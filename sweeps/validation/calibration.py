@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -18,16 +17,14 @@ from nearkv.solvers.calibrate import (
     ALIKE,
     CONFIDENCE,
     MOST_FACTORS,
-    Fit,
+    FactorFit,
     Residuals,
     fit,
     left_out,
 )
 from nearkv.sweeps.study.study import Numbers
-from nearkv.sweeps.tables.table import counted, records
+from nearkv.sweeps.tables.table import Row, counted, records
 from nearkv.sweeps.validation.evidence import Evidence
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -44,7 +41,7 @@ class Calibration:
 
     evidence: Evidence
     factors: Mapping[str, Quantity]
-    fit: Fit
+    fit: FactorFit
     residuals: Residuals
     idle: tuple[str, ...]
 

@@ -37,7 +37,7 @@ Changes = Mapping[str, NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
-class Trial:
+class ContractCase:
     """A system, and what it is tried on.
 
     Attributes:
@@ -58,7 +58,7 @@ class Trial:
         return resolve_knobs(self.system, machine, self.llm, workload, requested).estimate
 
     @property
-    def held(self) -> Trial:
+    def held(self) -> ContractCase:
         """This trial at the degrees of parallelism chosen here, where a system chooses any.
 
         They are chosen for the whole batch: for other work or hardware others, whose prompts or
@@ -97,11 +97,13 @@ def violations(
     return list(dict.fromkeys(sentences))
 
 
-def _trials(system: System, models: tuple[str, ...]) -> Iterator[Trial]:
+def _trials(system: System, models: tuple[str, ...]) -> Iterator[ContractCase]:
     hw = load_platform(system.platform).machine()
     work = Workload(8.0, 16384.0, 64.0)
     for name in models:
-        trial = Trial(system, hw, llm_from_part(load_llm(name), hw["precision"]), work)
+        trial = ContractCase(
+            system, hw, llm_from_part(load_llm(name), hw["precision"]), work
+        )
         if not np.any(trial.at().fits.unmodelled):
             yield trial
 
@@ -123,7 +125,7 @@ def _declared(system: System) -> Iterator[str]:
 # --- what adds up -------------------------------------------------------------------------------
 
 
-def seconds_add_up(trial: Trial) -> Iterator[str]:
+def seconds_add_up(trial: ContractCase) -> Iterator[str]:
     """The seconds of all leaves sum to those of the span, and no resource works longer."""
     estimate = trial.at()
     for span in (estimate.prefill, estimate.step, estimate.total):
@@ -135,7 +137,7 @@ def seconds_add_up(trial: Trial) -> Iterator[str]:
                 yield f"{resource} works {busy:g} s in {span.seconds:g} s"
 
 
-def grid_equals_points(trial: Trial) -> Iterator[str]:
+def grid_equals_points(trial: ContractCase) -> Iterator[str]:
     """A grid of design points has the times and the feasibility of its points, one by one."""
     shape = (len(_BATCHES), len(_PROMPTS))
     mesh = trial.at(work=Workload(_BATCHES[:, None], _PROMPTS[None, :], 64.0))
@@ -158,7 +160,7 @@ def grid_equals_points(trial: Trial) -> Iterator[str]:
                 yield f"takes {alone:g} s at {point} alone, {seconds[i, j]:g} s there in a grid"
 
 
-def nothing_for_nothing(trial: Trial) -> Iterator[str]:
+def nothing_for_nothing(trial: ContractCase) -> Iterator[str]:
     """An empty batch takes no time."""
     estimate = trial.at(work=Workload(0.0, 4096.0, 64.0))
     seconds = estimate.step.seconds
@@ -171,7 +173,7 @@ def nothing_for_nothing(trial: Trial) -> Iterator[str]:
 # --- what more work and more hardware do ----------------------------------------------------------
 
 
-def slower_with_more_work(trial: Trial) -> Iterator[str]:
+def slower_with_more_work(trial: ContractCase) -> Iterator[str]:
     """More sequences or longer prompts never make a step or the prefill faster."""
     # replicas for more sequences than the fewest would idle until there are as many
     held = replace(trial, work=Workload(1.0, 1024.0, 64.0)).held
@@ -189,7 +191,7 @@ def slower_with_more_work(trial: Trial) -> Iterator[str]:
                 yield f"has a faster {phase} with more {what}"
 
 
-CONTRACTS: tuple[Callable[[Trial], Iterator[str]], ...] = (
+CONTRACTS: tuple[Callable[[ContractCase], Iterator[str]], ...] = (
     seconds_add_up,
     grid_equals_points,
     nothing_for_nothing,
@@ -198,7 +200,7 @@ CONTRACTS: tuple[Callable[[Trial], Iterator[str]], ...] = (
 """What is checked of every system on every model, but for random changes of its hardware."""
 
 
-def worse_with_more_hardware(trial: Trial, changes: int, seed: int) -> Iterator[str]:
+def worse_with_more_hardware(trial: ContractCase, changes: int, seed: int) -> Iterator[str]:
     """More memory, bandwidth or devices never hurt, but for numbers that the system lists.
 
     Neither `total_s` at as many sequences at once, nor throughput at the best of several batches.
@@ -270,7 +272,7 @@ def random_changes(addresses: list[str], changes: int, seed: int) -> Changes:
 
 
 def _best_throughput(
-    trial: Trial, hw: Machine, shape: tuple[int, ...]
+    trial: ContractCase, hw: Machine, shape: tuple[int, ...]
 ) -> NDArray[np.float64]:
     """Tokens per second at the best batch, at once or in rounds, 0 where none fits [1/s]."""
     work = replace(trial.work, batch=_BATCHES_SERVED[:, None])

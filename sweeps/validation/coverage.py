@@ -6,7 +6,6 @@ import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from nearkv.solvers.uncertainty.spread import scores, spread
 from nearkv.sweeps.evaluate.provenance import replacing
 from nearkv.sweeps.study.bands import MODEL_ERROR
 from nearkv.sweeps.study.study import Numbers
+from nearkv.sweeps.tables.table import Row
 from nearkv.sweeps.uncertainty.model_error import (
     ALL,
     MECHANISMS,
@@ -31,7 +31,6 @@ from nearkv.sweeps.validation.claims import INDEPENDENT
 from nearkv.sweeps.validation.evidence import SAMPLES, SampledClaim
 from nearkv.sweeps.validation.prediction import is_formula
 
-Row = dict[str, Any]
 LEVELS = (50, 80, 90)
 """Shares of the measurements that bands should hold [%]."""
 FEWEST_ROWS, FEWEST_SOURCES = 8, 3

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.model.metrics import COLUMNS, Answer
+from nearkv.costmodel.model.metrics import COLUMNS, Evaluated
 from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError, unknown
@@ -76,7 +76,7 @@ def source_of(paper: str, claim: Claim) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class AskedPoints:
     """The design points that answer some runs; many runs share them.
 
     Attributes:
@@ -131,7 +131,7 @@ def _column(
     free = {address: values for address, values in numbers.items() if address not in stated}
     hw, llm, work, requested = block.at(mesh, free)
     estimate = resolve_knobs(block.system, hw, llm, work, requested).estimate
-    values = COLUMNS[name].compute(Answer(estimate, hw, block.system.owns))
+    values = COLUMNS[name].compute(Evaluated(estimate, hw, block.system.owns))
     if not infeasible:
         values = np.where(estimate.fits.ok, values, np.nan)
     shape = (points, count) if axes else (*block.grid.shape, count)
@@ -147,11 +147,11 @@ def _mesh(block: Block, axes: Mapping[str, Numbers]) -> Mapping[str, Numbers]:
     return {axis: axes.get(axis, np.ravel(values)) for axis, values in mesh.items()}
 
 
-def asked_of(claim: Claim) -> Asked:
+def asked_of(claim: Claim) -> AskedPoints:
     """The design points of a claim."""
     system = blocks_of(question_of(claim))
     baseline = blocks_of(question_of(claim, baseline=True)) if claim.over else ()
-    return Asked(claim, system, baseline)
+    return AskedPoints(claim, system, baseline)
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class Run:
     """
 
     claim: Claim
-    asked: Asked
+    asked: AskedPoints
     points: NDArray[np.intp]
 
     @property
@@ -212,7 +212,7 @@ def _evidence(what: str, source: str, platform: Platform, runs: Sequence[Run]) -
         stated |= run.ends
 
     def predict_all(numbers: Mapping[str, Numbers]) -> Numbers:
-        answers: dict[Asked, Numbers] = {}
+        answers: dict[AskedPoints, Numbers] = {}
         rows = []
         for run in runs:
             if run.asked not in answers:
@@ -266,7 +266,7 @@ def claimed(paper: str, platform: str = "") -> Evidence:
     usable = [claim for claim in load(paper) if is_run(claim) and not claim.is_blind]
     test_bed = _test_bed(paper, usable, platform)
     derates = test_bed.roles["derate"]
-    shared: dict[object, Asked] = {}
+    shared: dict[object, AskedPoints] = {}
     runs = []
     for claim in usable:
         key = (claim.metric, question_of(claim), question_of(claim, True))
@@ -318,7 +318,7 @@ def measured(file: str, platform: str = "") -> Evidence:
     return _evidence(f"{claims[0].metric} of {file}", "user", test_bed, runs)
 
 
-def _asked_together(group: Sequence[Claim], platform: str) -> Asked:
+def _asked_together(group: Sequence[Claim], platform: str) -> AskedPoints:
     """One block for runs that differ in batch, context and output alone.
 
     Raises:

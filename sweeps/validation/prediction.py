@@ -20,7 +20,7 @@ from nearkv.sweeps.study.study import comma_list, pairs
 from nearkv.sweeps.validation.checks import checks
 from nearkv.sweeps.validation.claims import Claim
 from nearkv.sweeps.validation.questions import (
-    Question,
+    WordedStudy,
     arithmetic,
     columns_of,
     number_at,
@@ -33,13 +33,13 @@ BASELINE = "over."
 _AXES = ("system", "model", "platform", "trace", "batch", "context_tok", "output_tokens")
 
 
-def question_of(claim: Claim, baseline: bool = False) -> Question:
+def question_of(claim: Claim, baseline: bool = False) -> WordedStudy:
     """The question of a claim's column: about its system, or about the baseline that divides it."""
-    stated = {field.name: getattr(claim, field.name) for field in fields(Question)}
+    stated = {field.name: getattr(claim, field.name) for field in fields(WordedStudy)}
     if baseline:
         platform = claim.over_platform or claim.platform
         stated |= {"system": claim.over, "knob": claim.over_knob, "platform": platform}
-    return Question(**stated)
+    return WordedStudy(**stated)
 
 
 def predict(claim: Claim) -> Numbers:
@@ -332,9 +332,9 @@ def command_of(claim: Claim) -> str:
     return f"{own} && {baseline}"
 
 
-def _compare(question: Question, shown: list[str]) -> str:
+def _compare(question: WordedStudy, shown: list[str]) -> str:
     words = ["nearkv", "compare"]
-    for field in fields(Question):
+    for field in fields(WordedStudy):
         option = f"--{field.name.replace('_', '-')}"
         value: str = getattr(question, field.name)
         if field.name == "system":

@@ -24,7 +24,7 @@ from nearkv.sweeps.validation.claims import load, papers
 
 
 @dataclass(frozen=True)
-class Question:
+class WordedStudy:
     """A study in words; hashable, because many claims ask for the same table.
 
     Attributes:
@@ -67,7 +67,7 @@ class Question:
 
 
 @cache
-def blocks_of(question: Question) -> tuple[Block, ...]:
+def blocks_of(question: WordedStudy) -> tuple[Block, ...]:
     """The design points of a question.
 
     Raises:
@@ -77,7 +77,7 @@ def blocks_of(question: Question) -> tuple[Block, ...]:
 
 
 @cache
-def columns_of(question: Question) -> Columns:
+def columns_of(question: WordedStudy) -> Columns:
     """The table that answers a question, as `nearkv compare` prints it.
 
     Raises:
@@ -87,7 +87,7 @@ def columns_of(question: Question) -> Columns:
 
 
 @cache
-def estimate_of(question: Question) -> Estimate:
+def estimate_of(question: WordedStudy) -> Estimate:
     """What one system answers, where a check needs more than columns: traffic, leaves, busy time.
 
     Raises:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from nearkv.hardware.catalog import load_platform, names
 from nearkv.hardware.platform import Platform
 from nearkv.hardware.quantity import Quantity
 from nearkv.sweeps.study.study import Block, Numbers
+from nearkv.sweeps.tables.table import Row
 from nearkv.sweeps.validation.checks import checks
 from nearkv.sweeps.validation.claims import (
     BOUND,
@@ -30,7 +30,6 @@ from nearkv.sweeps.validation.evidence import asked_of
 from nearkv.sweeps.validation.prediction import BASELINE, question_of
 from nearkv.sweeps.validation.questions import blocks_of
 
-Row = dict[str, Any]
 ALL_PAPERS = "all papers"
 
 

@@ -6,13 +6,13 @@ import csv
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from nearkv.costmodel.algebra.span import Numbers
 from nearkv.hardware.errors import InputError, check_known
+from nearkv.sweeps.tables.table import Row
 from nearkv.sweeps.validation.claims import (
     FIELDS,
     FOLDER,
@@ -24,8 +24,6 @@ from nearkv.sweeps.validation.claims import (
 from nearkv.sweeps.validation.own_files import read_claims
 from nearkv.sweeps.validation.prediction import command_of, predict
 from nearkv.sweeps.validation.score import moves_with_fit
-
-Row = dict[str, Any]
 
 MATCH, NEAR = 0.10, 0.25
 """Relative errors up to which a prediction matches, or comes near."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.drawing import POINTS, Design, designs, seeded
 from support.systems import SYSTEMS
 
-from nearkv.solvers.search import Mask
+from nearkv.costmodel.algebra.span import Booleans
 
 CASES = int(os.environ.get("NEARKV_CASES", "20"))
 """Design points a system: every placement of each is evaluated, so few in the tests."""
@@ -47,7 +47,7 @@ def test_no_placement_beats_the_best_one(name: str, data: st.DataObject) -> None
         assert not np.any(beaten(best, other)), other.knobs
 
 
-def beaten(best: Design, other: Design) -> Mask:
+def beaten(best: Design, other: Design) -> Booleans:
     """Where another design fits and the best one does not, or takes longer."""
     ours, theirs = best.estimate, other.estimate
     slower = np.greater(ours.total.seconds, theirs.total.seconds * (1 + CLOSE))

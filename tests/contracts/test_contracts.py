@@ -18,7 +18,7 @@ from nearkv.solvers.knobs import resolve_knobs
 from nearkv.solvers.shares.minimum import minimise
 from nearkv.sweeps.validation.contracts import (
     CONTRACTS,
-    Trial,
+    ContractCase,
     hardware_addresses,
     violations,
 )
@@ -68,7 +68,7 @@ def evaluate(system: System, hw: Machine, llm: LLM, work: Workload) -> Estimate:
 def test_every_contract_holds_at_the_middle_of_every_knob(
     system: System, work: Workload, name: str
 ) -> None:
-    trial = Trial(system, machine_of(system), model(name), work, middle(system))
+    trial = ContractCase(system, machine_of(system), model(name), work, middle(system))
     assert [sentence for contract in CONTRACTS for sentence in contract(trial)] == []
 
 

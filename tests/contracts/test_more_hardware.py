@@ -17,7 +17,7 @@ from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.knobs import Requested, resolve_knobs
 from nearkv.sweeps.validation.contracts import (
-    Trial,
+    ContractCase,
     hardware_addresses,
     worse_with_more_hardware,
 )
@@ -38,13 +38,13 @@ def machine(platform: str) -> Machine:
 
 
 @cache
-def trials(name: str, platform: str) -> list[Trial]:
+def trials(name: str, platform: str) -> list[ContractCase]:
     """The cases that a system answers on a platform; none where it lacks a role or a number."""
     system, hw = SYSTEMS[name], machine(platform)
     answered = []
     for llm_name, batch, prompt in CASES:
         llm = llm_from_part(load_llm(llm_name), hw["precision"])
-        trial = Trial(system, hw, llm, Workload(batch, prompt, 64.0))
+        trial = ContractCase(system, hw, llm, Workload(batch, prompt, 64.0))
         with pytest.MonkeyPatch.context() as patch:
             # nobody reads all that a platform lacks, which takes longer than an answer
             patch.setattr("nearkv.solvers.knobs.lacking", lambda *_: ["a role"])

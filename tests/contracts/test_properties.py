@@ -22,10 +22,9 @@ from support.drawing import (
 )
 from support.systems import SYSTEMS
 
-from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.algebra.span import Booleans, Real
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.registry import System
-from nearkv.solvers.search import Mask
 
 warnings.simplefilter("error")
 CLOSE = 1e-9
@@ -42,7 +41,7 @@ def all_times(estimate: Estimate) -> list[Real]:
     return [estimate.prefill.seconds, estimate.step.seconds, estimate.total.seconds]
 
 
-def places(where: Mask) -> list[int]:
+def places(where: Booleans) -> list[int]:
     """The design points that are marked; an assertion on them shows which."""
     return list(np.flatnonzero(np.broadcast_to(where, POINTS)))
 
@@ -113,7 +112,7 @@ def more_of_anything_good_never_hurts(design: Design, factor: int) -> None:
     assert not blamed(addresses, comparable & np.greater(after.total.seconds, most_seconds))
 
 
-def blamed(addresses: list[str], where: Mask) -> list[tuple[str, list[int]]]:
+def blamed(addresses: list[str], where: Booleans) -> list[tuple[str, list[int]]]:
     """The numbers of which more is marked, and at which design points."""
     marked = np.broadcast_to(where, (len(addresses), POINTS))
     rows = zip(addresses, map(places, marked), strict=True)

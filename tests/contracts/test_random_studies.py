@@ -12,7 +12,7 @@ from support.studies import drawn_study
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.evaluate import Columns, columns
-from nearkv.sweeps.study.grid import Box
+from nearkv.sweeps.study.grid import Slices
 from nearkv.sweeps.study.study import Block, Study, blocks
 
 QUEUES = {"l3", "gpu", "hbm-pim", "rank-pim", "cpu-offload"}
@@ -42,7 +42,7 @@ def compared(block: Block, random: Random) -> int:
     whole = columns(block, block.grid.whole)
     for _ in range(3):
         place = tuple(random.randrange(extent) for extent in block.grid.shape)
-        box: Box = tuple(slice(at, at + 1) for at in place)
+        box: Slices = tuple(slice(at, at + 1) for at in place)
         row = int(np.ravel_multi_index(place, block.grid.shape))
         assert_same(columns(block, box), whole, row, f"{block.system.name} {place}")
     return 3

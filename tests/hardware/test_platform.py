@@ -11,7 +11,7 @@ from nearkv.hardware.catalog import load_platform, names
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine, Role
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.sweeps.validation.contracts import Trial
+from nearkv.sweeps.validation.contracts import ContractCase
 
 OFFLOADING = [
     "accelerate",
@@ -89,7 +89,7 @@ def test_a_platform_runs_the_systems_it_is_for(platform: str) -> None:
     systems = own + FOR.get(platform, [])
     assert systems, "name the systems it is for"
     for name in systems:
-        estimate = Trial(SYSTEMS[name], hw, model("opt-6.7b", hw), work).at()
+        estimate = ContractCase(SYSTEMS[name], hw, model("opt-6.7b", hw), work).at()
         fits = np.broadcast_to(estimate.fits.ok, (2, 2))
         seconds = np.broadcast_to(estimate.step.seconds, (2, 2))
         assert fits[0, 0], name
@@ -102,7 +102,9 @@ def test_a_faster_link_shortens_what_waits_for_it(name: str) -> None:
     """Weights that stream from the host wait for its link: half its rate makes a step longer."""
     hw = load_platform(name).machine()
     halved = hw.with_values({"gpu_link.bandwidth": hw.gpu_link.bandwidth / 2})
-    trial = Trial(SYSTEMS["accelerate"], hw, model("opt-66b", hw), Workload(1.0, 512.0, 32.0))
+    trial = ContractCase(
+        SYSTEMS["accelerate"], hw, model("opt-66b", hw), Workload(1.0, 512.0, 32.0)
+    )
     assert trial.at(hw=halved).step.seconds > 1.2 * trial.at().step.seconds
 
 

@@ -23,7 +23,7 @@ from nearkv.costmodel.model.registry import Knob
 from nearkv.costmodel.model.resources import per
 from nearkv.costmodel.model.workload import Spread
 from nearkv.costmodel.systems.kv_eviction import evict, fetch
-from nearkv.solvers.shares.minimum import Choice, minimise
+from nearkv.solvers.shares.minimum import Minimum, minimise
 from nearkv.solvers.subbatch.schedule import Schedule
 
 Callee = Callable[..., Any]
@@ -46,7 +46,7 @@ ADDED: list[tuple[Callee, str]] = [
     (mapped, "paged"),
     (evict, "sigma"),
     (fetch, "sigma"),
-    (Choice, "start"),
+    (Minimum, "start"),
     (Schedule, "bound"),
     (gpu_working_set, "on_gpu"),
     (gpu_working_set, "sequences"),
@@ -64,7 +64,7 @@ MULTIPLIED: list[tuple[Callee, str]] = [
     (linear, "passes"),
     (accelerator.gemm, "matrices"),
     (head_mapping.Gemm, "matrices"),
-    (Choice, "end"),
+    (Minimum, "end"),
     (Load, "kept_share"),
     (Knob, "high"),
     (per, "at_once"),

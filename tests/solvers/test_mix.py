@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from nearkv.solvers.mix import Numbers, cheapest_mix
+from nearkv.costmodel.algebra.span import Numbers
+from nearkv.solvers.mix import cheapest_mix
 
 MOST = 4
 """Machines of one kind that brute force tries."""

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Numbers
-from nearkv.solvers.search import Evaluate, Points, crossings, largest, peak
+from nearkv.costmodel.algebra.span import Indices, Numbers
+from nearkv.solvers.search import Evaluate, crossings, largest, peak
 
 
 def test_the_largest_that_fits() -> None:
@@ -37,7 +37,7 @@ def test_the_peak_is_the_best_of_all(seed: int) -> None:
 def reached(margin: Evaluate) -> Evaluate:
     """Whether a margin is zero or more, NaN where it is."""
 
-    def state(point: Points, value: Numbers) -> Numbers:
+    def state(point: Indices, value: Numbers) -> Numbers:
         found = margin(point, value)
         return np.where(np.isnan(found), np.nan, found >= 0)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nearkv.costmodel.model.metrics import Answer as Answered
+from nearkv.costmodel.model.metrics import Evaluated as Answered
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.boxes import Boxes, Integers, Numbers
 from nearkv.sweeps.evaluate.slo import Target, higher_is_better

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearkv.costmodel.mechanisms.reuse.curve import Counts, Numbers, previous_access
+from nearkv.costmodel.algebra.span import Integers, Numbers
+from nearkv.costmodel.mechanisms.reuse.curve import previous_access
 
 
-def stack_distances(blocks: Counts) -> Numbers:
+def stack_distances(blocks: Integers) -> Numbers:
     """Distinct blocks from the access before to each access, itself included; infinite at a first.
 
     An LRU cache of C blocks hits where this is at most C (Mattson et al. 1970). Of the blocks
@@ -23,7 +24,7 @@ def stack_distances(blocks: Counts) -> Numbers:
     return np.where(previous >= 0, distances, np.inf)
 
 
-def smaller_before(values: Counts) -> Counts:
+def smaller_before(values: Integers) -> Integers:
     """Earlier values that are less than each, counted by merging sorted runs: (values,)."""
     total = len(values)
     counted = np.zeros(total, np.int64)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearkv.solvers.subbatch.problem import Split, SubbatchProblem, phases
+from nearkv.solvers.subbatch.problem import BatchSplit, SubbatchProblem, phases
 
 
-def exhaustive(problem: SubbatchProblem) -> tuple[Split, float]:
+def exhaustive(problem: SubbatchProblem) -> tuple[BatchSplit, float]:
     """The fastest split of a few requests, and its D_0 + D_1 without prompts [s]."""
     n = len(problem.contexts)
     assert n <= 16, "too many splits to try"

@@ -31,7 +31,7 @@ from nearkv.hardware.machine import Machine
 
 
 @dataclass(frozen=True)
-class Split:
+class CacheSplit:
     """How many sequences of a batch keep what in which memory (sec. 4.3, 7.5).
 
     Attributes:
@@ -62,7 +62,7 @@ def decode_layer(
     hw: Machine,
     weights: WeightStream,
     work: Workload,
-    split: Split,
+    split: CacheSplit,
     spill: Spill,
     buffering: Real,
 ) -> Span:
@@ -83,7 +83,9 @@ def decode_layer(
     )
 
 
-def prefill_layer(hw: Machine, weights: WeightStream, work: Workload, split: Split) -> Span:
+def prefill_layer(
+    hw: Machine, weights: WeightStream, work: Workload, split: CacheSplit
+) -> Span:
     """One layer over all prompts while their caches move to their tiers."""
     llm, devices = weights.llm, csd(hw, weights.llm.group)
     relay, uplink = link(hw, "gpu_link", "cache_relay"), link(hw, "uplink", "uplink")
@@ -95,7 +97,7 @@ def attend(
     hw: Machine,
     weights: WeightStream,
     work: Workload,
-    split: Split,
+    split: CacheSplit,
     rows: Writeback,
     buffering: Real,
 ) -> Span:
@@ -129,7 +131,7 @@ def attend_in_host(
     return {"latents": latents_from_host(llm, sequences, s, weights.gpu, path)}
 
 
-def exchange_new_token(llm: LLM, split: Split, gpu_link: Link, uplink: Link) -> Span:
+def exchange_new_token(llm: LLM, split: CacheSplit, gpu_link: Link, uplink: Link) -> Span:
     """Q, K, V to devices or CPU, attention output back, X to host memory (sec. 4.1, 4.3).
 
     docs/inf2.md, eq. INF2-3.
@@ -151,7 +153,7 @@ def exchange_with_host(llm: LLM, sequences: Real, gpu_link: Link) -> dict[str, S
 
 
 def put_caches(
-    llm: LLM, s: Real, split: Split, cache_link: Link, uplink: Link, devices: Csd
+    llm: LLM, s: Real, split: CacheSplit, cache_link: Link, uplink: Link, devices: Csd
 ) -> Span:
     """One layer's caches of prompts of s tokens leave the GPU (sec. 2.2, 4.3)."""
     stays = llm.kv_bytes(split.beside, s) + llm.x_bytes(split.with_x, s)

@@ -34,7 +34,7 @@ from nearkv.costmodel.mechanisms.weights.residency import (
     link_is_slower,
     overflow,
 )
-from nearkv.costmodel.mechanisms.weights.streaming import Path, WeightStream
+from nearkv.costmodel.mechanisms.weights.streaming import DataPath, WeightStream
 from nearkv.costmodel.model.capacity import Fits, fits
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
@@ -88,7 +88,7 @@ def near_storage(llm: LLM, near: Real, s: Real, devices: Csd, rows: Writeback) -
     return serial(writeback=rows.in_step(), read_and_attend=read_and_attend)
 
 
-def rebuild_from_x(llm: LLM, b: Real, s: Real, gpu: Gpu, path: Path) -> Span:
+def rebuild_from_x(llm: LLM, b: Real, s: Real, gpu: Gpu, path: DataPath) -> Span:
     """Load X to the GPU, project it to K and V, attend; pipelined (HILOS sec. 4.2, INF² sec. 4.3).
 
     docs/hilos.md, eq. HILOS-2 and HILOS-3.

@@ -13,10 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Counts = NDArray[np.int64]
-Numbers = NDArray[np.float64]
+from nearkv.costmodel.algebra.span import Integers, Numbers
 
 WINDOWS = 256
 """Windows at which a curve is stored, in equal ratios: the hits between them are interpolated."""
@@ -27,7 +25,7 @@ STATIONARY = 0.1
 """Largest drift of the hits of a trace that is called stationary [1]."""
 
 
-def previous_access(blocks: Counts) -> Counts:
+def previous_access(blocks: Integers) -> Integers:
     """Place of the access before to each block's; -1 at its first: (accesses,)."""
     order = np.argsort(blocks, kind="stable")
     is_again = blocks[order[1:]] == blocks[order[:-1]]
@@ -81,7 +79,7 @@ class ReuseCurve:
         return 1 - self.distinct / self.accesses
 
 
-def reuse_curve(blocks: Counts) -> ReuseCurve:
+def reuse_curve(blocks: Integers) -> ReuseCurve:
     """Footprint and reuse times of a trace at windows of equal ratios.
 
     fp(w) = m - (sum max(f - w, 0) + sum max(l - w, 0) + sum_t max(t - w, 0) r(t)) / (n - w + 1)

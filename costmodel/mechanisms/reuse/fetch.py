@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.serving.residents import bisect
 
-Seconds = Callable[[Real], Real]
+SecondsOfTokens = Callable[[Real], Real]
 HALVINGS = 30
 """Until an interval of a million tokens is narrower than a thousandth of one."""
 
 
-def split(compute: Seconds, load: Seconds, tokens: Real) -> Real:
+def split(compute: SecondsOfTokens, load: SecondsOfTokens, tokens: Real) -> Real:
     """Tokens to compute from the head while the rest is loaded, so that both end together [1].
 
     The KV of a token depends on those before it alone, so the head can be computed while the tail
@@ -37,13 +37,13 @@ def split(compute: Seconds, load: Seconds, tokens: Real) -> Real:
     return bisect(is_early, 0.0 * tokens, tokens, HALVINGS)
 
 
-def both(compute: Seconds, load: Seconds, tokens: Real) -> Real:
+def both(compute: SecondsOfTokens, load: SecondsOfTokens, tokens: Real) -> Real:
     """Seconds to bring a prefix back where its head is computed while its tail is loaded [s]."""
     k = split(compute, load, tokens)
     return np.maximum(compute(k), load(tokens - k))
 
 
-def crossover(compute: Seconds, load: Seconds, longest: float) -> float:
+def crossover(compute: SecondsOfTokens, load: SecondsOfTokens, longest: float) -> float:
     """The prefix from which on loading is as fast as computing; nan where none is [tokens].
 
     Loading has a fixed part and grows with the bytes; computing grows with the tokens and, once

@@ -5,18 +5,15 @@ A tier is a memory of the platform: its parts say the rates. Several servers sha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from nearkv.costmodel.algebra.compose import serial, stream
 from nearkv.costmodel.algebra.span import Port, Real, Span
+from nearkv.costmodel.mechanisms.weights.streaming import DataPath
 from nearkv.costmodel.model.resources import link, per
 from nearkv.hardware.machine import Machine, Role
-
-Path = Mapping[str, Port]
-"""The ports bytes pass at the same time, by name."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +71,9 @@ class Tier:
     """
 
     name: str
-    read: Path
-    write: Path
-    staged: Path
+    read: DataPath
+    write: DataPath
+    staged: DataPath
     latency: Real
     attend: Port | None
     capacity: Real
@@ -189,7 +186,7 @@ def _policy(hw: Machine, key: str) -> Real:
     return hw.policy.maybe(key, 0.0) if "policy" in hw.roles else 0.0
 
 
-def _copy(hw: Machine) -> Path:
+def _copy(hw: Machine) -> DataPath:
     """From host DRAM to the GPUs."""
     read = Port("host.media", "read", hw.host.count * hw.host.bandwidth)
     return {"dram": read, "gpu_link": link(hw, "gpu_link", "pcie").inward}

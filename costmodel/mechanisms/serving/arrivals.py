@@ -28,7 +28,7 @@ from nearkv.costmodel.algebra.compose import serial
 from nearkv.costmodel.algebra.span import Port, Real
 from nearkv.costmodel.mechanisms.serving.residents import crossing, requests_held, resident
 from nearkv.costmodel.model.capacity import Fits
-from nearkv.costmodel.model.estimate import Estimate, Latency, Laws, Line
+from nearkv.costmodel.model.estimate import Estimate, Latency, Laws, WaitingLine
 from nearkv.costmodel.model.queue import Load, Serving
 from nearkv.costmodel.model.workload import Workload
 
@@ -154,7 +154,7 @@ class Response:
     at_once: Real
     decoding: Real
     latency: Latency
-    line: Line
+    line: WaitingLine
     tokens: Real
     seen: Real
     lasting: Real
@@ -316,7 +316,7 @@ def laws_of(response: Response) -> Laws:
     )
 
 
-def line_of(replica: Replica, rate: Real, own: Real, pace: Pace, n: Real) -> Line:
+def line_of(replica: Replica, rate: Real, own: Real, pace: Pace, n: Real) -> WaitingLine:
     """What precedes a first token: other prompts, the iteration that runs, and one's own.
 
     Prompts before one's own wait as in M/G/1, beyond what the iteration that runs holds of them. It
@@ -343,7 +343,7 @@ def line_of(replica: Replica, rate: Real, own: Real, pace: Pace, n: Real) -> Lin
     came = rate * replica.work.prompt * until_last
     rest = np.minimum(replica.most * pace.chunks - prompts, came)
     behind = chunked * strangers * replica.over_prompts(rest * pace.added / prompts)
-    return Line(
+    return WaitingLine(
         rho=rho,
         wait=before + behind,
         waits=waits,

@@ -13,7 +13,7 @@ import numpy as np
 from nearkv.costmodel.algebra.compose import overlap, serial
 from nearkv.costmodel.algebra.span import Real, Span
 from nearkv.costmodel.mechanisms.serving.dimm import imbalance
-from nearkv.costmodel.mechanisms.serving.split import Split, most_chosen
+from nearkv.costmodel.mechanisms.serving.split import GpuSplit, most_chosen
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.resources import Gpu, gpu
 from nearkv.hardware.machine import Machine
@@ -46,7 +46,7 @@ def without_experts(llm: LLM) -> LLM:
 def grouped_products(
     hw: Machine,
     layer: LLM,
-    split: Split,
+    split: GpuSplit,
     tokens: Real,
     passes: Real,
     tiles: Sequence[float] = TILES,

@@ -191,7 +191,7 @@ def _with_hidden(
 
 
 @dataclass(frozen=True)
-class Piece:
+class DrainPiece:
     """A part of the drain.
 
     Attributes:
@@ -222,7 +222,7 @@ class Drain:
     longest: Real
     remainder: Real
 
-    def pieces(self, least: Real) -> Iterator[Piece]:
+    def pieces(self, least: Real) -> Iterator[DrainPiece]:
         """Parts of the drain in order, that of the last request at the end.
 
         Args:
@@ -239,9 +239,9 @@ class Drain:
             left = np.where(slow, 1 - place * until_last, steeply)
             length = np.where(slow, until_last, steepness * steeply)
             share = left**k
-            yield Piece(self.longest * weight * length, share, share)
+            yield DrainPiece(self.longest * weight * length, share, share)
         alone = self.longest * (1 - until_last)
-        yield Piece(alone, least, least / (k + 1))
+        yield DrainPiece(alone, least, least / (k + 1))
 
 
 def drain_of(work: Workload, queued: NDArray[np.bool_], iterations: Real) -> Drain:
@@ -268,7 +268,7 @@ def drain_of(work: Workload, queued: NDArray[np.bool_], iterations: Real) -> Dra
 
 
 @dataclass(frozen=True)
-class Run:
+class IterationRun:
     """The iterations of a run.
 
     Attributes:
@@ -289,7 +289,7 @@ def decode_run(
     carried: Real,
     full: Real,
     drain: Drain,
-) -> Run:
+) -> IterationRun:
     """Full iterations with the prompts they carry, then the drain.
 
     Args:
@@ -312,4 +312,4 @@ def decode_run(
         parts[f"drain_{number}"] = (piece.iterations / steps) * drained
         token_seconds = token_seconds + piece.iterations * piece.served * drained.seconds
     step = serial(**parts) if len(parts) > 1 else parts["queue"]
-    return Run(step, token_seconds, full_seconds)
+    return IterationRun(step, token_seconds, full_seconds)

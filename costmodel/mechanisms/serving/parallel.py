@@ -19,7 +19,7 @@ from nearkv.costmodel.mechanisms.serving.experts import (
     streamed,
     without_experts,
 )
-from nearkv.costmodel.mechanisms.serving.split import Split, exchanges
+from nearkv.costmodel.mechanisms.serving.split import GpuSplit, exchanges
 from nearkv.costmodel.model.chosen import Compressed
 from nearkv.costmodel.model.latent import Latent
 from nearkv.costmodel.model.layers import Recurrent
@@ -116,9 +116,9 @@ def usable_memory(hw: Machine) -> Real:
     return usable * hw.gpu.count * hw.gpu.memory
 
 
-def split_of(hw: Machine, llm: LLM) -> Split:
+def split_of(hw: Machine, llm: LLM) -> GpuSplit:
     """Tensor and data parallel as L3 splits its models (Table 3)."""
-    return Split(tensor_parallel(hw, llm), data_parallel(hw, llm))
+    return GpuSplit(tensor_parallel(hw, llm), data_parallel(hw, llm))
 
 
 def linear(
@@ -128,7 +128,7 @@ def linear(
     passes: Real = 1.0,
     layer_type: LLM | None = None,
     logits: Real = 0.0,
-    split: Split | None = None,
+    split: GpuSplit | None = None,
 ) -> Span:
     """All matrix products of one layer and the collectives behind them.
 
@@ -221,7 +221,7 @@ def decode_attention(
     llm: LLM,
     load: Load,
     layer_type: LLM,
-    split: Split | None = None,
+    split: GpuSplit | None = None,
     each: Real = 1.0,
 ) -> Span:
     """Attention of one layer on the GPUs; each replica launches its kernels.
@@ -268,7 +268,7 @@ def products_and_states(hw: Machine, llm: LLM, load: Load, layer_type: LLM) -> S
 
 
 def on_gpus(
-    hw: Machine, llm: LLM, layer_type: LLM, tokens: Real, split: Split | None = None
+    hw: Machine, llm: LLM, layer_type: LLM, tokens: Real, split: GpuSplit | None = None
 ) -> Real:
     """Cache or state of a sequence in one layer, over all GPUs of a replica [B]."""
     tp = (split or split_of(hw, llm)).attention_tp

@@ -20,7 +20,7 @@ from nearkv.hardware.machine import Machine
 
 
 @dataclass(frozen=True)
-class Split:
+class GpuSplit:
     """Degrees of parallelism.
 
     Attributes:
@@ -135,7 +135,7 @@ def node_size(hw: Machine) -> Real:
     return hw[role].count if role in hw.roles else 1.0
 
 
-def unjoined(hw: Machine, split: Split) -> dict[str, NDArray[np.bool_]]:
+def unjoined(hw: Machine, split: GpuSplit) -> dict[str, NDArray[np.bool_]]:
     """Where links do not join the GPUs that share a model, by the sentence that says so."""
     group = np.maximum(split.tp * split.pp, split.ep)
     beyond = np.greater(group, split.node)
@@ -147,7 +147,7 @@ def unjoined(hw: Machine, split: Split) -> dict[str, NDArray[np.bool_]]:
 
 
 def exchanges(
-    hw: Machine, layer: LLM, split: Split, tokens: Real, times: Real
+    hw: Machine, layer: LLM, split: GpuSplit, tokens: Real, times: Real
 ) -> dict[str, Span]:
     """Collectives of one layer: two ring all-reduces, or tokens sent to their experts.
 
@@ -206,7 +206,7 @@ def settling(hw: Machine, gpus: Real) -> Real:
     return switched + (gpus - 1) * peer.maybe("hop", 0.0)
 
 
-def adapters(hw: Machine, split: Split) -> Port:
+def adapters(hw: Machine, split: GpuSplit) -> Port:
     """Adapters of all nodes at work, `fabric.count` in each [B]."""
     nodes = np.maximum(split.gpus / split.node, 1.0)
     of_a_node = link(hw, "fabric", "link").outward
@@ -228,7 +228,7 @@ def most_chosen(layer: LLM, copies: Real, ranks: Real) -> Real:
     return imbalance(alike, ranks, 1.0)
 
 
-def dispatched(layer: LLM, split: Split, tokens: Real) -> Real:
+def dispatched(layer: LLM, split: GpuSplit, tokens: Real) -> Real:
     """Activations sent to other experts' GPUs and back, as if all sent as much as the fullest [B].
 
     A token goes once to each of the ep (1 - (1 - 1/ep)^k) places where it has experts, of which
@@ -240,7 +240,7 @@ def dispatched(layer: LLM, split: Split, tokens: Real) -> Real:
     return 2 * others * fullest * layer.hidden * tokens * layer.activation_width
 
 
-def hand_over(hw: Machine, llm: LLM, split: Split, tokens: Real) -> Span:
+def hand_over(hw: Machine, llm: LLM, split: GpuSplit, tokens: Real) -> Span:
     """Activations that each stage hands to the next, in a pass of all tokens."""
     handed = (split.pp - 1) * llm.hidden * tokens * llm.activation_width
     role = peer_role(hw)

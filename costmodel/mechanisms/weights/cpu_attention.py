@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from nearkv.costmodel.algebra.compose import overlap, stream
 from nearkv.costmodel.algebra.span import Port, Real, Span
-from nearkv.costmodel.mechanisms.weights.streaming import Path
+from nearkv.costmodel.mechanisms.weights.streaming import DataPath
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.resources import Gpu, Host, Link
 from nearkv.hardware.machine import Machine
@@ -38,7 +38,7 @@ def attend_on_cpu(hw: Machine, llm: LLM, b: Real, s: Real, host: Host) -> Span:
     return attend(kv, "CPU attention, HILOS fig. 1b")
 
 
-def latents_from_host(llm: LLM, b: Real, s: Real, gpu: Gpu, path: Path) -> Span:
+def latents_from_host(llm: LLM, b: Real, s: Real, gpu: Gpu, path: DataPath) -> Span:
     """Latents of b sequences come to the GPU, which attends to them as they arrive.
 
     A token's row of r + dr elements serves all heads, so the bytes are few and the products many:

@@ -22,9 +22,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.algebra.span import Numbers, Real
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -37,7 +36,7 @@ MEMORY = ("gpu_prefill", "gpu_decode", "cpu_prefill", "cpu_decode", "disk")
 TIER = ("gpu", "gpu", "host", "host", "disk")
 """The memory each row of `MEMORY` fills."""
 
-Row = NDArray[np.float64]
+
 _WG, _WC, _WD, _CG, _CC, _CD, _HG, _HC, _HD, _BLS, _GBS = np.eye(len(COLUMNS))
 _W_AWAY, _C_AWAY, _H_AWAY = _WC + _WD, _CC + _CD, _HC + _HD
 """Shares that are not on the GPU."""
@@ -89,12 +88,12 @@ class BlockSchedule:
     cpu_rate: Real
 
     @property
-    def bls(self) -> Row:
+    def bls(self) -> Numbers:
         """Sequences of the block, broadcasting against rows [1]."""
         return np.asarray(self.sequences, float)[..., None]
 
     @property
-    def gbs(self) -> Row:
+    def gbs(self) -> Numbers:
         """Sequences of a GPU batch, broadcasting against rows [1]."""
         return np.asarray(self.gpu_batch, float)[..., None]
 
@@ -112,7 +111,7 @@ class BlockSchedule:
         """Activations between layers of one sequence [B]."""
         return self.llm.x_bytes(1, tokens)
 
-    def prefill(self) -> Row:
+    def prefill(self) -> Numbers:
         """What a layer's prefill must outlast, rows of `PREFILL` [s]."""
         o, s = self.hw.offload, self.work.prompt
         cache = self.kv(s + 1) * self.bls
@@ -131,7 +130,7 @@ class BlockSchedule:
             _BLS * (linear + attention),
         )
 
-    def decode(self) -> Row:
+    def decode(self) -> Numbers:
         """What a layer's decode step must outlast at the mean context, rows of `DECODE` [s]."""
         o = self.hw.offload
         hidden = self.hidden(1) * self.bls
@@ -147,10 +146,10 @@ class BlockSchedule:
         ctod = to_disk / o.host_to_disk_decode
         comp = self._decode_compute()
         beside_loads = _rows(gtoc, dtoc, ctod, comp)
-        rows: Row = ctog[..., np.newaxis, :] + beside_loads
+        rows: Numbers = ctog[..., np.newaxis, :] + beside_loads
         return rows
 
-    def _decode_compute(self) -> Row:
+    def _decode_compute(self) -> Numbers:
         """Matrix products on the GPU, attention where the cache is [s]."""
         o = self.hw.offload
         cpu_rate = np.asarray(self.cpu_rate)[..., None]
@@ -158,14 +157,14 @@ class BlockSchedule:
         attention = self.llm.attention_flops(1, self.work.context) * self.bls
         on_gpu = attention * _CG / o.attention_decode
         on_cpu = attention * _C_AWAY / cpu_rate
-        seconds: Row = _BLS * linear + on_gpu + on_cpu
+        seconds: Numbers = _BLS * linear + on_gpu + on_cpu
         return seconds
 
-    def memory(self) -> Row:
+    def memory(self) -> Numbers:
         """Peak of every memory, rows of `MEMORY` [B]."""
         return _rows(*self._gpu_memory(), *self._host_memory(), self._disk())
 
-    def _gpu_memory(self) -> tuple[Row, Row]:
+    def _gpu_memory(self) -> tuple[Numbers, Numbers]:
         """Peak in prefill and in decode: what stays, weights passing, a GPU batch at work."""
         llm = self.llm
         s, final = self.work.prompt, self.work.final
@@ -193,7 +192,7 @@ class BlockSchedule:
         attention = 2 * llm.hidden + 2 * llm.query_size + 2 * llm.kv_size
         return llm.activation_width * (attention + inner + llm.hidden)
 
-    def _host_memory(self) -> tuple[Row, Row]:
+    def _host_memory(self) -> tuple[Numbers, Numbers]:
         """Peak in prefill and in decode: tensors that stay, and those in transfer."""
         llm = self.llm
         s, final = self.work.prompt, self.work.final
@@ -209,11 +208,11 @@ class BlockSchedule:
         step = self.kv(final) * cache + self.hidden(1) * hidden
         return weights + prompts + to_gpu, weights + step + from_disk + at_work
 
-    def _disk(self) -> Row:
+    def _disk(self) -> Numbers:
         cache = self.kv(self.work.final) * self.bls * _CD
         stored = self.llm.layers * (self.weights * _WD + cache)
         return stored + self.hidden(self.work.prompt) * self.bls * _HD
 
 
-def _rows(*rows: Row) -> Row:
+def _rows(*rows: Numbers) -> Numbers:
     return np.stack(np.broadcast_arrays(*rows), axis=-2)

@@ -29,7 +29,7 @@ from nearkv.costmodel.model.resources import Csd, Gpu, Host, Link, drives, gpu, 
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
-Path = Mapping[str, Port]
+DataPath = Mapping[str, Port]
 """The ports bytes pass one after the other, by name."""
 
 
@@ -45,8 +45,8 @@ class FileStorage:
     """
 
     role: str
-    read: Path
-    write: Path
+    read: DataPath
+    write: DataPath
     capacity: Real
 
 
@@ -84,7 +84,7 @@ class WeightStream:
     host: Host
     link: Link
     tiers: Residency
-    storage: Path
+    storage: DataPath
 
     def load(self, amount: Real) -> Span:
         """Bring weights to the GPU from host DRAM, or from storage by its own path.

@@ -20,9 +20,8 @@ from nearkv.sweeps.explore.design.flips import flips_of, winning_share
 from nearkv.sweeps.explore.design.measures import Space
 from nearkv.sweeps.explore.design.question import Question
 from nearkv.sweeps.explore.design.space import Case
-from nearkv.sweeps.explore.rows import Rows
 from nearkv.sweeps.study.study import LENGTHS, Block, Study, blocks, name_of
-from nearkv.sweeps.tables.table import cell_text, records
+from nearkv.sweeps.tables.table import Rows, cell_text, records
 
 TURNING = 3
 """Numbers that are named of those that would turn the ranking."""

@@ -23,8 +23,7 @@ from nearkv.sweeps.explore.design.answer import (
 )
 from nearkv.sweeps.explore.design.measures import OF_PARTS, Goal, Space
 from nearkv.sweeps.explore.design.question import Question
-from nearkv.sweeps.explore.rows import Rows
-from nearkv.sweeps.tables.table import cell_text, counted
+from nearkv.sweeps.tables.table import Rows, cell_text, counted
 
 SERVED = "throughput_tok_s"
 """How fast a machine serves a class, in tokens that it generates."""
@@ -38,7 +37,7 @@ OF_CLASSES = (
 
 
 @dataclass(frozen=True)
-class Kinds(Space):
+class NodeKinds(Space):
     """Machines as kinds of node: what each needs, and how fast it serves each class.
 
     Attributes:
@@ -77,7 +76,7 @@ class Fleet(Answer):
         mix: how many machines of each kind are built.
     """
 
-    space: Kinds
+    space: NodeKinds
     mix: Mix
 
     @cached_property
@@ -126,7 +125,7 @@ class Fleet(Answer):
         return [proof, OF_CLASSES, *self.left_out()]
 
 
-def kinds_of(question: Question) -> tuple[Kinds, list[str]]:
+def kinds_of(question: Question) -> tuple[NodeKinds, list[str]]:
     """All kinds of machine that may serve some class, and the parts that have no price.
 
     Args:
@@ -150,7 +149,7 @@ def kinds_of(question: Question) -> tuple[Kinds, list[str]]:
         space, unpriced = of_class.space()
         spaces.append(space)
     together = serving(goal, columns, len(spaces))
-    return Kinds(space.cases, space.study, together, tuple(spaces)), unpriced
+    return NodeKinds(space.cases, space.study, together, tuple(spaces)), unpriced
 
 
 def serving(goal: Goal, columns: Sequence[str], classes: int) -> Goal:

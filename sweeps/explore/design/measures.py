@@ -15,7 +15,7 @@ from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.model.metrics import (
     COLUMNS,
     SERVER,
-    Answer,
+    Evaluated,
     cost,
     hour_at,
     power_cap,
@@ -69,13 +69,13 @@ SPLIT_POINTS = 1 << 9
 """Machines of a system that are evaluated together, each with all splits of its GPUs."""
 
 
-def idle_power(answer: Answer) -> Real:
+def idle_power(answer: Evaluated) -> Real:
     """What the devices draw at rest, which no machine that serves is below [W]."""
     devices = answer.devices.values()
     return sum((part.count * part.maybe("idle_power", np.nan) for part in devices), 0.0)
 
 
-def least_hour(answer: Answer) -> Real:
+def least_hour(answer: Evaluated) -> Real:
     """An hour of a machine at rest, or its rent: `usd_hour` with no work [USD/h]."""
     return hour_at(idle_power(answer), answer)
 
@@ -86,13 +86,13 @@ LEAST = {**OF_PARTS, "power_w": idle_power, "usd_hour": least_hour}
 """Column -> what it cannot be below, by the parts of the cheapest corner."""
 
 
-def of_parts(name: str, low: Answer) -> Real | None:
+def of_parts(name: str, low: Evaluated) -> Real | None:
     """What a column cannot be below, by the parts of the cheapest corner; None where unknown."""
     return LEAST[name](low) if name in LEAST else None
 
 
 def of_corners(
-    name: str, low: Answer, best: Mapping[str, Answer], is_whole: bool
+    name: str, low: Evaluated, best: Mapping[str, Evaluated], is_whole: bool
 ) -> Real | None:
     """What no machine of a box is better than in a column; None where that is not known.
 
@@ -120,12 +120,12 @@ def of_corners(
     return exactly(measured, best.get(span, best["total"]))
 
 
-def exactly(name: str, answer: Answer) -> Real:
+def exactly(name: str, answer: Evaluated) -> Real:
     """A column of machines whose answer is known."""
     return COLUMNS[name].compute(answer)
 
 
-class Along(NamedTuple):
+class AlongAxis(NamedTuple):
     """A number of machines, which may follow an axis.
 
     Attributes:
@@ -147,7 +147,7 @@ class Along(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Group:
+class CaseGroup:
     """Cases of one system whose machines state the same numbers, evaluated as one array.
 
     Attributes:
@@ -156,18 +156,20 @@ class Group:
     """
 
     block: Block
-    columns: Mapping[str, Along]
+    columns: Mapping[str, AlongAxis]
 
     def numbers(self, case: Integers, point: Integers) -> dict[str, Numbers]:
         """The numbers of some points that differ from those of the first machine [SI]."""
         return {address: along.at(case, point) for address, along in self.columns.items()}
 
-    def priced(self, numbers: Mapping[str, Numbers]) -> Answer:
+    def priced(self, numbers: Mapping[str, Numbers]) -> Evaluated:
         """What is known of machines without asking the system: their parts."""
         hw = self.block.platform.machine().with_values(numbers)
-        return Answer(None, hw, self.block.system.owns)  # type: ignore[arg-type]
+        return Evaluated(None, hw, self.block.system.owns)  # type: ignore[arg-type]
 
-    def answer(self, numbers: Mapping[str, Numbers], span: str = "total") -> Answer | None:
+    def answer(
+        self, numbers: Mapping[str, Numbers], span: str = "total"
+    ) -> Evaluated | None:
         """What the system answers on machines, its knobs solved; None where they lack a number.
 
         Where it splits a model over GPUs, with every split: (splits, machines).
@@ -186,7 +188,7 @@ class Group:
             )
         except MissingNumberError:
             return None
-        return Answer(solved.estimate, hw, system.owns)
+        return Evaluated(solved.estimate, hw, system.owns)
 
     def splits(self, numbers: Mapping[str, Numbers]) -> dict[str, Numbers]:
         """Values of the knobs that the system tries together; nothing where there are none."""
@@ -199,7 +201,7 @@ class Group:
         return self.block.grid.mesh(self.block.grid.whole)
 
 
-Column = Callable[[str], Real | None]
+CellOf = Callable[[str], Real | None]
 """Name of a column -> its values; None where nothing is known of it."""
 
 
@@ -267,9 +269,9 @@ class Space:
         return Boxes(np.arange(len(high)), np.zeros_like(high), high)
 
     @cached_property
-    def _grouped(self) -> tuple[list[Group], Integers, Integers]:
+    def _grouped(self) -> tuple[list[CaseGroup], Integers, Integers]:
         """All groups; of each case the place of its group, and its own place in it."""
-        groups: list[Group] = []
+        groups: list[CaseGroup] = []
         group, place = np.zeros((2, len(self.cases)), np.int64)
         for own in _alike(self.cases, self.study, self.goal.columns):
             group[own], place[own] = len(groups), np.arange(len(own))
@@ -349,7 +351,7 @@ class Space:
                 values[rows], _ = self.worth(answer, len(rows))
         return values
 
-    def worth(self, answer: Answer, count: int) -> tuple[Numbers, Integers]:
+    def worth(self, answer: Evaluated, count: int) -> tuple[Numbers, Integers]:
         """The objectives of machines at the best of their splits, and the place of that split.
 
         The first objective decides, of splits that are alike in it the next, and in the end the
@@ -381,7 +383,7 @@ class Space:
     def _no_bounds(self, count: int) -> Numbers:
         return np.full((count, len(self.goal.objectives)), np.inf)
 
-    def _by_group(self, case: Integers) -> Iterator[tuple[Group, Integers, Integers]]:
+    def _by_group(self, case: Integers) -> Iterator[tuple[CaseGroup, Integers, Integers]]:
         """Each group, which of some cases it has, and their places in it; not too many at once."""
         groups, member, place = self._grouped
         for number in np.unique(member[case]):
@@ -393,7 +395,7 @@ class Space:
 
     def _bounds(
         self,
-        column: Column,
+        column: CellOf,
         shape: tuple[int, ...],
         fits: Mask | bool = True,
         exact: bool = False,
@@ -495,7 +497,7 @@ def _read(block: Block) -> set[str]:
     return read
 
 
-def _group(cases: Sequence[Case], study: Study) -> Group:
+def _group(cases: Sequence[Case], study: Study) -> CaseGroup:
     """Cases whose machines state the same numbers, as arrays of these."""
     block = _block(cases[0], study)
     stated = {
@@ -512,15 +514,15 @@ def _group(cases: Sequence[Case], study: Study) -> Group:
         along = _along(axis, [_values(case, role, key, axis) for case in cases])
         if np.any(along.values != block.platform.roles[role].si.get(key, np.nan)):
             columns[address] = along
-    return Group(block, columns)
+    return CaseGroup(block, columns)
 
 
-def _along(axis: int, values: Sequence[tuple[float, ...]]) -> Along:
+def _along(axis: int, values: Sequence[tuple[float, ...]]) -> AlongAxis:
     """A number of some cases; of values that are fewer than others', the last stands again [SI]."""
     rows = {own: row for row, own in enumerate(dict.fromkeys(values))}
     longest = max(map(len, rows))
     filled = [(*own, *own[-1:] * (longest - len(own))) for own in rows]
-    return Along(axis, np.array([rows[own] for own in values]), np.array(filled))
+    return AlongAxis(axis, np.array([rows[own] for own in values]), np.array(filled))
 
 
 def _values(case: Case, role: str, key: str, axis: int) -> tuple[float, ...]:

@@ -24,7 +24,7 @@ ENUMERATED = ("gpu", "ownership")
 
 
 @dataclass(frozen=True)
-class Choice:
+class SlotChoice:
     """How many parts are in a slot, or how much DRAM.
 
     Attributes:
@@ -38,7 +38,7 @@ class Choice:
     numbers: Mapping[str, tuple[float, ...]]
 
 
-NOTHING = Choice("", (0.0,), {})
+NOTHING = SlotChoice("", (0.0,), {})
 """In place of an axis that a case does not have."""
 
 
@@ -60,7 +60,7 @@ class Case:
     parts: Mapping[str, Part]
     given: Mapping[str, float]
     numbers: Mapping[str, float]
-    axes: tuple[Choice, Choice]
+    axes: tuple[SlotChoice, SlotChoice]
     last: tuple[int, int]
 
     @property
@@ -145,7 +145,10 @@ def cases_of(
 
 
 def _assembled(
-    server: Server, parts: Mapping[str, Part], given: Mapping[str, float], counted: Choice
+    server: Server,
+    parts: Mapping[str, Part],
+    given: Mapping[str, float],
+    counted: SlotChoice,
 ) -> int:
     """Number of values of an axis, the smallest first, that lanes and supply carry."""
     counts: dict[str, Count] = {**given, counted.role: np.array(counted.values)}
@@ -160,7 +163,7 @@ def _assembled(
 
 
 def is_axis(
-    system: System, choice: Choice, measures: Sequence[str], is_whole: bool
+    system: System, choice: SlotChoice, measures: Sequence[str], is_whole: bool
 ) -> bool:
     """Whether every measure that bounds a box is monotone in a choice."""
     if choice.role in ENUMERATED or system.combinations:
@@ -185,18 +188,20 @@ def places_weights(system: System) -> bool:
     return has_share and len(trades) > 0 and all(trades)
 
 
-def _choices(server: Server, roles: Sequence[str], rents: bool) -> list[Choice]:
+def _choices(server: Server, roles: Sequence[str], rents: bool) -> list[SlotChoice]:
     """What may be chosen on a server beside its parts: counts, DRAM, and whether it is rented."""
     choices = []
     for role in roles:
         slot = server.slots[role]
         if len(slot.counts) > 1:
             counted = {f"{name}.count": slot.counts for name in (role, *slot.links)}
-            choices.append(Choice(role, slot.counts, counted))
+            choices.append(SlotChoice(role, slot.counts, counted))
         if slot.sizes:
-            choices.append(Choice(role, slot.sizes, _dram(server, role)))
+            choices.append(SlotChoice(role, slot.sizes, _dram(server, role)))
     if rents:
-        choices.append(Choice("ownership", (0.0, 1.0), {"ownership.rented": (0.0, 1.0)}))
+        choices.append(
+            SlotChoice("ownership", (0.0, 1.0), {"ownership.rented": (0.0, 1.0)})
+        )
     return choices
 
 

@@ -26,7 +26,7 @@ from nearkv.costmodel.systems.kv_eviction import fetch
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.beta import best_beta
 from nearkv.sweeps.validation.checks import check
-from nearkv.sweeps.validation.questions import Question, columns_of, model_on
+from nearkv.sweeps.validation.questions import WordedStudy, columns_of, model_on
 
 BED = "aipc-4090"
 ALPHA = 0.2
@@ -175,7 +175,7 @@ def ranking_overlap(heads: str) -> Real:
 def batches_that_run(model: str, least: str, most: str) -> Numbers:
     """The batches that HillInfer serves together, 1,920 + 128 tokens (fig. 15) [1]."""
     rows = columns_of(
-        Question(
+        WordedStudy(
             "hillinfer",
             model,
             batch=f"{least}:{most}:+1",

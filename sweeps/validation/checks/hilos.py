@@ -22,7 +22,7 @@ from nearkv.sweeps.validation.checks.near_storage import (
     step_bytes_a_token,
 )
 from nearkv.sweeps.validation.questions import (
-    Question,
+    WordedStudy,
     columns_of,
     estimate_of,
     model_on,
@@ -88,7 +88,7 @@ def ssd_over_pci(platform: str, devices: str) -> Real:
 def _steps(model: str, alphas: str, intervals: str) -> Numbers:
     """Decode steps at 32K with the eight devices of sec. 6.1, as fig. 13 names none [ms]."""
     knobs = f"alpha={alphas};interval={intervals};{PUBLISHED}"
-    rows = columns_of(Question("hilos", model, platform=PLATFORM, knob=knobs))
+    rows = columns_of(WordedStudy("hilos", model, platform=PLATFORM, knob=knobs))
     return rows["step_ms"].astype(float)
 
 
@@ -126,7 +126,7 @@ def write_saving(alpha: str) -> Real:
     written = []
     for share in ("0", alpha):
         knobs = f"alpha={share};{PUBLISHED}"
-        question = Question("hilos", "opt-66b", platform=PLATFORM, knob=knobs)
+        question = WordedStudy("hilos", "opt-66b", platform=PLATFORM, knob=knobs)
         traffic = estimate_of(question).prefill.traffic()
         written.append(float(np.ravel(traffic["csd.flash", "write"])[0]))
     all_kv, with_x = written
@@ -148,7 +148,7 @@ def kernel_rates() -> Numbers:
 def gigabytes_a_drive(model: str, batch: str, context: str, devices: str) -> Real:
     """Bytes on each drive (sec. 7.2) [GB]."""
     knobs = f"devices={devices};{RULE}"
-    question = Question(
+    question = WordedStudy(
         "hilos", model, platform=PLATFORM, knob=knobs, batch=batch, context=context
     )
     on_drives = float(np.ravel(estimate_of(question).fits.tiers["csd"][0])[0])
@@ -164,7 +164,9 @@ def host_utilisation(*models: str) -> Numbers:
     knobs = f"alpha=0;writeback=naive;{PUBLISHED}"
     shares = []
     for model in models:
-        question = Question("hilos", model, platform=PLATFORM, knob=knobs, context=CONTEXTS)
+        question = WordedStudy(
+            "hilos", model, platform=PLATFORM, knob=knobs, context=CONTEXTS
+        )
         step = estimate_of(question).step
         shares += [
             np.ravel(100 * step.busy_of(name) / step.seconds)
@@ -198,7 +200,7 @@ def _gain(model: str, batch: str = "", context: str = "") -> Numbers:
     """Decode throughput of HILOS over FLEX(SSD) [1]."""
     rates = []
     for system, knobs in (("hilos", RULE), ("flexgen-ssd", PUBLISHED)):
-        question = Question(
+        question = WordedStudy(
             system, model, platform=PLATFORM, knob=knobs, batch=batch, context=context
         )
         rates.append(columns_of(question)["decode_tok_s"].astype(float))

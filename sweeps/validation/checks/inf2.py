@@ -10,7 +10,7 @@ from nearkv.costmodel.model.resources import csd, gpu
 from nearkv.sweeps.validation.checks import check
 from nearkv.sweeps.validation.checks.near_storage import PUBLISHED
 from nearkv.sweeps.validation.questions import (
-    Question,
+    WordedStudy,
     columns_of,
     estimate_of,
     model_on,
@@ -20,7 +20,7 @@ from nearkv.sweeps.validation.questions import (
 @check
 def prompt_bytes_written(platform: str, system: str, role: str) -> Real:
     """KV cache written in prefill, per layer, sequence, token and hidden unit (sec. 2.2) [B]."""
-    question = Question(system, "opt-66b", platform=platform, knob=PUBLISHED)
+    question = WordedStudy(system, "opt-66b", platform=platform, knob=PUBLISHED)
     traffic = estimate_of(question).prefill.traffic()
     written = float(np.ravel(traffic[f"{role}.flash", "write"])[0])
     _, llm = model_on(platform, "opt-66b")
@@ -49,7 +49,7 @@ def rebuilding_is_free(platform: str, *models: str) -> Numbers:
 @check
 def drives_idle_at(model: str, batch: str, context: str) -> float:
     """1 where FlexGen's decode reads no KV from the drives (sec. 7.5, fig. 12)."""
-    question = Question(
+    question = WordedStudy(
         "flexgen-raid",
         model,
         platform="inf2-a100",
@@ -70,7 +70,7 @@ def only_stored_weights_gain_from_batches(model: str) -> float:
     knobs = f"ssd_weights=0,0.5,1;{PUBLISHED}"
     single, batched = (
         columns_of(
-            Question(
+            WordedStudy(
                 "flexgen-raid",
                 model,
                 platform="inf2-a100",

@@ -30,7 +30,7 @@ from nearkv.hardware.units import unit_of
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.solvers.subbatch.schedule import even_halves
 from nearkv.sweeps.validation.checks import check
-from nearkv.sweeps.validation.questions import Question, columns_of, model_on
+from nearkv.sweeps.validation.questions import WordedStudy, columns_of, model_on
 
 PLATFORM = "dgx-a100-pim"
 SMALLEST_DIMM = 16 * 2.0**30
@@ -70,7 +70,7 @@ def larger_memory(model: str, capacity: str, ranksets: str) -> float:
 @cache
 def _openr1(model: str, capacity: float, ranksets: float) -> float:
     """Throughput of L3 with multiples of the smallest capacity and bandwidth [1/s]."""
-    question = Question(
+    question = WordedStudy(
         "l3",
         model,
         set=f"dimm.capacity={SMALLEST_DIMM * capacity}B",

@@ -6,7 +6,7 @@ import numpy as np
 
 from nearkv.costmodel.algebra.span import Numbers, Real
 from nearkv.sweeps.validation.checks import check
-from nearkv.sweeps.validation.questions import Question, estimate_of, model_on
+from nearkv.sweeps.validation.questions import WordedStudy, estimate_of, model_on
 
 CONTEXTS = "16k,32k,64k,128k"
 """Contexts up to the 128K that the text states (HILOS sec. 6.1); figures may show others."""
@@ -25,7 +25,7 @@ def step_bytes(platform: str, system: str, resource: str, knobs: str = "") -> Re
     unit [B].
     """
     # of two tokens the one decoded sees the prompt and the first
-    question = Question(
+    question = WordedStudy(
         system,
         "opt-66b",
         platform=platform,
@@ -70,7 +70,7 @@ def kv_time_share(platform: str, system: str, batch: str, *models: str) -> Numbe
     """
     shares = []
     for model in models:
-        question = Question(
+        question = WordedStudy(
             system, model, platform=platform, knob=PUBLISHED, batch=batch, context=CONTEXTS
         )
         total = estimate_of(question).total

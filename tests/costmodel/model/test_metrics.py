@@ -11,7 +11,7 @@ from support.systems import model
 from support.tiny import estimate
 
 from nearkv.costmodel.model.metrics import (
-    Answer,
+    Evaluated,
     _alone,
     _decode_energy,
     _throughput_per_cost,
@@ -39,7 +39,7 @@ def test_a_device_that_draws_the_same_at_work_and_idle() -> None:
     answer = estimate("full-cache")
     hw = load_platform("aipc-4090").machine()
     steady = hw.with_values({"gpu.count": 2, "gpu.power": 7.0, "gpu.idle_power": 7.0})
-    joules = energy(Answer(answer, steady, ("gpu",)))
+    joules = energy(Evaluated(answer, steady, ("gpu",)))
     assert joules == pytest.approx(2 * 7.0 * answer.total.seconds / (5 * 21), rel=1e-12)
 
 
@@ -48,10 +48,10 @@ def test_energy_of_decoding_is_what_every_further_token_adds() -> None:
     answer = estimate("hilos", alpha=0.5)
     hw = load_platform("hilos-a100").machine()
     roles = ("gpu", "host", "csd", "chassis")
-    whole = 5 * 21 * energy(Answer(answer, hw, roles))
+    whole = 5 * 21 * energy(Evaluated(answer, hw, roles))
     prompts = replace(answer, step=0.0 * answer.step)
-    first = 5 * 21 * energy(Answer(prompts, hw, roles))
-    step = 5 * _decode_energy(Answer(answer, hw, roles))
+    first = 5 * 21 * energy(Evaluated(prompts, hw, roles))
+    step = 5 * _decode_energy(Evaluated(answer, hw, roles))
     assert first > 0
     assert whole == pytest.approx(first + 20 * step, rel=1e-12)
 
@@ -66,13 +66,13 @@ def test_tokens_per_second_of_decoding_are_blank_where_prompts_ride() -> None:
 def test_only_points_whose_steps_carry_prompts_are_blank() -> None:
     answer = estimate("full-cache")
     hw = load_platform("aipc-4090").machine()
-    mixed = Answer(replace(answer, step_carries=np.array([0.0, 5.0])), hw, ())
+    mixed = Evaluated(replace(answer, step_carries=np.array([0.0, 5.0])), hw, ())
     alone, carrying = np.ravel(_alone(mixed, answer.step.seconds))
     assert alone == answer.step.seconds
     assert np.isnan(carrying)
 
 
-def owned(sets: Mapping[str, float]) -> Answer:
+def owned(sets: Mapping[str, float]) -> Evaluated:
     """FlexGen on a server of two cards of 100 W, a host of 50 W and a drive of 10 W."""
     machine = load_server("pcie-4gpu-server").machine({})
     terms = {"years": 2.0, "usd_kwh": 0.1 / 3.6e6, "pue": 1.5, "utilisation": 0.5, "rented": 0.0}
@@ -83,7 +83,7 @@ def owned(sets: Mapping[str, float]) -> Answer:
     hw = hw.with_values({**watts, "gpu.count": 2.0, **sets})
     work, system = Workload(8.0, 4096.0, 64.0), find_system("flexgen-ssd")
     solved = resolve_knobs(system, hw, model("opt-6.7b", hw), work, dict(system.defaults))
-    return Answer(solved.estimate, hw, system.owns)
+    return Evaluated(solved.estimate, hw, system.owns)
 
 
 POWERS = ("power", "idle_power")
@@ -130,7 +130,7 @@ def test_flash_that_is_never_written_wears_out_after_no_number_of_requests() -> 
 
 def test_a_platform_without_a_server_has_no_rack_units_and_no_hourly_price() -> None:
     hw = load_platform("aipc-4090").machine()
-    answer = Answer(estimate("full-cache"), hw, ("gpu",))
+    answer = Evaluated(estimate("full-cache"), hw, ("gpu",))
     assert np.isnan(rack_units(answer))
     assert np.isnan(usd_hour(answer))
     assert np.isnan(usd_mtok(answer))

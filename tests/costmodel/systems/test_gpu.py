@@ -33,7 +33,7 @@ from support.tiny import (
 import nearkv
 from nearkv.costmodel.algebra.span import Real, Span
 from nearkv.costmodel.mechanisms.serving.dimm import imbalance
-from nearkv.costmodel.mechanisms.serving.split import Split, most_chosen, settling
+from nearkv.costmodel.mechanisms.serving.split import GpuSplit, most_chosen, settling
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
@@ -444,5 +444,5 @@ def test_degrees_are_columns_of_the_answer() -> None:
 
 
 def test_the_split_of_one_gpu_is_one() -> None:
-    assert Split(1.0, 1.0).gpus == Split(1.0, 1.0).replicas == 1
+    assert GpuSplit(1.0, 1.0).gpus == GpuSplit(1.0, 1.0).replicas == 1
     assert FINAL_KV > KV

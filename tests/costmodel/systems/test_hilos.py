@@ -36,7 +36,7 @@ from support.tiny import (
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.near_storage.x_cache import alpha_closed_form
 from nearkv.costmodel.model.estimate import Estimate
-from nearkv.costmodel.model.metrics import Answer, endurance
+from nearkv.costmodel.model.metrics import Evaluated, endurance
 from nearkv.costmodel.model.resources import attention_kernel, csd, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_llm, load_part, load_platform
@@ -242,8 +242,8 @@ def test_endurance_of_long_requests_on_175b() -> None:
         Workload(1.0, 8192.0, 350.0),
         {"alpha": 0.5, "interval": 16.0, "writeback": 1.0},
     )
-    assert endurance(Answer(estimate, hw, ("csd",))) == pytest.approx(3.71e6, rel=0.005)
-    binary = 16 * 7008 * 2**40 / (16 * 7.008e15) * endurance(Answer(estimate, hw, ("csd",)))
+    assert endurance(Evaluated(estimate, hw, ("csd",))) == pytest.approx(3.71e6, rel=0.005)
+    binary = 16 * 7008 * 2**40 / (16 * 7.008e15) * endurance(Evaluated(estimate, hw, ("csd",)))
     assert binary == pytest.approx(4.08e6, rel=0.01)
 
 

@@ -42,7 +42,7 @@ from nearkv.costmodel.mechanisms.near_storage.x_cache import exchange
 from nearkv.costmodel.mechanisms.weights.residency import Residency, most_in_host
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.metrics import Answer, cost
+from nearkv.costmodel.model.metrics import Evaluated, cost
 from nearkv.costmodel.model.resources import csd, host, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.costmodel.systems.inf2 import alpha_breaks, alpha_of_host_memory, free_in_host
@@ -344,7 +344,7 @@ def test_prices_of_section_7_7() -> None:
         ("flexgen-raid", "inf2-a100", 37_000 + 16 * 400),
     ):
         hw = machine(platform)
-        assert cost(Answer(run(system, hw, "opt-30b", work), hw, SYSTEMS[system].owns)) == usd
+        assert cost(Evaluated(run(system, hw, "opt-30b", work), hw, SYSTEMS[system].owns)) == usd
 
 
 @pytest.mark.parametrize("system", ["deepspeed-uvm", "flexgen-ssd", "flexgen-dram"])

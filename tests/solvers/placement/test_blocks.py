@@ -7,7 +7,7 @@ from support.systems import model
 
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
-from nearkv.solvers.placement.blocks import BlockProblem, Box, single_block
+from nearkv.solvers.placement.blocks import BlockBox, BlockProblem, single_block
 from nearkv.solvers.placement.linear import Simplex
 from nearkv.solvers.placement.placement import place
 from nearkv.solvers.placement.search import _gpu_batches
@@ -17,18 +17,18 @@ from nearkv.solvers.placement.search import _gpu_batches
     ("box", "halves"),
     [
         # four octaves of GPU batches, three and more of their number: cut at the square root of 64
-        (Box(2, 32, 3, 30), (Box(2, 8, 3, 30), Box(9, 32, 3, 30))),
+        (BlockBox(2, 32, 3, 30), (BlockBox(2, 8, 3, 30), BlockBox(9, 32, 3, 30))),
         # one octave of GPU batches, more than two of their number: cut at the square root of 90
-        (Box(2, 4, 3, 30), (Box(2, 4, 3, 9), Box(2, 4, 10, 30))),
+        (BlockBox(2, 4, 3, 30), (BlockBox(2, 4, 3, 9), BlockBox(2, 4, 10, 30))),
         # up to twice as many octaves of numbers: the GPU batch first
-        (Box(1, 4, 1, 4), (Box(1, 2, 1, 4), Box(3, 4, 1, 4))),
-        (Box(1, 4, 1, 16), (Box(1, 2, 1, 16), Box(3, 4, 1, 16))),
-        (Box(4, 4, 1, 8), (Box(4, 4, 1, 2), Box(4, 4, 3, 8))),
-        (Box(7, 8, 1, 1), (Box(7, 7, 1, 1), Box(8, 8, 1, 1))),
-        (Box(9, 9, 7, 8), (Box(9, 9, 7, 7), Box(9, 9, 8, 8))),
+        (BlockBox(1, 4, 1, 4), (BlockBox(1, 2, 1, 4), BlockBox(3, 4, 1, 4))),
+        (BlockBox(1, 4, 1, 16), (BlockBox(1, 2, 1, 16), BlockBox(3, 4, 1, 16))),
+        (BlockBox(4, 4, 1, 8), (BlockBox(4, 4, 1, 2), BlockBox(4, 4, 3, 8))),
+        (BlockBox(7, 8, 1, 1), (BlockBox(7, 7, 1, 1), BlockBox(8, 8, 1, 1))),
+        (BlockBox(9, 9, 7, 8), (BlockBox(9, 9, 7, 7), BlockBox(9, 9, 8, 8))),
     ],
 )
-def test_a_box_is_cut_where_it_is_widest(box: Box, halves: tuple[Box, Box]) -> None:
+def test_a_box_is_cut_where_it_is_widest(box: BlockBox, halves: tuple[BlockBox, BlockBox]) -> None:
     middle = box.nb_high * (box.gbs_low * box.gbs_high) ** 0.5
     assert box.halves(middle) == halves
     assert not box.single
@@ -45,34 +45,37 @@ def test_a_box_is_cut_where_it_is_widest(box: Box, halves: tuple[Box, Box]) -> N
     ],
 )
 def test_the_gpu_batch_is_cut_near_what_a_relaxation_points_to(sequences: float, low: int) -> None:
-    box = Box(2, 32, 3, 30)
-    assert box.halves(sequences) == (Box(2, low, 3, 30), Box(low + 1, 32, 3, 30))
+    box = BlockBox(2, 32, 3, 30)
+    assert box.halves(sequences) == (BlockBox(2, low, 3, 30), BlockBox(low + 1, 32, 3, 30))
 
 
 @pytest.mark.parametrize(("sequences", "low"), [(0.0, 1), (5.0, 1), (9.0, 2), (1e12, 2)])
 def test_the_number_of_batches_is_cut_no_higher_than_its_middle(sequences: float, low: int) -> None:
     """Of batches of four: 5 sequences are one and 9 two, the middle of 1 and 8 is 2.8."""
-    assert Box(4, 4, 1, 8).halves(sequences) == (Box(4, 4, 1, low), Box(4, 4, low + 1, 8))
+    assert BlockBox(4, 4, 1, 8).halves(sequences) == (
+        BlockBox(4, 4, 1, low),
+        BlockBox(4, 4, low + 1, 8),
+    )
 
 
 @pytest.mark.parametrize("low", [10**17 + 1, 10**17 + 15])
 def test_no_part_of_a_huge_box_is_empty(low: int) -> None:
     """Roots of such numbers are rounded to 10^17, below the box, or to 10^17 + 16, its end."""
-    parts = Box(low, low + 1, 1, 1).halves(1e18)
-    assert parts == (Box(low, low, 1, 1), Box(low + 1, low + 1, 1, 1))
+    parts = BlockBox(low, low + 1, 1, 1).halves(1e18)
+    assert parts == (BlockBox(low, low, 1, 1), BlockBox(low + 1, low + 1, 1, 1))
 
 
 @pytest.mark.parametrize(("sequences", "batches"), [(21.0, 5), (0.0, 2), (1e9, 7)])
 def test_a_block_has_about_so_many_sequences(sequences: float, batches: int) -> None:
-    box = Box(4, 9, 2, 7)
+    box = BlockBox(4, 9, 2, 7)
     assert box.sequences == 8
     assert box.block(sequences) == single_block(4, batches)
     assert box.block(sequences).single
 
 
 def test_flexgen_walks_small_batches_one_by_one_and_doubles_larger_ones() -> None:
-    assert list(_gpu_batches(Box(1, 40, 1, 1))) == [1, 2, 3, 4, 8, 16, 32]
-    assert list(_gpu_batches(Box(3, 8, 1, 1))) == [3, 4, 8]
+    assert list(_gpu_batches(BlockBox(1, 40, 1, 1))) == [1, 2, 3, 4, 8, 16, 32]
+    assert list(_gpu_batches(BlockBox(3, 8, 1, 1))) == [3, 4, 8]
 
 
 def test_only_attention_waits_for_the_cpu() -> None:

@@ -12,7 +12,7 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError, NearkvWarning
 from nearkv.hardware.machine import Machine
-from nearkv.solvers.placement.blocks import BlockProblem, Box, single_block
+from nearkv.solvers.placement.blocks import BlockBox, BlockProblem, single_block
 from nearkv.solvers.placement.linear import Simplex, reference
 from nearkv.solvers.placement.placement import place
 from nearkv.solvers.placement.search import _inherited, _Open, full
@@ -36,7 +36,7 @@ def model(name: str, hw: Machine = T4) -> LLM:
     return catalogued(name, hw)
 
 
-def everything(problem: BlockProblem, space: Box) -> tuple[float, Box]:
+def everything(problem: BlockProblem, space: BlockBox) -> tuple[float, BlockBox]:
     solve, best, where = Simplex(), np.inf, space
     for gbs in range(space.gbs_low, space.gbs_high + 1):
         for nb in range(space.nb_low, min(space.nb_high, problem.most // gbs) + 1):
@@ -59,7 +59,7 @@ def test_the_full_search_beats_the_walk_by_more_than_it_must() -> None:
 @pytest.mark.slow
 def test_the_full_search_is_the_best_of_every_block_of_opt_30b() -> None:
     problem = BlockProblem(T4, model("opt-30b"), WORK, {})
-    best, where = everything(problem, Box(1, problem.most, 1, problem.most))
+    best, where = everything(problem, BlockBox(1, problem.most, 1, problem.most))
     answer = place(T4, model("opt-30b"), WORK)
     assert answer.throughput_tok_s == pytest.approx(32 / best, rel=1e-8)
     assert (answer.gpu_batch, answer.num_batches) == (where.gbs_low, where.nb_low)
@@ -78,7 +78,7 @@ def test_the_full_search_is_the_best_of_every_block_on_random_machines(seed: int
     hw = T4.with_values(changes)
     work = Workload(1.0, float(rng.integers(1000, 4000)), float(rng.integers(1, 200)))
     problem = BlockProblem(hw, model(str(name)), work, {})
-    space = Box(1, problem.most, 1, problem.most)
+    space = BlockBox(1, problem.most, 1, problem.most)
     best, _ = everything(problem, space)
     answer = full(problem, Simplex(), space)
     if answer is None:
@@ -94,7 +94,7 @@ def test_no_block_of_a_box_undercuts_its_bound(seed: int) -> None:
     rng = np.random.default_rng(seed)
     problem, solve = BlockProblem(T4, model("opt-30b"), WORK, {}), Simplex()
     gbs, nb = sorted(rng.integers(1, 70, 2).tolist()), sorted(rng.integers(1, 30, 2).tolist())
-    bound = solve(problem.program(Box(gbs[0], gbs[1], nb[0], nb[1])))
+    bound = solve(problem.program(BlockBox(gbs[0], gbs[1], nb[0], nb[1])))
     for _ in range(10):
         block = single_block(
             int(rng.integers(gbs[0], gbs[1] + 1)), int(rng.integers(nb[0], nb[1] + 1))
@@ -107,7 +107,7 @@ def test_no_block_of_a_box_undercuts_its_bound(seed: int) -> None:
 def test_a_part_that_keeps_an_optimum_inherits_it(low: int, inherits: bool) -> None:
     """The optimum of the whole has about 170 sequences: blocks of 4 x 60 and more leave it out."""
     solve, problem = Simplex(), BlockProblem(T4, model("opt-30b"), WORK, {})
-    box = Box(4, 12, 1, 90)
+    box = BlockBox(4, 12, 1, 90)
     whole = solve(problem.program(box))
     assert whole is not None
     part = box._replace(nb_low=low)
@@ -119,7 +119,7 @@ def test_a_part_that_keeps_an_optimum_inherits_it(low: int, inherits: bool) -> N
         program = problem.program(part)
         assert np.all(program.matrix @ inherited.x <= program.limit + 1e-8)
         assert np.all(inherited.x >= program.low)
-    for other in (Box(5, 12, 2, 90), Box(4, 11, 2, 90), Box(4, 12, 2, 89)):
+    for other in (BlockBox(5, 12, 2, 90), BlockBox(4, 11, 2, 90), BlockBox(4, 12, 2, 89)):
         assert _inherited(_Open(0.0, 0, box, whole), other) is None
 
 

@@ -10,7 +10,7 @@ from nearkv.costmodel.algebra.compose import overlap, serial
 from nearkv.costmodel.algebra.span import Leaf
 from nearkv.costmodel.model.capacity import fits
 from nearkv.solvers.shares.headroom import feasible_share
-from nearkv.solvers.shares.minimum import Choice, minimise
+from nearkv.solvers.shares.minimum import Minimum, minimise
 from nearkv.solvers.shares.solve import binding
 
 
@@ -54,11 +54,11 @@ def test_memory_ends_a_share_where_it_cuts_the_interval(
     value: float, low: float, high: float, cut: bool
 ) -> None:
     start, end = serial(a=leaf("a", 1.0)), serial(a=leaf("a", 2.0))
-    names = str(binding(start, end, Choice(value, 1.0, 1.0, low, high)))
+    names = str(binding(start, end, Minimum(value, 1.0, 1.0, low, high)))
     assert names.startswith("memory") == cut
 
 
 def test_the_end_of_a_knobs_range_is_no_memory() -> None:
     start, end = serial(a=leaf("a", 1.0)), serial(a=leaf("a", 2.0))
-    choice = Choice(0.0, 1.0, 1.0, 0.0, 0.9, start=0.0, end=0.9)
+    choice = Minimum(0.0, 1.0, 1.0, 0.0, 0.9, start=0.0, end=0.9)
     assert str(binding(start, end, choice, 0.0, 0.9)) == "a"

@@ -18,7 +18,7 @@ from nearkv.costmodel.algebra.span import Leaf, Numbers, Port, Repeat, Serial, S
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.solvers.shares.minimum import Choice, minimise, tangent
+from nearkv.solvers.shares.minimum import Minimum, minimise, tangent
 from nearkv.sweeps.explore.knob import best_knob, why_knob
 from nearkv.sweeps.study.study import Study
 
@@ -199,5 +199,5 @@ def test_a_queue_that_shrinks_behind_a_level_part_counts() -> None:
 
 def test_a_gap_is_relative_to_what_the_choice_takes() -> None:
     """Four seconds of which three are proven; nothing of nothing."""
-    choice = Choice(0.5, np.array([4.0, 0.0]), np.array([3.0, 0.0]), 0.0, 1.0)
+    choice = Minimum(0.5, np.array([4.0, 0.0]), np.array([3.0, 0.0]), 0.0, 1.0)
     assert np.asarray(choice.gap).tolist() == [0.25, 0.0]

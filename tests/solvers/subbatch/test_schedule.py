@@ -16,7 +16,7 @@ from nearkv.costmodel.systems.l3 import gpu_side, pim_side
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.subbatch.problem import (
-    Chunks,
+    ChunkPlan,
     Costs,
     SubbatchProblem,
     costs_of,
@@ -156,7 +156,7 @@ def test_milp_equals_trying_all_of_twelve_requests() -> None:
         assert optimal(instance, 20.0).decode == pytest.approx(exhaustive(instance)[1], rel=1e-5)
 
 
-def carried(*chunks: tuple[int, float]) -> Chunks:
+def carried(*chunks: tuple[int, float]) -> ChunkPlan:
     return tuple(chunk for chunk in chunks if chunk[1])
 
 
@@ -344,7 +344,7 @@ def test_a_part_between_two_chords_is_proven() -> None:
 @pytest.mark.parametrize("side", [0, 1])
 def test_a_plan_that_is_late_is_cut_where_its_prompts_ride(side: int) -> None:
     """1.08 s are 229 tokens: 224."""
-    late: list[Chunks] = [(), ()]
+    late: list[ChunkPlan] = [(), ()]
     late[side] = ((0, 300.0),)
     instance = pair(on_gpu(0.0047, 0.0), 300.0)
     cut = _shortened(instance, np.array([False, True]), (late[0], late[1]), 4.08)
@@ -380,7 +380,7 @@ def test_a_step_less_is_the_next_multiple_of_16(tokens: float, kept: float) -> N
     ],
 )
 def test_the_rule_adds_what_the_gpu_has_time_for(
-    seconds: float, token: float, chunks: tuple[Chunks, Chunks]
+    seconds: float, token: float, chunks: tuple[ChunkPlan, ChunkPlan]
 ) -> None:
     costs = replace(SIMPLE, gpu=np.array([[seconds, 0.0, token, 0.0]]))
     assert greedy(pair(costs, 20.0, 30.0)).chunks == chunks

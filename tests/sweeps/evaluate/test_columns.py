@@ -11,7 +11,7 @@ import pytest
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.registry import System
 from nearkv.sweeps.evaluate import evaluate
-from nearkv.sweeps.evaluate.columns import Names, on_request, spread
+from nearkv.sweeps.evaluate.columns import Categories, on_request, spread
 from nearkv.sweeps.evaluate.evaluate import Columns, table
 from nearkv.sweeps.study.study import Study, blocks
 
@@ -73,13 +73,13 @@ def test_more_gpu_batches_than_sequences_are_noted(batch: str, noted: bool) -> N
 
 def test_one_text_at_every_point_takes_no_room_for_each() -> None:
     places = np.ones((1, 3), int)
-    rows = spread(Names(places, ("", "beyond the positions")), (2, 3))
+    rows = spread(Categories(places, ("", "beyond the positions")), (2, 3))
     assert rows.tolist() == ["beyond the positions"] * 6
     assert rows.strides == (0,)
 
 
 def test_texts_that_differ_stand_in_row_major_order() -> None:
-    rows = spread(Names(np.array([[0, 1, 0]]), ("a", "bc")), (2, 3))
+    rows = spread(Categories(np.array([[0, 1, 0]]), ("a", "bc")), (2, 3))
     assert rows.tolist() == ["a", "bc", "a", "a", "bc", "a"]
 
 

@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 
 import nearkv
-from nearkv.costmodel.algebra.span import Numbers
+from nearkv.costmodel.algebra.span import Indices, Numbers
 from nearkv.hardware.errors import InputError
-from nearkv.solvers.search import Points
 from nearkv.sweeps.evaluate.compare import compare
 from nearkv.sweeps.evaluate.probe import Probe
 from nearkv.sweeps.explore.crossover import Race, crossovers, why_crossover
 from nearkv.sweeps.explore.hardware import least_hardware
-from nearkv.sweeps.explore.lines import Line
+from nearkv.sweeps.explore.lines import AxisLine
 from nearkv.sweeps.explore.sensitivity import sensitivity
 from nearkv.sweeps.study.study import Study
 
@@ -59,7 +58,7 @@ class Tie(Race):
 
     width: float = 0.0
 
-    def lead(self, point: Points, value: Numbers) -> Numbers:
+    def lead(self, point: Indices, value: Numbers) -> Numbers:
         """Rounding makes it 0 close to the crossing."""
         ahead: Numbers = value - 0.3
         return np.where(np.abs(ahead) <= self.width, 0.0, ahead)
@@ -74,7 +73,7 @@ def test_a_tie_of_rounding_is_part_of_a_crossing(
     """A range in which both are equal has two ends; a point of it is no range."""
     one = cast("Probe", SimpleNamespace(size=1))
     race = Tie(one, one, "context", "decode_tok_s", width=width)
-    changes = race.changes(Line("context", np.array([0.1, 0.5, 0.9]), whole=False, unit="1"))
+    changes = race.changes(AxisLine("context", np.array([0.1, 0.5, 0.9]), whole=False, unit="1"))
     assert [(change.before, change.after) for change in changes] == leaders
     ends = [0.3 - width, 0.3 + width][-len(changes) :]
     assert [change.above for change in changes] == pytest.approx(ends)

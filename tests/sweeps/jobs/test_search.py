@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from nearkv.sweeps.evaluate.columns import Cell, Names, cells
+from nearkv.sweeps.evaluate.columns import Categories, Cell, cells
 from nearkv.sweeps.evaluate.slo import Target
 from nearkv.sweeps.jobs.search import (
     BEST,
@@ -34,7 +34,7 @@ def chunks_of(
         rows = np.arange(start, min(start + size, count))
 
         def evaluate(wanted: Sequence[str], rows: NDArray[Any] = rows) -> Mapping[str, Cell]:
-            ok = Names(table["status"][rows], ("ok", "infeasible"))
+            ok = Categories(table["status"][rows], ("ok", "infeasible"))
             return {name: ok if name == "status" else table[name][rows] for name in wanted}
 
         yield Candidates(rows, rows.shape, evaluate, least[number] if least else ())

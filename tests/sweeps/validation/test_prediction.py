@@ -17,7 +17,7 @@ from nearkv.hardware.errors import InputError
 from nearkv.sweeps.validation.checks import check, checks
 from nearkv.sweeps.validation.claims import load
 from nearkv.sweeps.validation.prediction import command_of, predict
-from nearkv.sweeps.validation.questions import Question, arithmetic, columns_of
+from nearkv.sweeps.validation.questions import WordedStudy, arithmetic, columns_of
 
 
 def column_of(command: str, metric: str) -> list[float]:
@@ -84,7 +84,7 @@ def test_arithmetic_on_columns_and_numbers() -> None:
         over="",
         knob="",
     )
-    own = columns_of(Question("hilos", "opt-66b", context="32k", output_tokens="64"))
+    own = columns_of(WordedStudy("hilos", "opt-66b", context="32k", output_tokens="64"))
     decode = float(own["total_s"][0]) - float(own["prefill_s"][0])
     assert predict(claim)[0] == pytest.approx(1000 * decode / 63)
     assert arithmetic("( 1 + 3 ) ** 2 / 4 - 16k") == 4 - 16384

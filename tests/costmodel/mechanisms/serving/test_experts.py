@@ -8,7 +8,7 @@ import pytest
 from support.systems import model
 
 from nearkv.costmodel.mechanisms.serving.experts import grouped_products, without_experts
-from nearkv.costmodel.mechanisms.serving.split import Split
+from nearkv.costmodel.mechanisms.serving.split import GpuSplit
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.resources import gpu
 from nearkv.hardware.catalog import load_platform
@@ -18,7 +18,7 @@ HBM = 4.8e12
 """Of one H200 [B/s]."""
 
 
-ALONE = Split(1.0, 1.0)
+ALONE = GpuSplit(1.0, 1.0)
 
 
 EXPERT = 3 * 2880 * 2880
@@ -83,7 +83,7 @@ def test_experts_take_as_long_as_in_a_published_table(tokens: int) -> None:
 def test_every_gpu_gathers_all_tokens(gpus: float) -> None:
     hw = node(gpus)
     llm = layer_of("gpt-oss-120b", hw)
-    gather = grouped_products(hw, llm, Split(gpus, 1.0), 512.0, 1.0).parts["gather"]
+    gather = grouped_products(hw, llm, GpuSplit(gpus, 1.0), 512.0, 1.0).parts["gather"]
     # copies of 4 experts: gathered (read, written), read, written, summed
     assert gather.seconds == pytest.approx(5 * 512 * 4 * 2880 * 2 / (0.84 * HBM))
 
