@@ -49,7 +49,7 @@ USAGE: Any = typer.BadParameter.__base__
 """What Typer raises for words it cannot use; it exports no name of it."""
 FAULT, BAD_INPUT, STOPPED = 1, 2, 130
 """Exit codes; 1 is also for a check that failed, and `printing.NO_ANSWER` is one more."""
-LONGEST = 1_000
+LONGEST_MESSAGE = 1_000
 """Characters of the longest sentence that is printed."""
 ORDER: list[str] = []
 """Commands in the order of their use, in which they are added below."""
@@ -169,7 +169,9 @@ def _failure(problem: Exception) -> int:
 
 def complain(sentence: str) -> None:
     """Print a sentence on standard error, without characters that move a terminal's cursor."""
-    shown = sentence if len(sentence) <= LONGEST else f"{sentence[:LONGEST]}..."
+    shown = (
+        sentence if len(sentence) <= LONGEST_MESSAGE else f"{sentence[:LONGEST_MESSAGE]}..."
+    )
     tell(f"nearkv: {shown}")
 
 

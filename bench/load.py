@@ -15,7 +15,7 @@ from nearkv.costmodel.algebra.span import Numbers
 from nearkv.costmodel.mechanisms.serving.arrivals import FULL_SHARE, at_rate, laws_of
 from nearkv.costmodel.mechanisms.serving.residents import resident
 from nearkv.costmodel.model.queue import Serving
-from nearkv.costmodel.model.workload import ENDLESS, Arrivals
+from nearkv.costmodel.model.workload import ENDLESS_TOKENS, Arrivals
 from nearkv.solvers.goodput import first_within, quantile, within
 from nearkv.sweeps.evaluate.simulate import simulate
 from nearkv.sweeps.study.study import Study, blocks
@@ -58,7 +58,7 @@ def drawn(random: np.random.Generator) -> tuple[Trace, Serving]:
         hw, llm, work, asked = block.inputs(block.grid.whole)
         means = trace.workload
         work = type(work)(
-            ENDLESS, means.prompt, means.output, spread=means.spread, arrivals=work.arrivals
+            ENDLESS_TOKENS, means.prompt, means.output, spread=means.spread, arrivals=work.arrivals
         )
         numbers = {name: float(np.ravel(value)[0]) for name, value in asked.items()}
         answer = block.system(hw, llm, work, numbers)

@@ -21,7 +21,7 @@ from nearkv.hardware.part import (
 )
 from nearkv.hardware.platform import Platform
 from nearkv.hardware.quantity import Quantity, check_complete, numbers_of, source_names
-from nearkv.hardware.schema import NARROW, PART_TYPES, PARTLESS, ROLES, keys_of
+from nearkv.hardware.schema import NARROW_OPERANDS, PART_TYPES, PARTLESS, ROLES, keys_of
 
 __all__ = [
     "Part",
@@ -282,7 +282,9 @@ def _changed(part: Part, own: Mapping[str, Any], where: str) -> Part:
     keys = keys_of(part.type, [*part.numbers, *own])
     placed = part.placed | (own.keys() - part.numbers.keys())
     changed = {**part.numbers, **numbers_of(own, keys, where)}
-    if narrow := [key for key in NARROW if "flops" in own and key in changed.keys() - own]:
+    if narrow := [
+        key for key in NARROW_OPERANDS if "flops" in own and key in changed.keys() - own
+    ]:
         rates = " and ".join(narrow)
         left_out = f"flops is stated, {rates} is not; products of those widths run at flops"
         warn(f"{where}: {left_out} (state it, too, where the part has such a rate)")

@@ -13,7 +13,7 @@ from nearkv.hardware.units import LARGEST
 Entry = TypeVar("Entry")
 
 MOST_LAYERS = 10_000
-LONGEST_SHOWN = 80
+LONGEST_VALUE = 80
 """Characters of a value that an error repeats."""
 NEUTRAL: frozenset[str] = frozenset(
     key
@@ -186,5 +186,5 @@ class Config:
     def refuse(self, key: str, problem: str) -> InputError:
         """The error for a key whose value is not modelled."""
         value = repr(self.value(key))
-        shown = value if len(value) <= LONGEST_SHOWN else value[:LONGEST_SHOWN] + "..."
+        shown = value if len(value) <= LONGEST_VALUE else value[:LONGEST_VALUE] + "..."
         return InputError(f"{self.where}: {key} = {shown} {problem}")

@@ -47,16 +47,16 @@ class Family:
     blocks: Mapping[str, Any]
 
 
-_TABLES: dict[str, dict[str, Any]] = tomllib.loads(
+_FAMILY_TABLES: dict[str, dict[str, Any]] = tomllib.loads(
     (Path(__file__).parent / "families.toml").read_text()
 )
-KINDS: Mapping[str, str] = _TABLES.pop("kinds")
+LAYER_KINDS: Mapping[str, str] = _FAMILY_TABLES.pop("kinds")
 """Kinds of layer by the words of `layer_types`."""
 
 
 def _merged(name: str, field: str) -> dict[str, Any]:
     """A table of a family over those of the families that it is like, and of `any`."""
-    table = _TABLES[name]
+    table = _FAMILY_TABLES[name]
     base = table.get("like", "any" if name != "any" else "")
     return {**(_merged(base, field) if base else {}), **table.get(field, {})}
 
@@ -65,7 +65,7 @@ def _rules(
     name: str, field: str, default: tuple[LayerRule, ...] = ()
 ) -> tuple[LayerRule, ...]:
     """Rules of a family, or of the one that it is like."""
-    table = _TABLES[name]
+    table = _FAMILY_TABLES[name]
     if field in table:
         return tuple(table[field])
     return _rules(table["like"], field, default) if "like" in table else default
@@ -78,13 +78,13 @@ def _family(name: str) -> Family:
         defaults=_merged(name, "defaults"),
         mixers=_rules(name, "mixers", ({"all": "full"},)),
         mlps=_rules(name, "mlps", ({"all": "dense"},)),
-        blocks=_TABLES[name].get("blocks", {}),
+        blocks=_FAMILY_TABLES[name].get("blocks", {}),
     )
 
 
 FAMILIES = {
     model_type: _family(name)
-    for name, table in _TABLES.items()
+    for name, table in _FAMILY_TABLES.items()
     if name != "any"
     for model_type in table["types"].split()
 }
@@ -100,7 +100,7 @@ def _words(value: object) -> set[str]:
     return {str(value)}
 
 
-KEYS = frozenset(_words(_TABLES))
+CONFIG_KEYS = frozenset(_words(_FAMILY_TABLES))
 """Keys that some family knows."""
 
 
@@ -245,7 +245,7 @@ def _list(rule: LayerRule, shape: ConfigShape, layers: int) -> KindNames | None:
     if rule.get("longer") and isinstance(value, list) and len(value) > layers:
         # layers of multi-token prediction stand behind them
         return by_entry(value[:layers], rule["kinds"], config, name)
-    kinds = rule.get("kinds", KINDS)
+    kinds = rule.get("kinds", LAYER_KINDS)
     return by_entry(config.items(name, layers), kinds, config, name) or None
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from nearkv.hardware.config import Config
 from nearkv.hardware.errors import InputError, warn
-from nearkv.hardware.families import FAMILIES, KEYS, ConfigShape, blocks, painted
+from nearkv.hardware.families import CONFIG_KEYS, FAMILIES, ConfigShape, blocks, painted
 from nearkv.hardware.files import check_integers, read_text
 from nearkv.hardware.layer_types import Attention, Mlp, mixer, mlp
 from nearkv.hardware.part import Part, check_shape
@@ -36,7 +36,7 @@ _LOOKS_LIKE = (
 )
 """Families that an unknown model_type may be read as, with a warning, the first that fits."""
 
-LONGEST_SHOWN = 60
+LONGEST_LAYERS = 60
 """Characters of a value that a warning repeats."""
 LayerParts = tuple[Attention, Mlp]
 LayerSizes = Mapping[str, float]
@@ -163,7 +163,7 @@ def _guess(
         except InputError as error:
             said = str(error).removeprefix(f"{where}: ").partition(", ")[0]
             problem = problem or f"which read as {name} {said}"
-            strange = strange or [key for key in config.unread if key not in KEYS]
+            strange = strange or [key for key in config.unread if key not in CONFIG_KEYS]
             continue
         if not config.unread:
             _check_said(config, model_type)
@@ -361,7 +361,7 @@ def _check_type(config: Config) -> None:
 def _warn_of_unread(config: Config) -> None:
     """Warn of each key that was not read, those of nested tables included."""
     for key in config.unread:
-        value = json.dumps(config.table[key])[:LONGEST_SHOWN]
+        value = json.dumps(config.table[key])[:LONGEST_LAYERS]
         meaning = f"the meaning of {key} = {value} is unknown; it is ignored"
         warn(f"{config.where}: {meaning}, and may change bytes or FLOPs")
     for table in config.nested.values():

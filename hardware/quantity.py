@@ -14,10 +14,10 @@ from nearkv.hardware.files import read_toml
 from nearkv.hardware.schema import PART_TYPES, Key
 from nearkv.hardware.units import LARGEST, SMALLEST, parse, unit_of
 
-SOURCES = Path(__file__).parent / "sources.toml"
+SOURCES_FILE = Path(__file__).parent / "sources.toml"
 
 Kind = Literal["datasheet", "paper", "measured", "fitted", "assumed"]
-KINDS: tuple[str, ...] = get_args(Kind)
+SOURCE_KINDS: tuple[str, ...] = get_args(Kind)
 """Where a number may come from."""
 
 _REQUIRED = {"value", "unit", "kind", "source", "at"}
@@ -83,7 +83,7 @@ class Quantity:
 @cache
 def source_names() -> frozenset[str]:
     """Keys of all sources; reading the heads of their tables alone takes a tenth of the time."""
-    lines = SOURCES.read_text(encoding="utf-8").splitlines()
+    lines = SOURCES_FILE.read_text(encoding="utf-8").splitlines()
     heads = (line for line in lines if line.startswith("["))
     return frozenset(head[1:-1].strip('"') for head in heads)
 
@@ -91,7 +91,7 @@ def source_names() -> frozenset[str]:
 @cache
 def sources() -> dict[str, dict[str, Any]]:
     """Every cited paper and datasheet, by key."""
-    return read_toml(SOURCES, "sources")
+    return read_toml(SOURCES_FILE, "sources")
 
 
 def quantity(entry: object, key: Key, where: str) -> Quantity:
@@ -164,7 +164,7 @@ def _check_fields(fields: Mapping[str, Any], where: str) -> None:
     for extra in fields.keys() - _ALLOWED:
         raise unknown("field", extra, _ALLOWED, where)
     kind, source, at = str(fields["kind"]), str(fields["source"]), fields["at"]
-    check_known("kind", [kind], KINDS, where)
+    check_known("kind", [kind], SOURCE_KINDS, where)
     check_known("source", [source], source_names(), f"{where}: (sources.toml)")
     if not isinstance(at, str) or not at:
         raise InputError(f'{where}: at must say where in the source, such as "Table 1"')

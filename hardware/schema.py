@@ -34,7 +34,7 @@ COLUMN_UNITS = {
 PARTLESS = ("precision", "policy", "router", "offload", "collective", "derate", "ownership")
 """Roles of a platform that no part fills: they hold all their own numbers."""
 
-NARROW = {"flops_8bit": 1.0, "flops_4bit": 0.5}
+NARROW_OPERANDS = {"flops_8bit": 1.0, "flops_4bit": 0.5}
 """Rate of narrow products -> widest operand that takes it [B], the widest first."""
 
 
@@ -48,7 +48,7 @@ class Key:
         whole: True where only whole numbers count.
         optional: True where a part may lack it.
         zero: True where zero is a value.
-        least, most: smallest and largest value, in `unit`; those of `LIMITS` where none is stated.
+        least, most: smallest and largest value, in `unit`; those of `KEY_LIMITS` if none is stated.
         only: the values it may take, in `unit`; any where empty.
         usual: range of the machines there are, in `unit`; not known where empty.
         column: unit that columns show it in; that of its dimension where empty.
@@ -106,7 +106,7 @@ class Key:
     def limits(self) -> tuple[float, float]:
         """Smallest and largest value there can be, zero apart, in SI."""
         size = unit_of(self.unit)[1]
-        least, most = LIMITS[self.unit]
+        least, most = KEY_LIMITS[self.unit]
         return max(least, self.least) * size, min(most, self.most) * size
 
     def doubt(self, value: float) -> str:
@@ -171,16 +171,18 @@ def _keys(tables: Iterable[Mapping[str, Any]]) -> dict[str, Key]:
     }
 
 
-_TABLES = tomllib.loads(Path(__file__).with_name("schema.toml").read_text(encoding="utf-8"))
-_SHARED = {**_TABLES.pop("shared"), **_TABLES}
+_SCHEMA_TABLES = tomllib.loads(
+    Path(__file__).with_name("schema.toml").read_text(encoding="utf-8")
+)
+_SHARED = {**_SCHEMA_TABLES.pop("shared"), **_SCHEMA_TABLES}
 
-ROLES: dict[str, list[str]] = _TABLES.pop("roles")
+ROLES: dict[str, list[str]] = _SCHEMA_TABLES.pop("roles")
 """Role of a platform -> types of part that may fill it."""
 
-LIMITS: dict[str, list[float]] = _TABLES.pop("limits")
+KEY_LIMITS: dict[str, list[float]] = _SCHEMA_TABLES.pop("limits")
 """Unit -> smallest and largest number of it, in that unit; nothing outside is a machine."""
 
-_INCLUDED = {name: _included(table, _SHARED) for name, table in _TABLES.items()}
+_INCLUDED = {name: _included(table, _SHARED) for name, table in _SCHEMA_TABLES.items()}
 
 PART_TYPES = {name: _keys(tables) for name, tables in _INCLUDED.items()}
 """Type of part -> its keys."""

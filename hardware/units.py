@@ -9,7 +9,7 @@ SMALLEST, LARGEST = 1e-30, 1e30
 """Bounds of every number of a part in its unit; products of a few of them stay finite."""
 
 # Base symbol -> (dimension, size in the base unit of that dimension).
-_BASES = {
+_UNIT_BASES = {
     "B": ("B", 1.0),
     "bit": ("B", 0.125),
     "b": ("B", 0.125),
@@ -48,7 +48,7 @@ _PREFIXES = {
 }
 # mm2 is a square millimetre, not a milli-square-metre, so these are not split into prefix and base.
 _UNSPLIT = {"mm2": ("m2", 1e-6), "um2": ("m2", 1e-12)}
-_UNIT_EXAMPLES = (*_BASES, "GB", "GiB", "GB/s", "Gb/s", "TFLOP/s", "ms", "us")
+_UNIT_EXAMPLES = (*_UNIT_BASES, "GB", "GiB", "GB/s", "Gb/s", "TFLOP/s", "ms", "us")
 _PER_SECOND = re.compile(r"([bB])ps$")
 """How networks write rates: Gbps is Gb/s, an eighth of GBps."""
 _NUMBER = re.compile(
@@ -98,11 +98,11 @@ def _atom(symbol: str) -> tuple[str, float] | None:
     if symbol in _UNSPLIT:
         return _UNSPLIT[symbol]
     # the longest base first: "min" is minutes, not milli-"in"; pure numbers take no prefix
-    for base in sorted(_BASES, key=len, reverse=True):
+    for base in sorted(_UNIT_BASES, key=len, reverse=True):
         prefix = symbol.removesuffix(base)
         takes_prefix = base not in "1%" or not prefix
         if symbol.endswith(base) and prefix in _PREFIXES and takes_prefix:
-            dimension, size = _BASES[base]
+            dimension, size = _UNIT_BASES[base]
             return dimension, size * _PREFIXES[prefix]
     return None
 

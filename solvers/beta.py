@@ -35,7 +35,7 @@ HOST = "host memory M0"
 CAPACITY = "SmartSSD capacity"
 SKEW = "skew: all tokens cold"
 LINK = "GPU link"
-NOTHING = "none: nothing is off the GPU"
+NOT_SPLIT = "none: nothing is off the GPU"
 
 _ROUNDING = 1e-9
 """By how much more than its longer path, relative, a split must take before the link queues."""
@@ -170,7 +170,7 @@ def what_binds(
     share = share_of(balanced)
     longest = np.maximum(best.cpu, best.csd)
     reasons = {
-        NOTHING: np.less_equal(off_gpu, 0),
+        NOT_SPLIT: np.less_equal(off_gpu, 0),
         LINK: np.greater(best.seconds, longest * (1 + _ROUNDING)),
         HOST: np.greater(share, high),
         CAPACITY: np.less(share, low),

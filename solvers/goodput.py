@@ -13,7 +13,7 @@ _DEVIATIONS, _SUMS = np.polynomial.hermite_e.hermegauss(7)
 _WEIGHTS = _SUMS / _SUMS.sum()
 """Points and weights of an average over a normal law."""
 _HALVINGS = 28
-_TINY = 1e-12
+_LEAST_LOAD = 1e-12
 
 
 _PER_REQUEST = 1e4
@@ -84,9 +84,9 @@ def first_within(laws: Laws, ttft: Real) -> Real:
     """
     line = laws.line
     spare = ttft - line.computing
-    begun = np.clip(spare / np.maximum(2 * line.residual, _TINY), 0.0, 1.0)
+    begun = np.clip(spare / np.maximum(2 * line.residual, _LEAST_LOAD), 0.0, 1.0)
     left = np.maximum(spare - line.residual, 0.0)
-    waiting = line.waits * left / np.maximum(line.wait, _TINY)
+    waiting = line.waits * left / np.maximum(line.wait, _LEAST_LOAD)
     later = [np.exp(-waiting / met) for met in np.asarray(line.met)]
     kept = begun * (1 - line.waits * total(later) / len(later))
     share: Real = np.mean(line.weights * kept, axis=0)

@@ -18,8 +18,8 @@ Test = Callable[[Indices, Numbers], Booleans]
 
 CLOSE = 1e-12
 """Relative distance of the two sides of an edge."""
-MOST = float(2**40)
-AT_ONCE = 1 << 16
+MOST_VALUE = float(2**40)
+VALUES_AT_ONCE = 1 << 16
 """Values that are evaluated together."""
 _MOST_STEPS = 200
 _WORTH_TRYING = 1e-3
@@ -46,8 +46,8 @@ def largest(fits: Test, count: int) -> Numbers:
         rising[rising] = fits(points[rising], high[rising])
         low = np.where(rising, high, low)
         high = np.where(rising, 2 * high, high)
-        rising &= high <= MOST
-    endless = low >= MOST
+        rising &= high <= MOST_VALUE
+    endless = low >= MOST_VALUE
     high = np.where(endless, low, high)
     low, _ = _bisect(lambda index, value: ~fits(index, value), low, high, whole=True)
     return np.where(endless, np.inf, low)
@@ -89,7 +89,7 @@ def crossings(state: Evaluate, count: int, values: Numbers, whole: bool) -> list
         All crossings, point by point, rising.
     """
     points = np.arange(count)
-    pieces = max(count * len(values) // AT_ONCE, 1)
+    pieces = max(count * len(values) // VALUES_AT_ONCE, 1)
     states = []
     for piece in np.array_split(values, pieces):
         tiled = np.tile(points, len(piece))
@@ -181,7 +181,7 @@ class Peak:
     bound: Numbers
 
 
-def peak(rate: Evaluate, high: Numbers, at_once: int = AT_ONCE) -> Peak:
+def peak(rate: Evaluate, high: Numbers, at_once: int = VALUES_AT_ONCE) -> Peak:
     """Maximise a rate over 1 ... high.
 
     Where the ranges are short, every value is tried, which proves the best. Others are searched by

@@ -20,7 +20,7 @@ from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.resources import Gpu, drives, link
 from nearkv.hardware.machine import Machine
 
-NATIVE = 2.0
+NATIVE_BYTES = 2.0
 """Width from which on weights are multiplied as they are stored, at `flops_cycle` [B]."""
 
 
@@ -37,7 +37,9 @@ def processor(hw: Machine, width: Real) -> Gpu:
     """
     part, reached = hw.host, hw.derate
     packed = np.mod(width, 1.0) > 0
-    operations = np.where(np.greater_equal(width, NATIVE), part.flops_cycle, part.ops_cycle)
+    operations = np.where(
+        np.greater_equal(width, NATIVE_BYTES), part.flops_cycle, part.ops_cycle
+    )
     products = np.where(packed, reached.packed_gemm, reached.cpu_gemm)
     reading = np.where(packed, reached.packed_dram, reached.dram_read)
     rate = part.count * part.cores * part.clock * operations * products
@@ -212,7 +214,7 @@ class Cores:
 
     @property
     def _native(self) -> Gpu:
-        return processor(self.hw, NATIVE)
+        return processor(self.hw, NATIVE_BYTES)
 
 
 def expert_bytes(llm: LLM, work: TokenChunks, beyond: Real = 0.0) -> Real:

@@ -18,7 +18,9 @@ from nearkv.costmodel.model.workload import Workload
 
 Notes = Mapping[str, NDArray[np.bool_]]
 """Sentence -> the design points where it holds."""
-ONE_BATCH = "it serves one batch at a time, not requests that arrive; ask it with --users"
+ONE_BATCH_ONLY = (
+    "it serves one batch at a time, not requests that arrive; ask it with --users"
+)
 _ROUNDING = 1e-9
 """A batch of which less than this share does not run counts as run."""
 

@@ -390,7 +390,7 @@ def _last_axis(number: Real) -> Numbers:
     return np.asarray(number)[..., np.newaxis]
 
 
-WIDTHS = ("dense", "head", "operand", "native")
+WIDTH_NAMES = ("dense", "head", "operand", "native")
 """Numbers of the `precision` role that it may lack."""
 SHAPE = [field.name for field in fields(LLM) if field.default is MISSING]
 """Fields of a model that have no default."""
@@ -406,7 +406,7 @@ def llm_of(shape: Mapping[str, Real], widths: Role) -> LLM:
     """
     sizes = {size: shape[size] for size in SHAPE}
     sizes["vocab"] = sizes["vocab"] * widths.maybe("output_head", 1.0)
-    stated = {f"{key}_width": widths[key] for key in WIDTHS if key in widths}
+    stated = {f"{key}_width": widths[key] for key in WIDTH_NAMES if key in widths}
     return LLM(
         **sizes,
         weight_width=widths.weight,

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.model.estimate import ONE_BATCH, Estimate, notes_of
+from nearkv.costmodel.model.estimate import ONE_BATCH_ONLY, Estimate, notes_of
 from nearkv.costmodel.model.layers import not_modelled
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.plugins import Plugin
@@ -105,7 +105,7 @@ def choice(
 
 ANY = "any"
 """Stands for every axis: work, and each number of the machine."""
-TIMES = ("prefill_s", "step_ms", "total_s")
+MONOTONE_COLUMNS = ("prefill_s", "step_ms", "total_s")
 """Columns that are said to be monotone or not; `status` is another, which more hardware keeps."""
 
 
@@ -209,7 +209,7 @@ class System:
         if work.arrivals is not None and estimate.serving is None:
             one_by_one = np.array(work.arrivals.users is None)
             estimate = replace(
-                estimate, fits=estimate.fits.without({ONE_BATCH: one_by_one})
+                estimate, fits=estimate.fits.without({ONE_BATCH_ONLY: one_by_one})
             )
         counts = {
             name: (value, self.knobs[name].within)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from nearkv.costmodel.algebra.span import Port, Real
 from nearkv.costmodel.model.llm import LLM
 from nearkv.hardware.machine import Machine, Role
-from nearkv.hardware.schema import NARROW
+from nearkv.hardware.schema import NARROW_OPERANDS
 
 KERNEL_GROUPS = (1, 4, 5)
 """Queries a KV head for which HILOS built attention kernels (Table 3)."""
@@ -110,7 +110,7 @@ def gpu(hw: Machine, role: str = "gpu") -> Gpu:
     }
     narrow = [
         (width, part.count * part[key] * reached[key])
-        for key, width in NARROW.items()
+        for key, width in NARROW_OPERANDS.items()
         if key in part
     ]
     return Gpu(run, read, part.count * part.memory, tuple(narrow), prompts)

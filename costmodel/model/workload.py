@@ -8,7 +8,7 @@ import numpy as np
 
 from nearkv.costmodel.algebra.span import Real
 
-PARTS = 8
+LENGTH_PARTS = 8
 """Equal parts of a sequence's life at which costs that are not affine in it are averaged."""
 
 
@@ -59,7 +59,7 @@ class Spread:
     lengths: Lengths | None = None
 
 
-ENDLESS = 1e6
+ENDLESS_TOKENS = 1e6
 """Stands for the batch of requests that arrive without end: as many as memory holds [1]."""
 
 
@@ -122,7 +122,7 @@ class Workload:
             return [self.fixed_context]
         if self.spread.lengths:
             return [part * self.context for part in self.spread.lengths.contexts]
-        middles = (np.arange(PARTS) + 0.5) / PARTS
+        middles = (np.arange(LENGTH_PARTS) + 0.5) / LENGTH_PARTS
         return [self.prompt + float(middle) * self.output for middle in middles]
 
     @property

@@ -18,7 +18,7 @@ from nearkv.costmodel.algebra.blend import scaled
 from nearkv.costmodel.algebra.compose import either, overlap, serial, stream
 from nearkv.costmodel.algebra.span import Port, Real, Span, total
 from nearkv.costmodel.mechanisms.cpu_layer import (
-    NATIVE,
+    NATIVE_BYTES,
     Cores,
     TokenChunks,
     expert_bytes,
@@ -66,7 +66,7 @@ EXPERTS = choice(
     ("cpu", "stream"),
     default="auto",
 )
-PROMPTS = choice(
+PROMPT_EXPERTS = choice(
     "the same of prompts; faster: what takes less", ("cpu", "stream", "faster"), default=2
 )
 
@@ -243,7 +243,7 @@ class Offload:
     def path(self) -> DataPath:
         """The ports from DRAM to the GPU."""
         lanes = link(self.hw, "gpu_link", "pcie")
-        return {"dram": processor(self.hw, NATIVE).read, "link": lanes.inward}
+        return {"dram": processor(self.hw, NATIVE_BYTES).read, "link": lanes.inward}
 
     @property
     def attention_kernel(self) -> Port:
@@ -330,7 +330,7 @@ class Offload:
     knobs={
         "gpu_experts": GPU_EXPERTS,
         "experts": EXPERTS,
-        "prompts": PROMPTS,
+        "prompts": PROMPT_EXPERTS,
         "cache": CACHE,
         "chunk": CHUNK,
         "numa": NUMA,
@@ -389,7 +389,7 @@ def expert_offload(
     def decode(kind: LLM) -> Span:
         return placed.layer(kind, TokenChunks(b), experts, placed.step_attention(kind))
 
-    head = output_head(llm, b, kernels(one_gpu, llm, NATIVE))
+    head = output_head(llm, b, kernels(one_gpu, llm, NATIVE_BYTES))
     held = placed.capacity_check(gpu(hw).memory, np.minimum(tokens, chunk))
     answer = estimate(llm, work, prefill, decode, head, held)
     return replace(answer, also={"crossover_tok": placed.crossover})

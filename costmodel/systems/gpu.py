@@ -80,7 +80,7 @@ def remaining(hw: Machine, llm: LLM, work: Workload, stated: Stated) -> Real:
     return np.maximum(np.floor(hw.gpu.count / of_a_replica), 1.0)
 
 
-MOST = 1024
+MOST_GPUS = 1024
 """GPUs that share one model, at most [1]."""
 
 
@@ -91,7 +91,7 @@ def degree(text: str, **rules: KnobRule) -> Knob:
         text: what it divides.
         rules: of papers and engines, by name.
     """
-    return Knob(text, low=1, high=MOST, kind="count", rules=rules)
+    return Knob(text, low=1, high=MOST_GPUS, kind="count", rules=rules)
 
 
 TP = degree(

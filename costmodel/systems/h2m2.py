@@ -41,12 +41,12 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.paging import fragmentation, page_tab
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import over_layers
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.registry import ANY, TIMES, Knob, Reversal, system
+from nearkv.costmodel.model.registry import ANY, MONOTONE_COLUMNS, Knob, Reversal, system
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
 OWNS = ("hbm", "lpddr", "hbm_chip", "lpddr_chip", "c2c")
-SUBLAYERS = {"attention": "attention", "qkv": "qkv-linear", "fc": "fc"}
+SUBLAYER_NAMES = {"attention": "attention", "qkv": "qkv-linear", "fc": "fc"}
 """Name in code -> name in the paper."""
 on_asymmetric_memory = partial(
     system,
@@ -64,12 +64,12 @@ PROMPTS_BY_RULE = Reversal(
     "prompts are mapped by a rule beside the mapping that makes the step fastest",
 )
 BY_RULE = Reversal(
-    TIMES,
+    MONOTONE_COLUMNS,
     (ANY,),
     "the mapping's rule takes what is fastest, or first, and leaves the rest what HBM then has",
 )
 BY_BYTES = Reversal(
-    TIMES,
+    MONOTONE_COLUMNS,
     ("batch", "context", "output_tokens", "hbm.memory", "hbm.count"),
     "HBM is filled by bytes (sec. 3.2), which takes work from the faster of the chips",
 )
@@ -80,7 +80,7 @@ def mapping_knobs(policy: str) -> dict[str, Knob]:
     """Heads on HBM for each sub-layer, which a policy picks together unless stated.
 
     Args:
-        policy: a key of `nearkv.solvers.mapping.policies.POLICIES`.
+        policy: a key of `nearkv.solvers.mapping.policies.MAPPING_POLICIES`.
     """
     return _knobs("n", "heads of {} on HBM", policy)
 
@@ -90,7 +90,7 @@ def _knobs(prefix: str, what: str, policy: str) -> dict[str, Knob]:
         f"{prefix}_{name}": Knob(
             what.format(printed), high=MOST_UNITS, kind="count", solver=policy
         )
-        for name, printed in SUBLAYERS.items()
+        for name, printed in SUBLAYER_NAMES.items()
     }
 
 
@@ -148,7 +148,7 @@ def mapping_system(name: str, policy: str, summary: str, section: str) -> None:
 
     Args:
         name: of the system.
-        policy: a key of `nearkv.solvers.mapping.policies.POLICIES`.
+        policy: a key of `nearkv.solvers.mapping.policies.MAPPING_POLICIES`.
         summary: what `nearkv systems` says of it.
         section: of the paper.
     """

@@ -28,8 +28,8 @@ from nearkv.costmodel.mechanisms.near_storage.eviction import (
     where_kv_lives,
 )
 from nearkv.costmodel.mechanisms.near_storage.scoring import (
-    PRECISIONS,
-    SOURCES,
+    SCORE_PRECISIONS,
+    SCORE_SOURCES,
     Pools,
     cpu_path,
     csd_path,
@@ -73,13 +73,13 @@ CHUNKS = Knob(
     "score blocks per layer, m (HIE, sec. 4.2)", low=1, high=256, default=16, kind="count"
 )
 SCORE_PRECISION = choice(
-    "width of a key where it is scored (CEC, sec. 4.4)", PRECISIONS, default=1
+    "width of a key where it is scored (CEC, sec. 4.4)", SCORE_PRECISIONS, default=1
 )
 SCORE_SOURCE = choice(
     "where scoring reads keys: FP16 in flash, or a narrow copy in flash or the accelerator's DRAM",
-    SOURCES,
+    SCORE_SOURCES,
 )
-MEMORY = Knob(
+KV_MEMORY = Knob(
     "DRAM the KV cache may take, M_0 (eq. 3)", kind="count", sets="host.kv_memory"
 )
 
@@ -98,7 +98,7 @@ MEMORY = Knob(
         "score_precision": SCORE_PRECISION,
         "score_source": SCORE_SOURCE,
         "placement": PLACEMENT,
-        "memory": MEMORY,
+        "memory": KV_MEMORY,
     },
     attends=ATTENDS,
     lacks=LACKS,

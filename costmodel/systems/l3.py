@@ -15,7 +15,7 @@ import numpy as np
 from nearkv.costmodel.algebra.compose import overlap, serial, stream
 from nearkv.costmodel.algebra.span import Port, Real, Span
 from nearkv.costmodel.mechanisms.serving.dimm import (
-    HOMES,
+    KV_PLACEMENT,
     dimm_capacity,
     dimms,
     fullest_rankset,
@@ -47,7 +47,7 @@ from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.queue import Load, Serving, over_layer_types
-from nearkv.costmodel.model.registry import TIMES, Knob, Reversal, choice, system
+from nearkv.costmodel.model.registry import MONOTONE_COLUMNS, Knob, Reversal, choice, system
 from nearkv.costmodel.model.resources import gpu, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -68,7 +68,7 @@ OVERLAP_COMM = choice(
     default=1,
 )
 PROMPTS_RIDE = Reversal(
-    TIMES,
+    MONOTONE_COLUMNS,
     ("batch", "context", "output_tokens", "dimm.capacity", "dimm.count"),
     "a batch that fits computes all prompts before it decodes; prompts of one that does not, "
     "ride in decode steps, which may be faster (L3 sec. 5.2)",
@@ -86,7 +86,7 @@ PROMPTS_RIDE = Reversal(
         "ranksets": RANKSETS,
         "interleave": INTERLEAVE,
         "overlap_comm": OVERLAP_COMM,
-        "homes": replace(HOMES, default=2),
+        "homes": replace(KV_PLACEMENT, default=2),
         "policy": POLICY,
     },
     reversals=(ring("gpu.count"), PROMPTS_RIDE),

@@ -22,7 +22,7 @@ from nearkv.costmodel.mechanisms.serving.cpu_share import (
     takes_excess,
 )
 from nearkv.costmodel.mechanisms.serving.dimm import (
-    HOMES,
+    KV_PLACEMENT,
     dimm_capacity,
     dimms,
     fullest_rankset,
@@ -242,7 +242,7 @@ def hbm_pim(
     owns=("gpu", "host", "dimm"),
     attends=HEADS_AND_STATES,
     lacks=LACKS,
-    knobs={"homes": HOMES, "policy": POLICY},
+    knobs={"homes": KV_PLACEMENT, "policy": POLICY},
     reversals=(ring("gpu.count"),),
 )
 def rank_pim(

@@ -97,7 +97,7 @@ class MappingPolicy:
     choose: MappingMethod
 
 
-POLICIES = {
+MAPPING_POLICIES = {
     "mapping-greedy": MappingPolicy(head_tables, greedy),
     "mapping-exact": MappingPolicy(head_tables, exact),
     "mapping-a-major": MappingPolicy(head_tables, partial(major, 0)),
@@ -118,7 +118,7 @@ def solve_mapping(
         hw, llm, work: broadcast over design points.
         requested: knob -> number or `auto`, in the order attention, qkv, fc.
     """
-    chosen = POLICIES[policy]
+    chosen = MAPPING_POLICIES[policy]
     tables = chosen.tabulate(hw, llm, work)
     stated: dict[str, Real] = {}
     for which, (name, units) in enumerate(requested.items()):

@@ -22,12 +22,12 @@ import numpy as np
 
 from nearkv.costmodel.algebra.span import Numbers
 from nearkv.costmodel.mechanisms.weights.placement import (
-    COLUMNS,
     DECODE,
     LARGE_BATCH,
-    MEMORY,
+    MEMORY_CONSTRAINTS,
+    PLACEMENT_SHARES,
+    PLACEMENT_VARIABLES,
     PREFILL,
-    SHARES,
     TIER,
     BlockSchedule,
     capacity,
@@ -39,8 +39,8 @@ from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.placement.linear import Program, Simplex
 
-_COLUMNS = (*SHARES, "y", "T_pre", "T_gen")
-Y = len(SHARES)
+_PROGRAM_VARIABLES = (*PLACEMENT_SHARES, "y", "T_pre", "T_gen")
+Y = len(PLACEMENT_SHARES)
 """Column of y in the programs."""
 _WEIGHTS, _OTHERS = slice(0, 3), slice(3, Y)
 """Columns of the shares of weights, and of cache and activations."""
@@ -48,9 +48,9 @@ OF_BLOCK = [0, 1, 2, Y]
 """Columns that are y times something: a box with a larger smallest block has larger ones."""
 TIME_ROWS = slice(0, len(PREFILL) + len(DECODE))
 """Rows of time in the programs."""
-MEMORY_ROWS = slice(TIME_ROWS.stop, TIME_ROWS.stop + len(MEMORY))
+MEMORY_ROWS = slice(TIME_ROWS.stop, TIME_ROWS.stop + len(MEMORY_CONSTRAINTS))
 """Rows of memory in the programs."""
-_BLS, _GBS = COLUMNS.index("bls"), COLUMNS.index("gbs")
+_BLS, _GBS = PLACEMENT_VARIABLES.index("bls"), PLACEMENT_VARIABLES.index("gbs")
 
 
 class BlockBox(NamedTuple):
@@ -138,7 +138,7 @@ class BlockProblem:
 
     @cached_property
     def usable(self) -> Numbers:
-        """Bytes each row of `MEMORY` may use [B]."""
+        """Bytes each row of `MEMORY_CONSTRAINTS` may use [B]."""
         sizes = capacity(self.hw)
         return np.array([sizes[tier] for tier in TIER], float)
 
@@ -199,22 +199,22 @@ class BlockProblem:
         """
         fixed = {"hd": 0.0, **self.fixed}
         sums = MEMORY_ROWS.stop
-        matrix = np.zeros((sums + 3 + len(fixed), len(_COLUMNS)))
+        matrix = np.zeros((sums + 3 + len(fixed), len(_PROGRAM_VARIABLES)))
         limit = np.zeros(len(matrix))
         times = self._times
         matrix[TIME_ROWS, :Y] = times.seconds[:, :Y]
         limit[TIME_ROWS] = -times.seconds[:, _BLS]
         slowest = min(self._attention_rate(gbs) for gbs in (1, self.most))
         longest = np.sum(times.seconds + times.on_cpu / slowest)
-        matrix[: len(PREFILL), _COLUMNS.index("T_pre")] = -1
-        matrix[len(PREFILL) : TIME_ROWS.stop, _COLUMNS.index("T_gen")] = -1
+        matrix[: len(PREFILL), _PROGRAM_VARIABLES.index("T_pre")] = -1
+        matrix[len(PREFILL) : TIME_ROWS.stop, _PROGRAM_VARIABLES.index("T_gen")] = -1
         for row, first in enumerate((0, 3, 6), sums):
             matrix[row, first : first + 3] = 1
         matrix[MEMORY_ROWS, Y] = -self.usable / self.unit
         matrix[sums, Y] = -1  # shares of weights add up to y, their columns being w y
         limit[sums + 1 : sums + 3] = 1
         for row, (share, value) in enumerate(fixed.items(), sums + 3):
-            matrix[row, _COLUMNS.index(share)] = 1
+            matrix[row, _PROGRAM_VARIABLES.index(share)] = 1
             if share.startswith("w"):
                 matrix[row, Y] = -value
             else:
@@ -226,10 +226,18 @@ class BlockProblem:
             matrix=matrix,
             limit=limit,
             equal=np.arange(len(matrix)) >= sums,
-            low=np.zeros(len(_COLUMNS)),
+            low=np.zeros(len(_PROGRAM_VARIABLES)),
             high=np.append(np.ones(Y + 1), [longest] * 2),
-            rows=(*PREFILL, *DECODE, *MEMORY, "w = 1", "c = 1", "h = 1", *fixed_rows),
-            columns=_COLUMNS,
+            rows=(
+                *PREFILL,
+                *DECODE,
+                *MEMORY_CONSTRAINTS,
+                "w = 1",
+                "c = 1",
+                "h = 1",
+                *fixed_rows,
+            ),
+            columns=_PROGRAM_VARIABLES,
         )
 
     @cached_property

@@ -19,7 +19,7 @@ from nearkv.costmodel.algebra.span import Numbers
 from nearkv.hardware.errors import InputError
 
 Indices = NDArray[np.int32]
-_TOLERANCE = 1e-9
+_SIMPLEX_TOLERANCE = 1e-9
 """Of HiGHS, below its own 1e-7: bounds must meet values up to a relative 1e-9."""
 _SMALLEST_ENTRY = 1e-12
 """HiGHS drops smaller entries; its own 1e-9 is coarse for rows that are scaled to about one."""
@@ -123,8 +123,8 @@ class Simplex:
             "output_flag": False,
             "presolve": "off",
             "threads": 1,
-            "primal_feasibility_tolerance": _TOLERANCE,
-            "dual_feasibility_tolerance": _TOLERANCE,
+            "primal_feasibility_tolerance": _SIMPLEX_TOLERANCE,
+            "dual_feasibility_tolerance": _SIMPLEX_TOLERANCE,
             "small_matrix_value": _SMALLEST_ENTRY,
         }.items():
             self._highs.setOptionValue(option, value)

@@ -10,9 +10,9 @@ import numpy as np
 from nearkv.costmodel.algebra.span import Numbers
 from nearkv.costmodel.mechanisms.weights.placement import (
     DECODE,
-    MEMORY,
+    MEMORY_CONSTRAINTS,
+    PLACEMENT_SHARES,
     PREFILL,
-    SHARES,
     TIER,
     BlockSchedule,
     cpu_attention_rate,
@@ -29,7 +29,7 @@ from nearkv.solvers.placement.blocks import (
     single_block,
 )
 from nearkv.solvers.placement.linear import Optimum, Program, Simplex, reference
-from nearkv.solvers.placement.search import GAP, BestBlock, full, paper
+from nearkv.solvers.placement.search import SMALLEST_GAP, BestBlock, full, paper
 
 SEARCHES = {"full": full, "paper": paper}
 ADDRESS = {"gpu": "gpu.memory", "host": "host.memory", "disk": "disk.capacity"}
@@ -164,7 +164,7 @@ def _checked(fixed: Mapping[str, float]) -> Mapping[str, float]:
         InputError: an unknown share, one outside 0 to 1, or shares of a tensor that do not add up.
     """
     for share, value in fixed.items():
-        check_known("share", [share], SHARES)
+        check_known("share", [share], PLACEMENT_SHARES)
         if not 0 <= value <= 1:
             raise InputError(f"share {share} = {value:g} must be between 0 and 1")
     if fixed.get("hd", 0) > 0:
@@ -173,7 +173,7 @@ def _checked(fixed: Mapping[str, float]) -> Mapping[str, float]:
     for letter, tensor in _TENSORS.items():
         shares = {share: value for share, value in stated.items() if share[0] == letter}
         total = sum(shares.values())
-        if total > 1 + GAP or (len(shares) == 3 and total < 1 - GAP):
+        if total > 1 + SMALLEST_GAP or (len(shares) == 3 and total < 1 - SMALLEST_GAP):
             requested = ", ".join(f"{share} = {value:g}" for share, value in shares.items())
             raise InputError(
                 f"shares of the {tensor} ({requested}) add up to {total:g}; they must add up to 1"
@@ -224,7 +224,7 @@ def _placement(
     decode = float(layers * (output - 1) * np.max(block.decode() @ policy))
     throughput = float(gbs * nb * output / (prefill + decode))
     prices = optimum.prices[: MEMORY_ROWS.stop] / optimum.value
-    names = (*PREFILL, *DECODE, *MEMORY)
+    names = (*PREFILL, *DECODE, *MEMORY_CONSTRAINTS)
     memory_share = problem.hw.offload.memory_share
     worth = -_GB * prices[MEMORY_ROWS] * throughput * memory_share / problem.unit
     filled = _by_tier(_filled(problem, block.memory() @ policy))
@@ -234,12 +234,12 @@ def _placement(
         num_batches=nb,
         throughput_tok_s=throughput,
         bound_tok_s=max(float(output) / best.bound, throughput),
-        shares=dict(zip(SHARES, shares.tolist(), strict=True)),
+        shares=dict(zip(PLACEMENT_SHARES, shares.tolist(), strict=True)),
         prefill=prefill,
         decode=decode,
         used={tier: max(values) for tier, values in filled.items()},
         binding=tuple(
-            name for name, price in zip(names, prices, strict=True) if price < -GAP
+            name for name, price in zip(names, prices, strict=True) if price < -SMALLEST_GAP
         ),
         worth={tier: sum(values) for tier, values in _by_tier(worth).items()},
         short={},
@@ -248,12 +248,12 @@ def _placement(
 
 
 def _filled(problem: BlockProblem, needed: Numbers) -> Numbers:
-    """Share of what it may hold that each row of `MEMORY` needs [1].
+    """Share of what it may hold that each row of `MEMORY_CONSTRAINTS` needs [1].
 
     Raises:
         InputError: a memory is overfull.
     """
-    none = np.zeros(len(MEMORY))
+    none = np.zeros(len(MEMORY_CONSTRAINTS))
     filled: Numbers = np.divide(needed, problem.usable, out=none, where=problem.usable > 0)
     if np.any(filled > 1 + _OVERFULL):
         raise _unsolved(f"its solution fills a memory {np.max(filled):.3g} times")
@@ -261,20 +261,20 @@ def _filled(problem: BlockProblem, needed: Numbers) -> Numbers:
 
 
 def _by_tier(values: Numbers) -> dict[str, list[float]]:
-    """Values of the rows of `MEMORY`, by tier."""
+    """Values of the rows of `MEMORY_CONSTRAINTS`, by tier."""
     rows = list(zip(TIER, values.tolist(), strict=True))
     return {tier: [value for where, value in rows if where == tier] for tier in ADDRESS}
 
 
 def _without_rounding(x: Numbers) -> Numbers:
     """The shares of an optimum, none negative and those of each tensor adding up to 1."""
-    of_tensors = np.maximum(x[: len(SHARES)], 0.0).reshape(len(_TENSORS), -1)
+    of_tensors = np.maximum(x[: len(PLACEMENT_SHARES)], 0.0).reshape(len(_TENSORS), -1)
     shares: Numbers = of_tensors / of_tensors.sum(axis=1, keepdims=True)
     return shares.ravel()
 
 
 def _infeasible(problem: BlockProblem, block: BlockBox, solve: Simplex) -> Placement:
-    nowhere = dict.fromkeys(SHARES, np.nan)
+    nowhere = dict.fromkeys(PLACEMENT_SHARES, np.nan)
     none = dict.fromkeys(ADDRESS, np.nan)
     return Placement(
         status="infeasible",

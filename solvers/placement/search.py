@@ -23,9 +23,9 @@ from nearkv.solvers.placement.blocks import (
 )
 from nearkv.solvers.placement.linear import Optimum, Simplex
 
-GAP = 1e-9
+SMALLEST_GAP = 1e-9
 """Relative differences below this are ties."""
-STEPS = 256
+WALK_STEPS = 256
 """Numbers of batches that the walk tries one by one, many times those of any published run."""
 _LEAST_Y = 1e-300
 """Keeps a division by the smallest block's share finite where a relaxation wants none of it."""
@@ -69,7 +69,7 @@ def full(problem: BlockProblem, solve: Simplex, space: BlockBox) -> BestBlock | 
     """The best of all blocks in a box, by branch and bound.
 
     Returns:
-        The block, its bound meeting its value up to `GAP`; None where no block fits.
+        The block, its bound meeting its value up to `SMALLEST_GAP`; None where no block fits.
     """
     block = single_block(space.gbs_low, space.nb_low)
     smallest = solve(problem.program(block))
@@ -79,11 +79,11 @@ def full(problem: BlockProblem, solve: Simplex, space: BlockBox) -> BestBlock | 
     order = count()
     boxes = [_Open(0.0, next(order), space, smallest)]
     closed = np.inf
-    while boxes and boxes[0].bound < best.value * (1 - GAP):
+    while boxes and boxes[0].bound < best.value * (1 - SMALLEST_GAP):
         parent = heappop(boxes)
         parts = _relaxed_parts(problem, solve, parent)
         # a bound that halving does not raise may be that of a block, which then ends the search
-        ceiling = parent.bound * (1 + GAP)
+        ceiling = parent.bound * (1 + SMALLEST_GAP)
         level = all(relaxed.bound <= ceiling for _, relaxed in parts)
         for part, relaxed in parts:
             if part.single or level:
@@ -135,11 +135,11 @@ def _better_of_box(
     problem: BlockProblem, solve: Simplex, box: BlockBox, relaxed: Optimum, best: BestBlock
 ) -> BestBlock:
     """The block that the relaxation of a box points to, where it beats the best so far."""
-    if relaxed.bound >= best.value * (1 - GAP):
+    if relaxed.bound >= best.value * (1 - SMALLEST_GAP):
         return best
     block = box.block(_sequences(box, relaxed))
     exact = relaxed if block == box else solve(problem.program(block))
-    if exact is None or exact.value >= best.value * (1 - GAP):
+    if exact is None or exact.value >= best.value * (1 - SMALLEST_GAP):
         return best
     return BestBlock(block, exact.value, exact.bound)
 
@@ -151,8 +151,8 @@ def paper(problem: BlockProblem, solve: Simplex, space: BlockBox) -> BestBlock |
     """The best of the blocks FlexGen's own search walks.
 
     For each GPU batch 1, 2, 3, 4, 8, 16, ... it bisects for the most batches that fit, then tries
-    1, 2, 3, ... up to there (from `STEPS` on by bisection), stops at the first drop and takes the
-    last before it.
+    1, 2, 3, ... up to there (from `WALK_STEPS` on by bisection), stops at the first drop and takes
+    the last before it.
 
     Returns:
         The block; its bound is its own LP's, nothing is proven of others. None where no block fits.
@@ -163,7 +163,7 @@ def paper(problem: BlockProblem, solve: Simplex, space: BlockBox) -> BestBlock |
         last = _before_first_drop(problem, solve, gbs, range(space.nb_low, ceiling + 1))
         if last is None:
             break
-        if best is None or last.value < best.value * (1 - GAP):
+        if best is None or last.value < best.value * (1 - SMALLEST_GAP):
             best = last
     return best
 
@@ -195,17 +195,17 @@ def _before_first_drop(
 ) -> BestBlock | None:
     """The block with the last number of batches before throughput drops; None where none fits.
 
-    Beyond `STEPS` numbers, bisection takes the place of FlexGen's steps of one: the weights'
+    Beyond `WALK_STEPS` numbers, bisection takes the place of FlexGen's steps of one: the weights'
     seconds per sequence fall ever more slowly and what binds instead rises, so one drop parts the
     numbers that gain from those that lose.
     """
     last: BestBlock | None = None
-    for nb in batches[:STEPS]:
+    for nb in batches[:WALK_STEPS]:
         block = _block(problem, solve, gbs, nb)
         if block is None or _drops(last, block):
             return last
         last = block
-    low, high = batches.start + STEPS - 1, batches.stop - 1
+    low, high = batches.start + WALK_STEPS - 1, batches.stop - 1
     while low < high:
         middle = (low + high) // 2
         before, after = (_block(problem, solve, gbs, nb) for nb in (middle, middle + 1))
@@ -227,4 +227,4 @@ def _block(problem: BlockProblem, solve: Simplex, gbs: int, nb: int) -> BestBloc
 
 def _drops(last: BestBlock | None, block: BestBlock) -> bool:
     """Whether a block takes longer than the one before, by more than a tie."""
-    return last is not None and block.value > last.value * (1 + GAP)
+    return last is not None and block.value > last.value * (1 + SMALLEST_GAP)

@@ -34,7 +34,7 @@ Planes = NDArray[np.float64]
 
 _BASE = 4096.0
 """Where slopes are measured: far enough from zero, at which no weights are read."""
-_NEAR = 2.0
+_NEAR_LENGTHS = 2.0
 """Where they are checked: near zero, a mixture of experts does not use all of its experts."""
 _NOISE = 1e-11
 """Terms below this share of the seconds are rounding of the difference that measures them."""
@@ -54,7 +54,7 @@ def planes(make: Callable[..., Span], variables: int) -> Planes:
         InputError: an amount is not affine, as in a mixture of experts.
     """
     base = np.full(variables, _BASE)
-    near = np.full(variables, _NEAR)
+    near = np.full(variables, _NEAR_LENGTHS)
     between = base * np.linspace(1.5, 3.0, variables)
     probes = np.vstack([between, near])
     steps = base + _BASE * np.eye(variables)

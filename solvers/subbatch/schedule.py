@@ -38,7 +38,7 @@ Their KV stops one rankset for about 1 %.
 """
 _GAP = 1e-9
 """Relative distance between bound and value at which HiGHS ends."""
-_TOLERANCE = 2e-6
+_MILP_TOLERANCE = 2e-6
 """What the feasibility tolerance of HiGHS may add to a time, or to a bound, relative."""
 _TOKEN_TOLERANCE = 1e-3
 """What it may take from a number of prompt tokens, which is an integer [1]."""
@@ -231,7 +231,7 @@ def _with_prompts(
             phases=phases(problem, split, chunks),
             split_decode=sum(phases(problem, split)),
         )
-        in_time = plan.seconds <= limit * (1 + _TOLERANCE)
+        in_time = plan.seconds <= limit * (1 + _MILP_TOLERANCE)
         if plan.prompt_tokens > best.prompt_tokens and in_time:
             best = plan
         if best.prompt_tokens >= most or not proof.complete:
@@ -249,7 +249,7 @@ def _shortened(
     """Shorten the last part of the sub-batch with more prompts until the plan keeps its time."""
     first, second = chunks
     while first or second:
-        if sum(phases(problem, split, (first, second))) <= limit * (1 + _TOLERANCE):
+        if sum(phases(problem, split, (first, second))) <= limit * (1 + _MILP_TOLERANCE):
             break
         if tokens_of(second) > tokens_of(first):
             second = _one_step_less(second)
@@ -302,7 +302,7 @@ def evenest(contexts: Numbers, time_limit: float = 10.0) -> Halves:
     best = min((even_halves(contexts), solved), key=larger_half)
     most = larger_half(best)
     # token counts are whole, so the bound may be rounded up; half of all holds without a search
-    searched = proof.bound * total * (1 - _TOLERANCE)
+    searched = proof.bound * total * (1 - _MILP_TOLERANCE)
     least = max(searched, total / 2, float(contexts.max()))
     return Halves(best, most, min(float(np.ceil(least)), most))
 

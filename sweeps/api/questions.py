@@ -62,14 +62,14 @@ def compare(
     >>> table[["system", "context_tok", "speedup"]].round(2).values.tolist()[:2]
     [['flexgen-ssd', 16384, 1.0], ['flexgen-ssd', 65536, 1.0]]
     """
-    from nearkv.sweeps.evaluate.columns import TIMES, on_request
+    from nearkv.sweeps.evaluate.columns import TIME_PREFIX, on_request
     from nearkv.sweeps.evaluate.compare import compare as compared
     from nearkv.sweeps.evaluate.compare import conclusion
 
     study = study_of(systems, model, axes)
     ratios = names(ratio, "ratio")
     extra = on_request(names(also, "also"))
-    columns = compared(study, ratios, (*extra, TIMES) if breakdown else extra)
+    columns = compared(study, ratios, (*extra, TIME_PREFIX) if breakdown else extra)
     return table_of_columns(columns, conclusion(study, columns), study, empty)
 
 
@@ -108,7 +108,7 @@ def sweep(
     >>> table["context_tok"].tolist()
     [8192, 16384, 24576, 32768]
     """
-    from nearkv.sweeps.evaluate.columns import BOTTLENECK, TIMES, on_request
+    from nearkv.sweeps.evaluate.columns import BOTTLENECK, TIME_PREFIX, on_request
     from nearkv.sweeps.evaluate.evaluate import evaluate, stack
     from nearkv.sweeps.evaluate.no_effect import checked_blocks
     from nearkv.sweeps.tables.table import counted, select
@@ -116,7 +116,7 @@ def sweep(
     only = names_of(columns, "columns") if columns is not None else ()
     extra = on_request((*only, *names(also, "also")))
     if breakdown:
-        extra = (*extra, BOTTLENECK, TIMES)
+        extra = (*extra, BOTTLENECK, TIME_PREFIX)
     chosen = study_or_axes(study, systems, model, axes)
     answer = stack(evaluate(checked_blocks(chosen), extra))
     points = counted(len(answer["status"]), "design point")

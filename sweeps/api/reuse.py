@@ -114,14 +114,14 @@ def reuse(
     from nearkv.sweeps.explore.kv_node import node_of
     from nearkv.sweeps.explore.reuse import Reuse
     from nearkv.sweeps.explore.reuse import reuse as answer
-    from nearkv.sweeps.study.block_traces import BLOCK
+    from nearkv.sweeps.study.block_traces import BLOCK_TOKENS
 
     if not trace and (policy or rate_scale != 1):
         raise InputError(
             "--policy, --rate-scale: are of a trace; without one leave them out"
         )
     requests, summary = _trace(trace, block) if trace else (None, None)
-    tokens_a_block = summary.block if summary else block or BLOCK
+    tokens_a_block = summary.block if summary else block or BLOCK_TOKENS
     tier_names = names(tiers, "tiers")
     replays = requests is not None and len(tier_names) <= 2
     question = Reuse(
@@ -266,9 +266,9 @@ def fetch_times(
         A row a length of each way.
     """
     from nearkv.sweeps.explore.kv_node import node_of
-    from nearkv.sweeps.study.block_traces import BLOCK
+    from nearkv.sweeps.study.block_traces import BLOCK_TOKENS
 
-    node = node_of(_one_server(model, server), BLOCK, staged=False)
+    node = node_of(_one_server(model, server), BLOCK_TOKENS, staged=False)
     doublings = np.arange(SHORTEST, int(np.log2(node.longest)) + 1, dtype=float)
     lengths = np.exp2(doublings)
     ways = {"recompute": node.compute(lengths)}
@@ -334,7 +334,7 @@ def _trace(trace: Value, block: int) -> tuple[BlockTrace | None, ReuseSummary]:
         InputError: it cannot be read.
     """
     from nearkv.sweeps.study.block_traces import (
-        BLOCK,
+        BLOCK_TOKENS,
         CURVES,
         read_blocks,
         read_summary,
@@ -347,7 +347,7 @@ def _trace(trace: Value, block: int) -> tuple[BlockTrace | None, ReuseSummary]:
     if str(path) in stored_curves():
         path = CURVES / f"{path}.json"
     if path.suffix != ".json":
-        requests = read_blocks(path, block or BLOCK)
+        requests = read_blocks(path, block or BLOCK_TOKENS)
         return requests, requests.summary
     summary = read_summary(path)
     if block not in (0, summary.block):

@@ -21,7 +21,7 @@ from nearkv.sweeps.api.arguments import (
 )
 from nearkv.sweeps.api.reuse import tier_sizes
 from nearkv.sweeps.api.tables import table_of_columns, table_of_rows
-from nearkv.sweeps.study.study import NONE, Study
+from nearkv.sweeps.study.study import NO_NUMBERS, Study
 
 Texts = str | Iterable[str]
 StudyOrModels = Study | Models
@@ -154,8 +154,8 @@ def mapping(
     batch: Values = 32,
     context: Values = "1k",
     platform: Platforms = "gh-asymmetric",
-    sets: Numbered = NONE,
-    parts: Numbered = NONE,
+    sets: Numbered = NO_NUMBERS,
+    parts: Numbered = NO_NUMBERS,
 ) -> pd.DataFrame:
     """Map the heads of each sub-layer on HBM or LPDDR, for one decode step (H2M2 sec. 4.3).
 
@@ -185,8 +185,8 @@ def placement(
     context: Values = 512,
     output_tokens: Values = 32,
     platform: Platforms = "t4-flexgen",
-    sets: Numbered = NONE,
-    parts: Numbered = NONE,
+    sets: Numbered = NO_NUMBERS,
+    parts: Numbered = NO_NUMBERS,
     search: str = "full",
     gpu_batch: int | None = None,
     num_batches: int | None = None,
@@ -228,8 +228,8 @@ def subbatch(
     homes: str = "balanced",
     time_limit: float = 10.0,
     seed: int = 0,
-    sets: Numbered = NONE,
-    parts: Numbered = NONE,
+    sets: Numbered = NO_NUMBERS,
+    parts: Numbered = NO_NUMBERS,
 ) -> pd.DataFrame:
     """Split one iteration of L3 into sub-batches and chunks (L3 sec. 5.3).
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-WHOLE = ("batch", "context_tok", "output_tokens")
+WHOLE_COLUMNS = ("batch", "context_tok", "output_tokens")
 """Columns of integers; all other numbers are floats, whatever their values."""
 
 
@@ -40,7 +40,7 @@ def table_of_columns(
     import pandas as pd
 
     shown = {
-        name: values.astype(np.int64) if name in WHOLE else values
+        name: values.astype(np.int64) if name in WHOLE_COLUMNS else values
         for name, values in columns.items()
         if empty or not _is_empty(values)
     }

@@ -78,13 +78,13 @@ def draw_table(
         only: --columns; the first that holds numbers is drawn, all seconds by resource as a stack.
         baseline: system that the bars are divided by.
     """
-    from nearkv.sweeps.evaluate.columns import TIMES
+    from nearkv.sweeps.evaluate.columns import TIME_PREFIX
     from nearkv.sweeps.figures.breakdown import breakdown
     from nearkv.sweeps.figures.plot import suitable
     from nearkv.sweeps.figures.series import drawn_column
     from nearkv.sweeps.tables.table import varying
 
-    if any(str(name).startswith(TIMES) for name in table):
+    if any(str(name).startswith(TIME_PREFIX) for name in table):
         axes = breakdown(table)
     else:
         value = drawn_column(table, only)

@@ -317,7 +317,7 @@ def study_of(line: typer.Context, systems: str | Sequence[str]) -> Study:
         InputError: an option that is not NAME=VALUE, that is given twice, or that cannot be read.
     """
     from nearkv.sweeps.study.own_systems import load_plugins
-    from nearkv.sweeps.study.study import FIELDS, stated_study
+    from nearkv.sweeps.study.study import STUDY_FIELDS, stated_study
     from nearkv.sweeps.study.study_files import TABLE_FILES
 
     stated = arguments(line)
@@ -332,7 +332,7 @@ def study_of(line: typer.Context, systems: str | Sequence[str]) -> Study:
     fields: dict[str, Any] = {"systems": systems, "models": ""}
     for name in (*signature(of_study).parameters, *signature(of_load).parameters):
         if stated.get(name):
-            fields[FIELDS.get(name, name)] = stated[name]
+            fields[STUDY_FIELDS.get(name, name)] = stated[name]
     return stated_study(**fields | {"band": stated["band"]})
 
 
@@ -340,13 +340,13 @@ def given(line: typer.Context) -> dict[str, str]:
     """What the command line says of a study, in words, by the field of `Study` that it sets."""
     from dataclasses import fields
 
-    from nearkv.sweeps.study.study import FIELDS, Study
+    from nearkv.sweeps.study.study import STUDY_FIELDS, Study
 
     known = [field.name for field in fields(Study)]
     stated = {}
     for parameter in line.command.params:
         name = str(parameter.name)
-        field = "systems" if name == "system" else FIELDS.get(name, name)
+        field = "systems" if name == "system" else STUDY_FIELDS.get(name, name)
         source = line.get_parameter_source(name)
         if field in known and source and source.name == "COMMANDLINE":
             value = line.params[name]

@@ -45,13 +45,13 @@ NO_ANSWER = 3
 
 SHORTAGE = {"reason", "short_of"}
 """Columns that say why a design does not fit."""
-TABLE = View()
+AS_TABLE = View()
 """How a table is shown by default."""
 
 
 def print_table(
     table: pd.DataFrame | list[dict[str, Any]],
-    view: View = TABLE,
+    view: View = AS_TABLE,
     usual: str = "",
     study: Study | None = None,
     requested: Iterable[str] = (),
@@ -81,14 +81,14 @@ def print_table(
     """
     from nearkv.sweeps.api.tables import rows_of
     from nearkv.sweeps.tables.formats import render
-    from nearkv.sweeps.tables.table import MOST_SHOWN
+    from nearkv.sweeps.tables.table import MOST_ROWS_SHOWN
 
     form = view.form or "table"
     if usual and study and study.arrives:
         usual = LATENCIES + usual
     written = text_format(view.file) if view.file else ""
-    is_long = len(table) > MOST_SHOWN
-    limit = f"more than {MOST_SHOWN:,} rows are too many to read"
+    is_long = len(table) > MOST_ROWS_SHOWN
+    limit = f"more than {MOST_ROWS_SHOWN:,} rows are too many to read"
     if view.file:
         check_output(view.file)
     if written and is_long:

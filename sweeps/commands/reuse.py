@@ -65,7 +65,7 @@ SHOWN = (
     "life_years,most_req_s,total_low,total_high,prefix_tok,both_ms,drives_1_dwpd,status"
 )
 """Columns that a terminal shows, the most important first."""
-WORN = (
+WEAR_COLUMNS = (
     "tier,admission,sized_by,total_share,write_gb_s,reads_per_write,drives_1_dwpd,life_years,"
     "dwpd,capacity_gb,hit_share,usd,status"
 )
@@ -118,7 +118,7 @@ def reuse(
     if save_curve:
         _save(Path(save_curve), table.attrs["curve"])
     asks_wear = drive or len(table["admission"].unique()) > 1
-    print_table(table, options.view_of(line), WORN if asks_wear else SHOWN)
+    print_table(table, options.view_of(line), WEAR_COLUMNS if asks_wear else SHOWN)
     if (table["status"] == "infeasible").all():
         raise typer.Exit(NO_ANSWER)
 

@@ -38,12 +38,12 @@ PLACED = (
     "wg,wc,wd,cg,cc,cd,hg,hc,binding,reason"
 )
 """Columns that a terminal shows of several placements, behind the model and the machine."""
-BATCH = (
+BATCH_COLUMNS = (
     "system,model,platform,context_tok,output_tokens,largest_batch,short_of,value,"
     "throughput_tok_s,step_ms"
 )
 """Columns of `solve batch` that come before the others."""
-SPLIT = (
+SUBBATCH_COLUMNS = (
     "load,method,decode_ms,bound_ms,gap,rule_loss,sub_batch_0,sub_batch_1,larger_tok,"
     "bound_tok,proof,chunks_0,chunks_1,phase_0_ms,phase_1_ms,iteration_ms,"
     "split_decode_ms,prompt_tok,most_prompt_tok"
@@ -113,12 +113,12 @@ def check_readable(view: options.View, study: Study) -> None:
         InputError: more design points than a reader sees, to be printed for one.
     """
     from nearkv.sweeps.study.study import blocks
-    from nearkv.sweeps.tables.table import MOST_SHOWN
+    from nearkv.sweeps.tables.table import MOST_ROWS_SHOWN
 
     size = sum(block.grid.size for block in blocks(study))
-    if size > MOST_SHOWN and not view.file and view.form not in ("csv", "json"):
+    if size > MOST_ROWS_SHOWN and not view.file and view.form not in ("csv", "json"):
         raise InputError(
-            f"{size:,} design points are more than the {MOST_SHOWN:,} rows that can be read; "
+            f"{size:,} design points are more than the {MOST_ROWS_SHOWN:,} rows that can be read; "
             "leave out some, or solve them all with --format csv, json or -o FILE.csv"
         )
 
@@ -269,7 +269,7 @@ def subbatch(
     view, rows = options.view_of(line), rows_of(answer)
     people = view.is_for_people and not view.file
     shown = brief(rows) if people else rows
-    print_table(shown, view, SPLIT, below=answer.attrs["conclusion"])
+    print_table(shown, view, SUBBATCH_COLUMNS, below=answer.attrs["conclusion"])
 
 
 @options.taking(options.of_table)
@@ -322,7 +322,7 @@ def batch(
     source = line.get_parameter_source("batch")
     if source is not None and source.name == "COMMANDLINE":
         raise InputError("solve batch chooses the batch; leave out --batch")
-    show_searched(line, "batch", system, BATCH, slo=limits)
+    show_searched(line, "batch", system, BATCH_COLUMNS, slo=limits)
 
 
 @options.taking(options.of_study, options.of_table)

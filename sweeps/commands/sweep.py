@@ -135,13 +135,13 @@ def _show(
     compared: Sequence[str] = (),
 ) -> None:
     """Draw or print rows; where no format is named, a table for a reader and else CSV."""
-    from nearkv.sweeps.tables.table import MOST_SHOWN
+    from nearkv.sweeps.tables.table import MOST_ROWS_SHOWN
 
     if is_figure(view.file):
         draw_table(table, study, view.file, view.columns or ",".join(compared))
         return
     is_terminal = bool(sys.stdout and sys.stdout.isatty())
-    is_read = bool(view.file) or (len(table) <= MOST_SHOWN and is_terminal)
+    is_read = bool(view.file) or (len(table) <= MOST_ROWS_SHOWN and is_terminal)
     view = replace(view, form=view.form or ("table" if is_read else "csv"))
     print_table(table, view, usual, study, compared)
 

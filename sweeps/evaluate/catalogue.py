@@ -80,7 +80,7 @@ def reversals_of(name: str) -> list[str]:
     """Sentences on where more work takes less time on a system, or more hardware more."""
     sentences = []
     for reversal in registry.find_system(name).reversals:
-        is_all = reversal.measures == registry.TIMES
+        is_all = reversal.measures == registry.MONOTONE_COLUMNS
         measures = "all times" if is_all else ", ".join(reversal.measures)
         axes = "" if registry.ANY in reversal.axes else f" in {', '.join(reversal.axes)}"
         sentences.append(f"Not monotone, {measures}{axes}: {reversal.why}.")
@@ -148,7 +148,7 @@ def part_rows() -> Rows:
     ]
 
 
-ALWAYS = {
+IDENTITY_COLUMNS = {
     "system": "name of the system",
     "model": "name of the model",
     "platform": "name of the test bed",
@@ -210,7 +210,7 @@ OF_FAMILIES = {
 def column_rows() -> Rows:
     """One row per column of results: its name, unit and definition."""
     metrics = {name: column.what for name, column in COLUMNS.items()}
-    definitions = ALWAYS | metrics | OF_FAMILIES
+    definitions = IDENTITY_COLUMNS | metrics | OF_FAMILIES
     rows: Rows = []
     for name, text in definitions.items():
         definition, _, unit = text.partition(" [")

@@ -23,16 +23,16 @@ from nearkv.costmodel.model.registry import Knob
 from nearkv.costmodel.model.workload import Workload
 from nearkv.solvers.knobs import Resolved, resolve_knobs
 from nearkv.sweeps.study.grid import Slices, shape_of
-from nearkv.sweeps.study.study import NONE, Block, Numbers
+from nearkv.sweeps.study.study import NO_NUMBERS, Block, Numbers
 from nearkv.sweeps.tables.table import Columns
 
 BOTTLENECK = "bottleneck"
 """What names of columns of the resource with most of the time begin with."""
-TIMES = "time_s:"
+TIME_PREFIX = "time_s:"
 """What names of columns of seconds by resource begin with."""
 FOOTPRINT = "footprint_gb:"
 """What names of columns of what a model keeps in memory begin with."""
-ON_REQUEST = (BOTTLENECK, TIMES, FOOTPRINT)
+ON_REQUEST = (BOTTLENECK, TIME_PREFIX, FOOTPRINT)
 """Columns that begin so take longer than others, or say what no system decides."""
 PARTLY = "fits in some draws alone (fits_share), and the band is of these"
 """The note of a design that does not fit in every draw of its band."""
@@ -172,7 +172,7 @@ def cells_at(
     wanted: Collection[str] = (),
     extra: Collection[str] = (),
     resolved: Resolved | None = None,
-    numbers: Mapping[str, Numbers] = NONE,
+    numbers: Mapping[str, Numbers] = NO_NUMBERS,
     read: set[str] | None = None,
 ) -> dict[str, Cell]:
     """What the formulas answer at any values of the axes.
@@ -200,7 +200,7 @@ def cells_at(
             notes = {name: notes[name] for name in notes if name not in of_closed_form}
         answers["note"] = noted(notes)
     answers |= _metrics(answer, wanted)
-    if block.method != "simulate" and (BOTTLENECK in asked or TIMES in asked):
+    if block.method != "simulate" and (BOTTLENECK in asked or TIME_PREFIX in asked):
         answers |= _times(estimate, asked)
     if FOOTPRINT in asked:
         answers |= _footprint(llm, work)
@@ -346,10 +346,10 @@ def _times(estimate: Estimate, asked: Collection[str]) -> dict[str, Cell]:
         share = np.max(stacked, axis=0) / estimate.total.seconds
         times[BOTTLENECK] = Categories(np.where(ok, longest, 0), ("", *seconds))
         times[f"{BOTTLENECK}_share"] = np.where(ok, share, np.nan)
-    if TIMES in asked:
+    if TIME_PREFIX in asked:
         for name in sorted(estimate.total.resources):
             own = seconds.get(name, 0.0)
-            times[f"{TIMES}{name}"] = np.where(ok, own, np.nan)
+            times[f"{TIME_PREFIX}{name}"] = np.where(ok, own, np.nan)
     return times
 
 

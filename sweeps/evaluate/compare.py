@@ -35,9 +35,9 @@ RIVALS = ("system", "platform")
 """What is compared: the first of these columns that differs."""
 _ROUNDING = 1e-9
 """A relative difference below this is rounding [1]."""
-_NEAR = 1.1
+_SAID_IN_PERCENT = 1.1
 """Ratios below this are said in percent: 1.004 times is hardly a number [1]."""
-PRECISIONS = ("weight", "kv", "activation")
+WIDTH_KEYS = ("weight", "kv", "activation")
 
 
 def compare(
@@ -161,7 +161,7 @@ def _times(ratios: pd.Series[float], reference: str) -> str:
     """How many times the first row's rate the best system's is; in percent where near it."""
     if not ratios.max() > 1 + _ROUNDING:
         return ""
-    if ratios.max() < _NEAR:
+    if ratios.max() < _SAID_IN_PERCENT:
         return f", {reach(100 * (ratios.to_numpy() - 1))} % above {reference}"
     return f", {reach(ratios.to_numpy())} times {reference}"
 
@@ -201,7 +201,7 @@ def difference_of(block: Block, reference: Block) -> str:
     own, theirs = _number(machine, "gpu", "count"), _number(other, "gpu", "count")
     if own and theirs and own != theirs:
         differences.append(f"{own:g} GPUs against {theirs:g}")
-    for name in PRECISIONS:
+    for name in WIDTH_KEYS:
         own = _number(machine, "precision", name)
         theirs = _number(other, "precision", name)
         if own and theirs and own != theirs:

@@ -39,7 +39,7 @@ __all__ = [
     "table",
 ]
 
-MOST_ROWS = 2_000_000
+MOST_IN_MEMORY = 2_000_000
 """More rows than this do not belong in one table in memory."""
 _KEPT = 31 << 20
 """Bytes below the largest block that glibc's malloc learns from [B]."""
@@ -111,9 +111,9 @@ def check_rows(parts: Sequence[Block]) -> None:
         InputError: there are more.
     """
     size = sum(block.grid.size for block in parts)
-    if size > MOST_ROWS:
+    if size > MOST_IN_MEMORY:
         raise InputError(
-            f"{size:,} design points are too many for one table (at most {MOST_ROWS:,}); "
+            f"{size:,} design points are too many for one table (at most {MOST_IN_MEMORY:,}); "
             "write them to a file with `nearkv sweep ... -o FILE.csv`"
         )
 

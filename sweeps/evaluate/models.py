@@ -19,7 +19,7 @@ from nearkv.hardware.machine import Role
 from nearkv.sweeps.evaluate.provenance import numbers
 from nearkv.sweeps.tables.table import Rows, plain
 
-_NATIVE = Role("", "precision", {"weight": 2.0, "kv": 2.0, "activation": 2.0})
+_NATIVE_PRECISION = Role("", "precision", {"weight": 2.0, "kv": 2.0, "activation": 2.0})
 """16 bits, unless the model states its own widths."""
 _SHAPE = (
     "layers",
@@ -41,7 +41,7 @@ def model_rows() -> Rows:
     rows: Rows = []
     for name in names("model"):
         part = load_llm(name)
-        llm = llm_from_part(part, _NATIVE)
+        llm = llm_from_part(part, _NATIVE_PRECISION)
         row: dict[str, Any] = {"model": name}
         row |= {key: int(part.si[key]) for key in _SHAPE}
         row |= _attending_heads(llm)
@@ -61,7 +61,7 @@ def model_numbers(name: str) -> Rows:
         InputError: no such name, or a file that cannot be read.
     """
     part = load_llm(name)
-    llm = llm_from_part(part, _NATIVE)
+    llm = llm_from_part(part, _NATIVE_PRECISION)
     rows = [*_computed(llm), *_kinds(llm)]
     stated = numbers(part.name, part)
     attending = _attending_heads(llm)

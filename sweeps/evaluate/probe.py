@@ -17,7 +17,7 @@ from nearkv.costmodel.algebra.span import Indices
 from nearkv.costmodel.model.metrics import COLUMNS, Evaluated
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.sweeps.study.study import NONE, Block, Numbers
+from nearkv.sweeps.study.study import NO_NUMBERS, Block, Numbers
 from nearkv.sweeps.tables.table import plain
 
 
@@ -65,8 +65,8 @@ class Probe:
     def answer(
         self,
         point: Indices,
-        axes: Mapping[str, Numbers] = NONE,
-        numbers: Mapping[str, Numbers] = NONE,
+        axes: Mapping[str, Numbers] = NO_NUMBERS,
+        numbers: Mapping[str, Numbers] = NO_NUMBERS,
     ) -> Evaluated:
         """The system's estimate at some points, with some axes or hardware numbers changed.
 

@@ -38,7 +38,7 @@ from nearkv.sweeps.study.grid import Slices, scalar, shape_of
 from nearkv.sweeps.study.study import Block
 from nearkv.sweeps.study.traces import Trace, alike
 
-MOST_POINTS = 2_000
+MOST_SIMULATED = 2_000
 """Simulations a table may ask for; each takes about a tenth of a second."""
 NOT_SIMULATED = (
     "prefill_s",
@@ -52,7 +52,7 @@ WATERMARK = 0.99
 """Share of the memory that prompts may fill, so that those that decode have pages to grow."""
 WARM_UP = 0.2
 """Requests that come before those that count, and after them, over their number [1]."""
-QUANTILES = (50, 90, 99)
+PERCENTILES = (50, 90, 99)
 _ONE_BY_ONE = np.arange(9.0)
 """Numbers of sequences where sub-batches and experts begin."""
 _NODES = 32
@@ -666,9 +666,9 @@ def simulated(
         InputError: too many points, or a system that serves no queue.
     """
     shape = shape_of(box)
-    if block.grid.size > MOST_POINTS:
+    if block.grid.size > MOST_SIMULATED:
         raise InputError(
-            f"{block.grid.size:,} points are too many to simulate (at most {MOST_POINTS:,}); "
+            f"{block.grid.size:,} points are too many to simulate (at most {MOST_SIMULATED:,}); "
             "use --method fluid"
         )
     if resolved.estimate.serving is None and np.any(resolved.estimate.fits.ok):
@@ -711,7 +711,7 @@ def _simulate_point(
         "tpot_ms": 1e3 * (float(np.mean(queue.tpot)) if comes else queue.decoding),
         "preempted": float(queue.preempted),
     }
-    for share in QUANTILES:
+    for share in PERCENTILES:
         columns[f"ttft_p{share}_s"] = float(np.percentile(queue.ttft, share))
         columns[f"tpot_p{share}_ms"] = 1e3 * float(np.percentile(queue.tpot, share))
     if arrivals is not None:

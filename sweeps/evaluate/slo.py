@@ -17,7 +17,7 @@ from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.units import measure
 from nearkv.sweeps.evaluate.probe import Probe, column
-from nearkv.sweeps.study.study import NONE, Numbers, Study, blocks
+from nearkv.sweeps.study.study import NO_NUMBERS, Numbers, Study, blocks
 from nearkv.sweeps.tables.labels import stem_and_unit
 from nearkv.sweeps.tables.table import cell_text
 
@@ -178,7 +178,7 @@ class Gauge:
     others: Mapping[str, Probe]
 
     def measure(
-        self, target: Target, point: Indices, numbers: Mapping[str, Numbers] = NONE
+        self, target: Target, point: Indices, numbers: Mapping[str, Numbers] = NO_NUMBERS
     ) -> Numbers:
         """The target's quantity at some points, NaN where the design does not fit."""
         rate = RATIOS.get(target.quantity, target.quantity)
@@ -189,7 +189,7 @@ class Gauge:
         return own / column(other, rate, len(point))
 
     def is_modelled(
-        self, point: Indices, numbers: Mapping[str, Numbers] = NONE
+        self, point: Indices, numbers: Mapping[str, Numbers] = NO_NUMBERS
     ) -> NDArray[np.bool_]:
         """Where the system itself has such a design, whether or not it fits."""
         answer = self.probe.answer(point, numbers=numbers)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Indices
 from nearkv.costmodel.model.metrics import Evaluated
-from nearkv.costmodel.model.registry import TIMES
+from nearkv.costmodel.model.registry import MONOTONE_COLUMNS
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.search import largest, peak
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
@@ -114,7 +114,7 @@ class _Sizing:
         """
         known = largest(self.fits, self.probe.size)
         system = self.probe.block.system
-        measures = TIMES if self.limits else ("step_ms",)
+        measures = MONOTONE_COLUMNS if self.limits else ("step_ms",)
         if all(system.is_monotone(measure, "batch") for measure in measures):
             return known
 

@@ -10,7 +10,15 @@ from numpy.typing import NDArray
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.hardware.errors import InputError
-from nearkv.solvers.beta import BALANCE, CAPACITY, HOST, LINK, NOTHING, BestBeta, PaperRule
+from nearkv.solvers.beta import (
+    BALANCE,
+    CAPACITY,
+    HOST,
+    LINK,
+    NOT_SPLIT,
+    BestBeta,
+    PaperRule,
+)
 from nearkv.solvers.beta import best_beta as solve_beta
 from nearkv.sweeps.evaluate.evaluate import Columns, columns, stack
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
@@ -111,14 +119,14 @@ def _fastest(block: Block, answer: BestBeta) -> dict[str, Real]:
     solved = replace(block, requested={**block.requested, "hot_share": "auto"})
     resolved = solved.resolved(block.grid.whole)
     hot_share = resolved.knobs["hot_share"]
-    is_split = (answer.bound_by != NOTHING) & np.less(hot_share, 1)
+    is_split = (answer.bound_by != NOT_SPLIT) & np.less(hot_share, 1)
     hot_share = np.where(is_split, hot_share, np.nan)
     beta = hot_share / (1 - hot_share)
     return {"fastest": beta, "fastest_ms": 1e3 * resolved.estimate.step.seconds}
 
 
 def _answer_columns(answer: BestBeta) -> dict[str, Real | NDArray[np.str_]]:
-    best, is_split = answer.best, answer.bound_by != NOTHING
+    best, is_split = answer.best, answer.bound_by != NOT_SPLIT
     return {
         "hot_share": np.where(is_split, best.hot_share, np.nan),
         "value": np.where(is_split, best.beta, np.nan),
@@ -133,7 +141,7 @@ def _answer_columns(answer: BestBeta) -> dict[str, Real | NDArray[np.str_]]:
 
 
 def _rule_columns(name: str, rule: PaperRule, answer: BestBeta) -> dict[str, Real]:
-    is_split = answer.bound_by != NOTHING
+    is_split = answer.bound_by != NOT_SPLIT
     return {
         name: np.where(is_split, rule.beta, np.nan),
         f"{name}_loss": excess(
@@ -164,7 +172,7 @@ def _why_beta(row: Row) -> str:
     cpu, csd = row["t_cpu_ms"], row["t_csd_ms"]
     if lacking := lacks_answer(row, model):
         return lacking
-    if bound_by == NOTHING:
+    if bound_by == NOT_SPLIT:
         return f"{model}: the KV cache fits the GPU, so there is nothing to split."
     optimum = f"{model}: beta = {row['value']:.4g}, bound by"
     if bound_by == LINK:

@@ -16,7 +16,7 @@ from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.evaluate.probe import Probe, check_column, column
 from nearkv.sweeps.evaluate.slo import FAR, higher_is_better
 from nearkv.sweeps.explore.lines import (
-    WORKLOAD,
+    WORKLOAD_COLUMNS,
     AxisLine,
     limits_of,
     line,
@@ -26,10 +26,10 @@ from nearkv.sweeps.explore.lines import (
 )
 from nearkv.sweeps.explore.rows import sentences
 from nearkv.sweeps.study.bands import RATIO_ERROR, Band, check_band
-from nearkv.sweeps.study.study import NONE, Block, Numbers, Study
+from nearkv.sweeps.study.study import NO_NUMBERS, Block, Numbers, Study
 from nearkv.sweeps.tables.table import Row, Rows, plain
 
-LOOKS = 97
+CROSSOVER_SAMPLES = 97
 """Values looked at before crossings between them are refined."""
 EQUAL = "equal"
 """Stands in place of a leader where both systems are equal."""
@@ -64,8 +64,8 @@ def crossovers(study: Study, along: str, of: str) -> Rows:
         raise InputError(
             f"--along {along!r}: write it as AXIS=LOW:HIGH, as in context=4k:1M"
         )
-    if "." not in axis and axis not in WORKLOAD:
-        raise unknown("axis", axis, [*WORKLOAD, "csd.count"], "--along")
+    if "." not in axis and axis not in WORKLOAD_COLUMNS:
+        raise unknown("axis", axis, [*WORKLOAD_COLUMNS, "csd.count"], "--along")
     band = Band(study.band, study.samples, study.seed) if study.band else None
     if band is not None:
         check_band(band, study.method)
@@ -88,7 +88,7 @@ def crossovers(study: Study, along: str, of: str) -> Rows:
 
 def _blocks(study: Study, axis: str) -> list[Block]:
     """Blocks of both systems, with one value on the axis that is walked."""
-    if axis in WORKLOAD:
+    if axis in WORKLOAD_COLUMNS:
         if getattr(study, axis) != getattr(Study, axis):
             raise InputError(f"--{axis}: is what --along walks; leave it out")
         fixed: dict[str, Any] = {axis: (1.0,)}
@@ -169,12 +169,12 @@ class Race:
         probe: Probe,
         design: Indices,
         value: Numbers,
-        numbers: Mapping[str, Numbers] = NONE,
+        numbers: Mapping[str, Numbers] = NO_NUMBERS,
     ) -> Evaluated:
         """What one system answers at some values along the axis."""
-        if self.axis in WORKLOAD:
-            return probe.answer(design, {WORKLOAD[self.axis]: value}, numbers)
-        return probe.answer(design, NONE, {**numbers, self.axis: value})
+        if self.axis in WORKLOAD_COLUMNS:
+            return probe.answer(design, {WORKLOAD_COLUMNS[self.axis]: value}, numbers)
+        return probe.answer(design, NO_NUMBERS, {**numbers, self.axis: value})
 
     def lead(self, point: Indices, value: Numbers) -> Numbers:
         """How far the first is ahead, on a logarithmic scale, model error included.
@@ -241,7 +241,7 @@ def _rows(race: Race, limits: str, band: Band | None) -> Rows:
     bands = _Bands(race, walk, band) if band else None
     rows: Rows = []
     for point in range(race.first.size):
-        walked = (race.axis, WORKLOAD.get(race.axis, ""))
+        walked = (race.axis, WORKLOAD_COLUMNS.get(race.axis, ""))
         names = race.first.names(point, walked)
         del names["system"]
         own = [change for change in contested if change.point == point]
@@ -261,11 +261,11 @@ def _rows(race: Race, limits: str, band: Band | None) -> Rows:
 def _line(axis: str, limits: str, block: Block) -> AxisLine:
     """Values of the axis that are looked at."""
     whole, unit = True, "1"
-    if axis not in WORKLOAD:
+    if axis not in WORKLOAD_COLUMNS:
         key, _, unit = stated(block, axis)
         whole = key.whole
     edges = limits_of(limits, block, axis, f"--along {axis}={limits}")
-    return line(axis, edges, LOOKS, whole, unit)
+    return line(axis, edges, CROSSOVER_SAMPLES, whole, unit)
 
 
 def _crossing(race: Race, walk: AxisLine, change: Crossing) -> dict[str, Any]:

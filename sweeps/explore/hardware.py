@@ -12,7 +12,7 @@ from nearkv.costmodel.algebra.span import Indices
 from nearkv.costmodel.model.capacity import shortage
 from nearkv.costmodel.model.metrics import Evaluated
 from nearkv.hardware.errors import InputError
-from nearkv.solvers.search import AT_ONCE, Crossing, crossings
+from nearkv.solvers.search import VALUES_AT_ONCE, Crossing, crossings
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.evaluate.prices import COSTS, no_prices
 from nearkv.sweeps.evaluate.probe import Probe, bottleneck
@@ -38,7 +38,7 @@ from nearkv.sweeps.tables.table import Row, Rows, plain
 REACH = 1000.0
 """A number is searched within this factor of its present value, and a count up to it."""
 PRICE = "the rest of the price"
-LOOKS = 241
+HARDWARE_SAMPLES = 241
 """Values looked at before crossings between them are refined."""
 
 
@@ -98,7 +98,11 @@ def line_of(text: str, block: Block) -> AxisLine:
     knob = block.system.knobs.get(name)
     address = knob.sets if knob and knob.sets else name
     key, present, unit = stated(block, address)
-    looks = max(LOOKS, AT_ONCE // block.grid.size) if key.whole else LOOKS
+    looks = (
+        max(HARDWARE_SAMPLES, VALUES_AT_ONCE // block.grid.size)
+        if key.whole
+        else HARDWARE_SAMPLES
+    )
     if limits:
         edges = limits_of(limits, block, address, f"--vary {text!r}")
         return line(address, edges, looks, key.whole, unit)

@@ -8,7 +8,7 @@ from nearkv.sweeps.study.grid import Slices
 from nearkv.sweeps.study.study import Block, Numbers
 from nearkv.sweeps.uncertainty.sampled import ends, reduced, sampled
 
-STEP = "step_ms"
+STEP_COLUMN = "step_ms"
 
 
 def knob_bands(block: Block, box: Slices, knob: str, value: Numbers) -> dict[str, Numbers]:
@@ -31,8 +31,8 @@ def knob_bands(block: Block, box: Slices, knob: str, value: Numbers) -> dict[str
     chosen = np.where(np.isnan(value), lowest, value)
 
     def of_tile(outer: Slices, inner: Slices) -> dict[str, Numbers]:
-        best = sampled(block, outer).column(STEP)
-        steps = sampled(block, outer, {knob: chosen[inner]}).column(STEP)
+        best = sampled(block, outer).column(STEP_COLUMN)
+        steps = sampled(block, outer, {knob: chosen[inner]}).column(STEP_COLUMN)
         loss = np.maximum(steps / best - 1, 0.0)
         columns = ends(band, "regret", loss)
         total = np.nansum(loss, axis=-1)

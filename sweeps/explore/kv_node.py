@@ -18,12 +18,12 @@ from nearkv.hardware.machine import Machine
 from nearkv.hardware.platform import Platform
 from nearkv.sweeps.evaluate.probe import Probe
 from nearkv.sweeps.explore.lines import searched
-from nearkv.sweeps.study.block_traces import BLOCK
+from nearkv.sweeps.study.block_traces import BLOCK_TOKENS
 from nearkv.sweeps.study.grid import scalar
 from nearkv.sweeps.study.sizes import number
 from nearkv.sweeps.study.study import Numbers, Study, one_point
 
-LENGTHS = 129
+PREFIX_LENGTHS = 129
 """Prompts at which the system is asked; between them its seconds are interpolated."""
 QUERY_WIDTHS = 2.0
 """Vectors of the width of the heads that attention near a tier sends: the query, and its answer."""
@@ -45,7 +45,7 @@ class Node:
     llm: LLM
     platform: Platform = field(repr=False)
     probe: Probe = field(repr=False)
-    block: int = BLOCK
+    block: int = BLOCK_TOKENS
     staged: bool = False
 
     @cached_property
@@ -56,7 +56,7 @@ class Node:
             InputError: not even the shortest one fits.
         """
         longest = scalar(self.llm.longest)
-        lengths = np.unique(np.round(np.geomspace(1, longest, LENGTHS)))
+        lengths = np.unique(np.round(np.geomspace(1, longest, PREFIX_LENGTHS)))
         same = np.zeros(len(lengths), np.intp)
         answer = self.probe.answer(same, {"context_tok": lengths})
         estimate = answer.estimate

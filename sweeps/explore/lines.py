@@ -12,9 +12,13 @@ from nearkv.hardware.units import unit_of
 from nearkv.sweeps.study.sizes import number, size, values
 from nearkv.sweeps.study.study import Block, Numbers, Study, blocks
 
-WORKLOAD = {"batch": "batch", "context": "context_tok", "output_tokens": "output_tokens"}
+WORKLOAD_COLUMNS = {
+    "batch": "batch",
+    "context": "context_tok",
+    "output_tokens": "output_tokens",
+}
 """Axes of a workload -> their columns."""
-MOST_POINTS = 100_000
+MOST_LINE_POINTS = 100_000
 """More design points than this are not searched at once."""
 
 
@@ -79,12 +83,12 @@ def limits_of(text: str, block: Block, axis: str, option: str) -> tuple[float, f
         raise InputError(
             f"{option}: write the range as {form}; it is searched, not stepped"
         )
-    read = size if axis in WORKLOAD else number(block.platform.key(axis))
+    read = size if axis in WORKLOAD_COLUMNS else number(block.platform.key(axis))
     edges = values(text.replace(":", ","), read, f"{option} {axis}")
     low, high = edges[0], edges[-1]
     if not low < high:
         raise InputError(f"{option}: write the range as {form}, low before high")
-    if axis not in WORKLOAD:
+    if axis not in WORKLOAD_COLUMNS:
         block.platform.check({axis: (low, high)}, f"{option.split(maxsplit=1)[0]} ")
     return low, high
 
@@ -107,9 +111,9 @@ def searched(study: Study) -> list[Block]:
     """
     study_blocks = blocks(study)
     points = sum(block.grid.size for block in study_blocks)
-    if points > MOST_POINTS:
+    if points > MOST_LINE_POINTS:
         raise InputError(
-            f"{points:,} design points are too many for one search (at most {MOST_POINTS:,}); "
+            f"{points:,} design points are too many for one search (at most {MOST_LINE_POINTS:,}); "
             "give fewer values"
         )
     return study_blocks

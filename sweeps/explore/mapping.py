@@ -19,7 +19,7 @@ from nearkv.costmodel.model.models import require_alike
 from nearkv.hardware.errors import check_known
 from nearkv.solvers.mapping.checks import brute, milp
 from nearkv.solvers.mapping.exact import exact
-from nearkv.solvers.mapping.policies import POLICIES, greedy
+from nearkv.solvers.mapping.policies import MAPPING_POLICIES, greedy
 from nearkv.solvers.mapping.tables import Mapping, bytes_used
 from nearkv.sweeps.evaluate.evaluate import Columns, columns, stack
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
@@ -30,7 +30,7 @@ from nearkv.sweeps.study.grid import Slices, shape_of
 from nearkv.sweeps.study.study import Block, Study
 from nearkv.sweeps.tables.table import Row, records
 
-METHODS: dict[str, Callable[[HeadTables], Mapping]] = {
+SOLVERS: dict[str, Callable[[HeadTables], Mapping]] = {
     "exact": exact,
     "greedy": greedy,
     "milp": milp,
@@ -38,7 +38,7 @@ METHODS: dict[str, Callable[[HeadTables], Mapping]] = {
 }
 ONE_AT_A_TIME = ("milp", "brute")
 """Methods that solve one design point at a time."""
-AT_ONCE = 1 << 16
+MAPPINGS_AT_ONCE = 1 << 16
 """Design points that the other methods solve at once."""
 POLICY_COLUMNS = {
     "rule": "mapping-greedy",
@@ -67,8 +67,8 @@ def best_mapping(study: Study, method: str) -> Columns:
     Raises:
         InputError: unknown method, or a model with attention that it does not model.
     """
-    check_known("method", [method], METHODS, "--method")
-    most = 1 if method in ONE_AT_A_TIME else AT_ONCE
+    check_known("method", [method], SOLVERS, "--method")
+    most = 1 if method in ONE_AT_A_TIME else MAPPINGS_AT_ONCE
     study_blocks = searched(replace(study, systems=("asymmetric",)))
     warn_of_unread(study_blocks)
     pieces = []
@@ -82,7 +82,7 @@ def _mapped(block: Block, box: Slices, method: str) -> Columns:
     hw, llm, work, _ = block.inputs(box)
     require_alike(llm, "--model", "head mapping", ATTENDS)
     tables = head_tables(hw, llm, work)
-    best, optimum = METHODS[method](tables), exact(tables)
+    best, optimum = SOLVERS[method](tables), exact(tables)
     units = {f"n_{name}": n for name, n in zip(SUBLAYERS, best.units, strict=True)}
     resolved = replace(block, requested={**block.requested, **units}).resolved(box)
     evaluated = columns(block, box, resolved=resolved)
@@ -101,7 +101,7 @@ def _mapped(block: Block, box: Slices, method: str) -> Columns:
         "footprint_bytes": np.asarray(decoder_bytes(llm, work.batch, work.context)),
     }
     for name, policy in POLICY_COLUMNS.items():
-        mapping = POLICIES[policy].choose(tables)
+        mapping = MAPPING_POLICIES[policy].choose(tables)
         loss = excess(mapping.seconds, optimum.seconds)
         beside[f"{name}_step_ms"] = _where(mapping, 1e3 * mapping.seconds)
         beside[f"{name}_loss"] = _where(mapping, loss)

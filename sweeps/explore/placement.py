@@ -18,7 +18,7 @@ from nearkv.sweeps.tables.table import Row, Rows, plain
 _READ = ("gpu.count", "gpu.memory", "host.memory", "disk.count", "disk.capacity")
 """Numbers of parts that a placement depends on, beside the roles of `_READ_ROLES`."""
 _READ_ROLES = ("offload", "precision")
-_RATES = (
+_RATES_NOTE = (
     "a placement takes of gpu, host and disk what they hold; its rates are those of the role "
     "offload, fitted to one machine; set offload.* too"
 )
@@ -41,11 +41,11 @@ def placements(study: Study, **choice: Any) -> Rows:
     _check_searched(choice)
     note = {}
     if study.parts:
-        note = {"note": _RATES}
+        note = {"note": _RATES_NOTE}
         swaps = ", ".join(
             f"{role}={','.join(names)}" for role, names in study.parts.items()
         )
-        warn(f"--part {swaps}: {_RATES}")
+        warn(f"--part {swaps}: {_RATES_NOTE}")
     rows: Rows = []
     for block in searched(study):
         probe = Probe(block)

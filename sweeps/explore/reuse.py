@@ -32,7 +32,7 @@ from nearkv.sweeps.study.grid import scalar
 from nearkv.sweeps.study.study import Numbers
 from nearkv.sweeps.tables.table import Rows
 
-POLICIES = ("victim", "exclusive", "inclusive")
+REUSE_POLICIES = ("victim", "exclusive", "inclusive")
 """What a tier keeps of the one above it."""
 ROUTINGS = ("prefix", "random")
 """Which node a request goes to: the one with its longest prefix, or any."""
@@ -40,7 +40,7 @@ BUSY = 0.8
 """Share of its time that a node computes prompts, at most, where the number of nodes is chosen."""
 MOST_RATE = 1e9
 """Requests a second of the largest question."""
-QUANTILES = {"ttft_p50_s": 0.5, "ttft_p90_s": 0.9, "ttft_p99_s": 0.99}
+TTFT_QUANTILES = {"ttft_p50_s": 0.5, "ttft_p90_s": 0.9, "ttft_p99_s": 0.99}
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Reuse:
         trace: the requests, where they are replayed.
         summary: of the requests, where there is one.
         prefix, hit, rate: tokens, how often they are found, requests a second; without a trace.
-        policy, admission, routing: of `POLICIES`, `ADMISSIONS`, `ROUTINGS`.
+        policy, admission, routing: of `REUSE_POLICIES`, `ADMISSIONS`, `ROUTINGS`.
         nodes: servers, each with tiers of its own; 0 for the fewest below `BUSY`.
         ttft: mean of requests at the rate that is asked for; 0 where none is [s].
         drive: capacity of one drive, in which wear is counted; 0 for those of the tier [B].
@@ -153,7 +153,7 @@ def reuse(question: Reuse) -> tuple[Rows, list[str]]:
     status = {"status": "infeasible" if reasons else "ok"}
     service = status | service_of(served, hits)
     if reasons:
-        service |= dict.fromkeys(("wait_s", "ttft_s", *QUANTILES), np.inf)
+        service |= dict.fromkeys(("wait_s", "ttft_s", *TTFT_QUANTILES), np.inf)
     rows = [_row(served, place, hits) | service for place in range(len(served.built))]
     said = _sentences(served, hits, service, reasons)
     worn = [row for row in rows if question.drive and row["drives_1_dwpd"] > 0]
@@ -183,7 +183,7 @@ def check(question: Reuse) -> None:
         InputError: it cannot.
     """
     for name, value, choices in (
-        ("policy", question.policy, POLICIES),
+        ("policy", question.policy, REUSE_POLICIES),
         ("admission", question.admission, ADMISSIONS),
         ("routing", question.routing, ROUTINGS),
     ):
@@ -308,7 +308,7 @@ def service_of(question: Reuse, hits: Hits) -> dict[str, float]:
     spare = max(question.ttft - mean, 0.0) if question.ttft else np.nan
     quantiles = {
         name: np.quantile(seconds, share, weights=weights, method="inverted_cdf")
-        for name, share in QUANTILES.items()
+        for name, share in TTFT_QUANTILES.items()
     }
     return {
         "nodes": question.nodes,

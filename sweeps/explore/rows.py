@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 from nearkv.sweeps.tables.table import Row
 
-MOST = 6
+MOST_EXPLAINED = 6
 """Sentences below a table."""
 
 
 def sentences(rows: Iterable[str]) -> list[str]:
     """The first sentences, each once."""
     distinct = list(dict.fromkeys(rows))
-    return distinct[:MOST]
+    return distinct[:MOST_EXPLAINED]
 
 
 def lacks_answer(row: Row, name: str) -> str:

@@ -24,16 +24,16 @@ from nearkv.sweeps.tables.table import Rows, plain
 from nearkv.sweeps.uncertainty.model_error import VALUE, error_power, spreads
 from nearkv.sweeps.uncertainty.sampled import drawn_number
 
-STEP = 1e-4
+ELASTICITY_STEP = 1e-4
 """Relative step, on a logarithmic scale, to either side of a number."""
-NEAR = 1e-6
+JUMP_STEP = 1e-6
 """A step so small that only a discontinuity changes anything over it."""
 SMALLEST_JUMP = 1e-9
-FIRST = 3
+MOST_MEASURED = 3
 """Numbers that are named to be measured first."""
 KNOWN = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Ranks at which a number may turn out to be, all equally likely."""
-LEAST = 1e-4
+LEAST_INDEX = 1e-4
 """Total index from which on an unknown is shown [1]."""
 LEVEL = 90.0
 """Share inside the band where none is asked for [%]."""
@@ -115,7 +115,7 @@ class _Factor:
             below, above = max(value - 1, 1.0), value + 1
             around = [below, value, value, above]
         else:
-            steps = np.array([-STEP, -NEAR, NEAR, STEP])
+            steps = np.array([-ELASTICITY_STEP, -JUMP_STEP, JUMP_STEP, ELASTICITY_STEP])
             around = (value * np.exp(steps)).tolist()
         both_ends = self.quantity.range_si or (value, value)
         return [*around, *both_ends]
@@ -247,7 +247,7 @@ class Importance:
         measurable = [row for row in self.rows if row["number"] != MODEL_ERROR]
         measurable.sort(key=lambda row: row["width_if_known"])
         sentences = []
-        for row in measurable[:FIRST]:
+        for row in measurable[:MOST_MEASURED]:
             narrower = f"from {self.width:.3g}x to {row['width_if_known']:.3g}x"
             sentences.append(f"measure {row['number']}: the band narrows {narrower}")
         return sentences
@@ -283,7 +283,7 @@ def importance(study: Study, of: str) -> Importance:
     band = Band(study.band or LEVEL, samples, study.seed)
     rows: Rows = []
     for name, index in indices.items():
-        if index.total < LEAST:
+        if index.total < LEAST_INDEX:
             continue
         known = [{**drawn, name: np.full(samples, rank)} for rank in KNOWN]
         widths = [_width(logarithm(ranks_then), band) for ranks_then in known]

@@ -35,12 +35,12 @@ from nearkv.sweeps.study.study import Study, one_point
 from nearkv.sweeps.study.traces import Trace, load_trace
 from nearkv.sweeps.tables.table import Rows
 
-HOMES = ("balanced", "random")
+RANKSET_PLACEMENTS = ("balanced", "random")
 SLACK = 0.02
 """Time that prompts may add to the fastest decoding [1]."""
 QUEUED = 16
 """Prompts of a trace that wait while an iteration is planned."""
-MOST_SHOWN = 6
+MOST_LENGTHS_SHOWN = 6
 """Items of a list that a terminal shows."""
 
 
@@ -111,7 +111,7 @@ def subbatch(question: SubbatchPoint) -> Rows:
 
 def _problem(question: SubbatchPoint, hw: Machine, llm: LLM) -> SubbatchProblem:
     require_alike(llm, "--model", "sub-batches")
-    check_known("rule", [question.homes], HOMES, "--homes")
+    check_known("rule", [question.homes], RANKSET_PLACEMENTS, "--homes")
     per_replica = dimms(hw).capacity / data_parallel(hw, llm)
     capacity = float(per_replica / kv_token_bytes(llm))
     random = np.random.default_rng(question.seed)
@@ -261,7 +261,7 @@ def brief(rows: Rows) -> Rows:
 def _brief(value: Any) -> Any:
     if not isinstance(value, list):
         return value
-    if len(value) > MOST_SHOWN:
+    if len(value) > MOST_LENGTHS_SHOWN:
         return f"{len(value)} of {sum(value):,} tok"
     return " ".join(map(str, value))
 

@@ -40,7 +40,7 @@ from nearkv.sweeps.study.study import Numbers
 YEAR_HOURS = 365 * 24
 HOUR = 3600.0
 """Seconds of an hour."""
-WHOLE = ("host", "gpu")
+WHOLE_ROLES = ("host", "gpu")
 """Media of which all memory is one size."""
 BYTES = Reader(lambda text, where: parse(text, "B", where), lambda size: "")
 LEAST_GAIN = 1e-3
@@ -68,7 +68,7 @@ class Sizes:
     def text(self, place: int) -> str:
         """One of the sizes, as `reuse` takes it."""
         parts, capacity = self.parts[place], self.capacity[place]
-        if TIERS[self.name].medium in WHOLE:
+        if TIERS[self.name].medium in WHOLE_ROLES:
             return f"{self.name}={capacity:.0f}B"
         return f"{self.name}={parts:.0f}x{capacity / parts:.0f}B"
 
@@ -254,7 +254,7 @@ def sizes_of(node: Node, text: str) -> Sizes:
     else:
         capacity = np.unique([0.0, *values(listed, BYTES, where)])
         parts = np.ceil(capacity / one) if one else np.ones(len(capacity))
-    if place.medium in WHOLE:
+    if place.medium in WHOLE_ROLES:
         parts = scalar(node.hw[place.medium].count) * np.ones(len(capacity))
     return Sizes(name, capacity, np.maximum(parts, 1.0))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearkv.hardware.errors import InputError, unknown, warn
-from nearkv.sweeps.figures.series import NOTHING, Mark, axis_of, cells, everywhere, levels
+from nearkv.sweeps.figures.series import NO_MARK, Mark, axis_of, cells, everywhere, levels
 from nearkv.sweeps.figures.style import (
     Look,
     legend_above,
@@ -43,7 +43,7 @@ LEGIBLE = 6.0
 MOST_BARS = 400
 """Bars of a figure; of more, none is wide enough to be seen."""
 
-SMALL = 1 / 50
+LEAST_LABELLED = 1 / 50
 """Bars below this share of the highest are hardly seen; their number stands on them."""
 
 
@@ -141,10 +141,10 @@ def _normalised(
     shown: dict[tuple[Any, Any], Mark] = {}
     blank: dict[str, None] = {}
     for (group, name), cell in marks.items():
-        reference = marks.get((group, by_text[named]), NOTHING)
+        reference = marks.get((group, by_text[named]), NO_MARK)
         if np.isfinite(cell.value) and not reference.value > 0:
             blank[tick_of(group)] = None
-            shown[group, name] = replace(NOTHING, mark="n/a")
+            shown[group, name] = replace(NO_MARK, mark="n/a")
         else:
             shown[group, name] = cell.over(reference.value) if reference.value else cell
     if blank:
@@ -188,7 +188,7 @@ def _number_small(axes: Axes, values: Sequence[float]) -> None:
     highest = max((value for value in values if np.isfinite(value)), default=0.0)
     for bar in axes.patches:
         height = bar.get_height()  # type: ignore[attr-defined]
-        if 0 < height < highest * SMALL:
+        if 0 < height < highest * LEAST_LABELLED:
             middle = bar.get_x() + bar.get_width() / 2  # type: ignore[attr-defined]
             mark(axes, middle, f"{height:.2g}")
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluate.columns import TIMES
+from nearkv.sweeps.evaluate.columns import TIME_PREFIX
 from nearkv.sweeps.figures.bars import mark
 from nearkv.sweeps.figures.series import (
     check_columns,
@@ -73,7 +73,7 @@ def breakdown(
         >>> axes = nearkv.plot.breakdown(table)
     """
     check_columns(table, by)
-    resources = [name for name in columns_of(table) if name.startswith(TIMES)]
+    resources = [name for name in columns_of(table) if name.startswith(TIME_PREFIX)]
     if not resources:
         raise InputError("the table has no seconds by resource; make it with --breakdown")
     marks = [
@@ -85,7 +85,9 @@ def breakdown(
     if relative:
         seconds = seconds / np.maximum(seconds.sum(axis=0), np.finfo(float).tiny)
     parts = dict(zip(resources, seconds, strict=True))
-    named = {name.removeprefix(TIMES): row for name, row in parts.items() if row.any()}
+    named = {
+        name.removeprefix(TIME_PREFIX): row for name, row in parts.items() if row.any()
+    }
     heights = _without_small(named, seconds.sum(axis=0))
     if not heights:
         raise InputError("no row of the table has seconds; there is nothing to draw")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.sweeps.figures.series import (
-    NOTHING,
+    NO_MARK,
     Mark,
     axis_of,
     cells,
@@ -18,7 +18,7 @@ from nearkv.sweeps.figures.series import (
     levels,
 )
 from nearkv.sweeps.figures.style import (
-    MARKERS,
+    SERIES_MARKERS,
     Look,
     legend_above,
     log_scale,
@@ -87,7 +87,7 @@ def lines(
     names = levels(table, by)
     lacking = []
     for name, look in zip(names, looks(names), strict=True):
-        row = [marks.get((place, name), NOTHING) for place in places]
+        row = [marks.get((place, name), NO_MARK) for place in places]
         _draw_line(target, look, str(name), places, row)
         missing = [place for place, cell in zip(places, row, strict=True) if cell.mark]
         lacking += [(missing, look)] if missing else []
@@ -98,7 +98,7 @@ def lines(
     target.set(xlabel=label_of(over), ylabel=label_of(value))
     say_empty(target, table, value)
     legend_above(target, by)
-    if len(names) > len(MARKERS):
+    if len(names) > len(SERIES_MARKERS):
         _name_at_ends(target)
     return target
 

@@ -24,8 +24,8 @@ from nearkv.sweeps.figures.breakdown import breakdown, draw_stacks
 from nearkv.sweeps.figures.lines import lines
 from nearkv.sweeps.figures.series import levels
 from nearkv.sweeps.figures.style import (
+    PAGE_WIDTHS,
     SETTINGS,
-    WIDTHS,
     colour,
     load_pyplot,
     spelled,
@@ -48,18 +48,18 @@ PANEL_HEIGHT, LEGEND_HEIGHT = 2.0, 0.16
 
 LEGEND_COLUMNS = 3
 
-NAMES = ("system", "platform", "model")
+CATALOGUED_COLUMNS = ("system", "platform", "model")
 """Columns whose values are names, which say themselves what they are."""
 
 SERIES = "series"
 """The column that names a bar where several columns do."""
 
-KINDS = ("bars", "lines", "breakdown", "stack")
+FIGURE_KINDS = ("bars", "lines", "breakdown", "stack")
 
-LONGEST = 52
+STATEMENT_WIDTH = 52
 """Characters of a line of a statement; it has two at most."""
 
-MARKERS = {"at_most": "<", "at_least": ">"}
+BOUND_MARKERS = {"at_most": "<", "at_least": ">"}
 """A bound points to the side where the prediction may lie."""
 
 LINE_HEIGHT, AXIS_HEIGHT, KEY_HEIGHT = 0.24, 0.5, 0.3
@@ -68,7 +68,7 @@ LINE_HEIGHT, AXIS_HEIGHT, KEY_HEIGHT = 0.24, 0.5, 0.3
 RANGE = "#BBDDF4"
 """Colour of a bar between the lowest and the highest prediction."""
 
-NOTHING: Mapping[str, str] = MappingProxyType({})
+NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 
 GIB = 2**30
 """Bytes of a GiB."""
@@ -153,7 +153,7 @@ def figure_titles() -> dict[str, str]:
 
 
 def paper_figure(
-    name: str, axes: Study | None = None, given: Mapping[str, str] = NOTHING
+    name: str, axes: Study | None = None, given: Mapping[str, str] = NO_OPTIONS
 ) -> PaperFigure:
     """Evaluate a figure of a paper.
 
@@ -204,8 +204,8 @@ def drawing_of(content: Mapping[str, Any], name: str) -> Drawing:
         )
     known = [key.name for key in fields(Drawing)]
     check_known("key", options, known, f"{name}: figure")
-    if options.get("kind") not in KINDS:
-        raise unknown("kind", str(options.get("kind")), KINDS, f"{name}: figure")
+    if options.get("kind") not in FIGURE_KINDS:
+        raise unknown("kind", str(options.get("kind")), FIGURE_KINDS, f"{name}: figure")
     by = options.get("by", ["system"])
     if not isinstance(by, list) or {type(column) for column in by} - {str}:
         raise InputError(f"{name}: figure: by must be a list of columns, as ['system']")
@@ -256,7 +256,7 @@ def _series(rows: pd.DataFrame, drawing: Drawing, study: Study) -> list[str]:
 
 def _matters(rows: pd.DataFrame, column: str, drawing: Drawing) -> bool:
     """Return whether a system's rows need a column to tell its bars apart."""
-    if column in NAMES or column not in rows or rows[column].nunique() < 2:
+    if column in CATALOGUED_COLUMNS or column not in rows or rows[column].nunique() < 2:
         return True
     others = [name for name in drawing.by if name != column and name in rows]
     beside = [*others, *_places(drawing)]
@@ -272,7 +272,9 @@ def _name(row: Mapping[Any, Any], by: Sequence[str], study: Study) -> str:
         value = _requested(row.get(column), study.knobs.get(column, ()))
         if value in ("", "nan"):
             continue
-        words.append(value if column in NAMES else _stated(column, value, row[column]))
+        words.append(
+            value if column in CATALOGUED_COLUMNS else _stated(column, value, row[column])
+        )
     return ", ".join(words)
 
 
@@ -345,7 +347,7 @@ def draw(figure: PaperFigure) -> Figure:
         lines = LINE_HEIGHT * len(figure.statements)
         heights.append(KEY_HEIGHT + AXIS_HEIGHT * len(groups) + lines)
     with pyplot.rc_context(SETTINGS):
-        size = (WIDTHS["page"], sum(heights))
+        size = (PAGE_WIDTHS["page"], sum(heights))
         drawn = pyplot.figure(figsize=size, layout="constrained")
         parts = drawn.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)
         _draw_panels(parts[0, 0], figure)
@@ -426,7 +428,7 @@ def _draw_statements(part: Any, groups: Mapping[str, Sequence[Statement]]) -> No
             if low < high:
                 label = "predicted, up to"
                 axes.barh(place, high - low, 0.6, left=low, color=RANGE, label=label)
-            mark = MARKERS.get(row.bound, "D")
+            mark = BOUND_MARKERS.get(row.bound, "D")
             look: dict[str, Any] = {"color": "black", "markersize": 4, "linewidth": 1.0}
             axes.plot(row.stated, [place, place], marker=mark, label="stated", **look)
         axes.set_ylim(-0.6, len(group) - 0.4)
@@ -442,6 +444,8 @@ def _draw_statements(part: Any, groups: Mapping[str, Sequence[Statement]]) -> No
 def _in_two_lines(text: str) -> str:
     """Return a statement in two lines at most, its address kept."""
     words, _, name = text.rpartition(" [")
-    most = 2 * LONGEST - 16 - len(name)  # a line seldom ends with its last letter
+    most = 2 * STATEMENT_WIDTH - 16 - len(name)  # a line seldom ends with its last letter
     shortened = textwrap.shorten(words, most, placeholder=" ...")
-    return "\n".join(textwrap.wrap(f"{shortened} [{name}", LONGEST, break_on_hyphens=False))
+    return "\n".join(
+        textwrap.wrap(f"{shortened} [{name}", STATEMENT_WIDTH, break_on_hyphens=False)
+    )

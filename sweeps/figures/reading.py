@@ -16,7 +16,7 @@ from nearkv.sweeps.study.sizes import comma_list, pairs, size
 if TYPE_CHECKING:
     import pandas as pd
 
-LARGEST = 1 << 28
+LARGEST_FILE = 1 << 28
 """Bytes of the largest table that is drawn; larger ones have more rows than a figure shows."""
 
 
@@ -33,7 +33,7 @@ def read_table(source: str) -> pd.DataFrame:
     import pandas as pd
 
     if source == "-":
-        text = sys.stdin.read(LARGEST)
+        text = sys.stdin.read(LARGEST_FILE)
         return _parsed(
             lambda: pd.read_csv(io.StringIO(text), low_memory=False), "standard input"
         )
@@ -74,9 +74,9 @@ def _files(path: Path) -> list[Path]:
         if not file.is_file():
             raise InputError(f"{file}: is not an ordinary file; name the table itself")
     size = sum(file.stat().st_size for file in files)
-    if size > LARGEST:
+    if size > LARGEST_FILE:
         raise InputError(
-            f"{path}: holds {size:,} bytes, too many for a figure (at most {LARGEST:,}); "
+            f"{path}: holds {size:,} bytes, too many for a figure (at most {LARGEST_FILE:,}); "
             "keep fewer rows with sweep --top or --best-per"
         )
     return files

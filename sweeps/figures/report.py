@@ -19,7 +19,7 @@ import numpy as np
 
 from nearkv.costmodel.algebra.span import Leaf
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluate.columns import TIMES
+from nearkv.sweeps.evaluate.columns import TIME_PREFIX
 from nearkv.sweeps.evaluate.compare import compare, conclusion
 from nearkv.sweeps.evaluate.evaluate import columns, stack
 from nearkv.sweeps.evaluate.provenance import platform_numbers
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 SPEED = "throughput_tok_s"
 """What systems are compared by."""
 
-MOST_ROWS = 2000
+MOST_REPORT_ROWS = 2000
 """Rows that a page holds; of a larger study the fastest are kept."""
 
 MOST_STACKS = 24
@@ -55,13 +55,13 @@ MOST_PANELS = 4
 MOST_MARKS = 500
 """A figure with more points than this has no texts to hover over."""
 
-MOST_COLUMNS = 14
+MOST_REPORT_COLUMNS = 14
 """Columns that vary and that a page begins with."""
 
-WORKLOAD = ("model", "platform", "batch", "context_tok", "output_tokens", "trace")
+REPORT_AXES = ("model", "platform", "batch", "context_tok", "output_tokens", "trace")
 """Columns that say where systems are compared: what differs beside them is a choice."""
 
-ALWAYS = (
+REPORT_COLUMNS = (
     "system",
     "status",
     SPEED,
@@ -74,7 +74,7 @@ ALWAYS = (
 )
 """Columns that a page begins with, where the table has them."""
 
-LEADING = ("system", *WORKLOAD, "status", "short_of", *ALWAYS[2:], "alpha")
+LEADING = ("system", *REPORT_AXES, "status", "short_of", *REPORT_COLUMNS[2:], "alpha")
 """Columns in the order of a page; all others follow."""
 
 PERCENTILE = re.compile(r"_p[\d.]+$")
@@ -153,11 +153,11 @@ def evaluated(study: Study) -> Results:
     places = []
     for index, block in enumerate(parts):
         places += [(index, row) for row in range(block.grid.size)]
-    dropped = max(len(table) - MOST_ROWS, 0)
+    dropped = max(len(table) - MOST_REPORT_ROWS, 0)
     sentence = answer(table, conclusion(study, rows))
     if dropped:
         speed = table[SPEED].astype(float).fillna(-1.0)
-        fastest = speed.nlargest(MOST_ROWS).index.sort_values()
+        fastest = speed.nlargest(MOST_REPORT_ROWS).index.sort_values()
         table = table.loc[fastest].reset_index(drop=True)
         places = [places[row] for row in fastest]
     return Results(table, places, dropped, parts, sentence)
@@ -178,7 +178,9 @@ def _facts(results: Results) -> str:
     """Return what a reader must know before the figures: machines, workloads, cost and notes."""
     table = results.table
     machines = {block.platform.label: block.platform.title for block in results.blocks}
-    workload = [name for name in WORKLOAD if name in table.columns and name != "platform"]
+    workload = [
+        name for name in REPORT_AXES if name in table.columns and name != "platform"
+    ]
     facts = {"Machine": [f"{name}: {title}" for name, title in machines.items()]}
     facts["Workload"] = [
         f"{label_of(name)}: {', '.join(map(tick_of, levels(table, name)))}"
@@ -255,7 +257,7 @@ def _breakdown(blocks: Sequence[Block]) -> Axes:
     """Draw the seconds of every row of a study by resource."""
     import pandas as pd
 
-    tables = [columns(block, block.grid.whole, extra=[TIMES]) for block in blocks]
+    tables = [columns(block, block.grid.whole, extra=[TIME_PREFIX]) for block in blocks]
     return plot.breakdown(pd.DataFrame(stack(tables)))
 
 
@@ -325,8 +327,10 @@ def _as_json(results: Results) -> str:
     names = [*leading, *following]
     table = table[names]
     many = [name for name in names if table[name].nunique(dropna=False) > 1]
-    telling = [name for name in many if not PERCENTILE.search(name)][:MOST_COLUMNS]
-    shown = [names.index(name) for name in names if name in telling or name in ALWAYS]
+    telling = [name for name in many if not PERCENTILE.search(name)][:MOST_REPORT_COLUMNS]
+    shown = [
+        names.index(name) for name in names if name in telling or name in REPORT_COLUMNS
+    ]
     rows = [[_value(value) for value in row] for row in table.to_numpy(dtype=object)]
     page = {
         "columns": names,

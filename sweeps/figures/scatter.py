@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SIDES = ("stated", "predicted")
 
-WORKLOAD = ("model", "context_tok", "output_tokens", "trace")
+SAME_WORKLOAD = ("model", "context_tok", "output_tokens", "trace")
 """Columns that make a workload, within which designs are compared."""
 
 FEWEST = 3
@@ -31,7 +31,7 @@ FEWEST = 3
 FAINT = 0.3
 """Opacity of designs that others beat."""
 
-NEAR = 1.25
+NEAR_FACTOR = 1.25
 """A prediction within this factor of what is stated is near."""
 
 
@@ -74,7 +74,7 @@ def pareto(
     check_numbers(table, x, y, *[colour] * bool(colour))
     target = new_axes(axes, width)
     designs = table.dropna(subset=[x, y])
-    workload = varying(designs, WORKLOAD)
+    workload = varying(designs, SAME_WORKLOAD)
     fronts = dict(list(designs.groupby([by, *workload], sort=False, observed=True)))
     names = [_name_of_front(key, [by, *workload]) for key in fronts]
     for name, look, rows in zip(names, looks(names), fronts.values(), strict=True):
@@ -169,7 +169,12 @@ def parity(
     target = new_axes(axes, width)
     ends = np.array([claims["stated"].min() / 2, claims["stated"].max() * 2])
     target.fill_between(
-        ends, ends / NEAR, ends * NEAR, color="0.9", linewidth=0, label="within 25 %"
+        ends,
+        ends / NEAR_FACTOR,
+        ends * NEAR_FACTOR,
+        color="0.9",
+        linewidth=0,
+        label="within 25 %",
     )
     target.plot(ends, ends, color="0.4", linewidth=0.8)
     _draw_points(target, claims, SIDES, levels_of=by, linestyle="none")

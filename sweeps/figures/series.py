@@ -44,9 +44,9 @@ class Mark:
         return Mark(value, self.mark, low, high)
 
 
-LARGEST = 1e100
+LARGEST_DRAWN = 1e100
 """The largest number that is drawn: squares and spans of an axis overflow far beyond it."""
-NOTHING = Mark(float("nan"), "", float("nan"), float("nan"))
+NO_MARK = Mark(float("nan"), "", float("nan"), float("nan"))
 """Where the table has no row."""
 
 
@@ -77,9 +77,9 @@ def check_numbers(table: pd.DataFrame, *names: str) -> None:
         runs = table[~table["status"].isin(list(MARKS))]
     for name in names:
         numbers = np.array([finite(value) for value in runs[name]])
-        if np.any(np.abs(numbers) > LARGEST):
+        if np.any(np.abs(numbers) > LARGEST_DRAWN):
             raise InputError(
-                f"{name} holds a number beyond {LARGEST:g}, which no axis shows"
+                f"{name} holds a number beyond {LARGEST_DRAWN:g}, which no axis shows"
             )
         missing = np.isnan(numbers)
         if len(runs) and missing.all():
@@ -121,7 +121,7 @@ def drawn_column(table: pd.DataFrame, only: str) -> str:
     names = comma_list(only)
     check_known(table, names)
     for name in names:
-        if table[name].dtype.kind in "if" and name not in AXES:
+        if table[name].dtype.kind in "if" and name not in FIGURE_AXES:
             return name
     if names:
         raise InputError(
@@ -167,7 +167,7 @@ def independent(table: pd.DataFrame, by: str) -> list[str]:
     return [name for name in many if name != by and varies_within(table, name, by)]
 
 
-AXES = (
+FIGURE_AXES = (
     "context_tok",
     "batch",
     "model",
@@ -182,11 +182,11 @@ _SET = re.compile(r"\w+\.[a-z]\w*")
 
 
 def axes_in(table: pd.DataFrame) -> list[str]:
-    """Return the columns that a figure may run over: of `AXES`, and numbers that are set.
+    """Return the columns that a figure may run over: of `FIGURE_AXES`, and numbers that are set.
 
     Devices are no axis of their own where a number that is set determines them.
     """
-    names = [name for name in AXES if name in table.columns]
+    names = [name for name in FIGURE_AXES if name in table.columns]
     numbers = [name for name in columns_of(table) if _SET.fullmatch(name)]
     if "devices" in names and not all(
         varies_within(table, "devices", number) for number in numbers

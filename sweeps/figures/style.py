@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
-WIDTHS: Mapping[str, float] = {"column": 3.33, "page": 7.0}
+PAGE_WIDTHS: Mapping[str, float] = {"column": 3.33, "page": 7.0}
 """Figure widths of a two-column paper [inch]."""
 
 HEIGHT = 2.4
@@ -45,15 +45,15 @@ LABEL_WIDTH = 0.65
 LEGEND_LINE = 0.16
 """Height of a line of a legend [inch]."""
 
-MOST_COLUMNS = 4
+MOST_PANEL_COLUMNS = 4
 """Names of a legend in a row."""
 
 LARGEST_IN_FULL = 1e5
 """Largest number on a logarithmic axis that is written in full."""
 
-FORMATS = ("pdf", "svg", "png")
+IMAGE_FORMATS = ("pdf", "svg", "png")
 
-NAMED = ("system", "model", "series", "paper")
+NAME_COLUMNS = ("system", "model", "series", "paper")
 """Columns of names that are drawn as papers print them."""
 
 UNDATED: Mapping[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
@@ -77,7 +77,7 @@ Grey is in place of their yellow, which is too light for a line on white.
 HATCHES = ("", "////", "\\\\\\\\", "xxxx", "----", "++++", "||||", "//--")
 """Patterns of lines that tell bars apart in a black-and-white print."""
 
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+SERIES_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 DASHES = ("-", "--", ":", "-.")
 
@@ -121,7 +121,7 @@ def styled(
 
     @functools.wraps(draw)
     def drawn(table: pd.DataFrame, /, *args: P.args, **kwargs: P.kwargs) -> Axes:
-        named = {name: table[name].map(spelled) for name in NAMED if name in table}
+        named = {name: table[name].map(spelled) for name in NAME_COLUMNS if name in table}
         with load_pyplot().rc_context(SETTINGS):
             return draw(table.assign(**named), *args, **kwargs)
 
@@ -141,8 +141,8 @@ def new_axes(axes: Axes | None, width: str = "page", height: float = HEIGHT) -> 
     """
     if axes is not None:
         return axes
-    check_known("width", [width], WIDTHS)
-    size = (WIDTHS[width], height)
+    check_known("width", [width], PAGE_WIDTHS)
+    size = (PAGE_WIDTHS[width], height)
     _, created = load_pyplot().subplots(figsize=size, layout="constrained")
     return created  # type: ignore[no-any-return]
 
@@ -260,8 +260,8 @@ def looks(names: Sequence[object]) -> list[Look]:
         look = Look(
             _shaded(colour(place), shade),
             HATCHES[(place + turn) % len(HATCHES)],
-            MARKERS[index % len(MARKERS)],
-            DASHES[(index // len(MARKERS)) % len(DASHES)],
+            SERIES_MARKERS[index % len(SERIES_MARKERS)],
+            DASHES[(index // len(SERIES_MARKERS)) % len(DASHES)],
         )
         series.append(look)
     return series
@@ -307,9 +307,9 @@ def legend_above(axes: Axes, by: str = "") -> None:
         return
     widest = max(len(name) for name in names) * LETTER_WIDTH + HANDLE_WIDTH
     fitting = int((panel_width(axes) - LABEL_WIDTH) / widest)
-    columns = max(1, min(len(names), MOST_COLUMNS, fitting))
+    columns = max(1, min(len(names), MOST_PANEL_COLUMNS, fitting))
     place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1)}
-    if by and by not in NAMED and names[0][:1].isdigit():
+    if by and by not in NAME_COLUMNS and names[0][:1].isdigit():
         place["title"] = label_of(by)
     axes.legend(handles, names, ncols=columns, frameon=False, **place)
     root: Any = axes.get_figure(root=True)
@@ -414,8 +414,8 @@ def check_format(path: str | Path) -> None:
         InputError: naming the endings that are.
     """
     ending = Path(path).suffix.removeprefix(".").lower()
-    if ending not in FORMATS:
-        endings = ", ".join(f".{name}" for name in FORMATS)
+    if ending not in IMAGE_FORMATS:
+        endings = ", ".join(f".{name}" for name in IMAGE_FORMATS)
         raise InputError(f"{path}: the name of a figure's file ends in one of {endings}")
 
 

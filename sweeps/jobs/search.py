@@ -23,7 +23,7 @@ from nearkv.solvers.frontier import frontier
 from nearkv.sweeps.evaluate.columns import Categories, Cell, at, cells_at, on_request
 from nearkv.sweeps.evaluate.slo import Target, higher_is_better
 from nearkv.sweeps.jobs.plan import ColumnKind
-from nearkv.sweeps.study.study import NONE, Block
+from nearkv.sweeps.study.study import NO_NUMBERS, Block
 
 MOST_KEPT = 1_000_000
 """More rows than this are no summary."""
@@ -61,7 +61,7 @@ class Candidates:
 def candidates_at(
     block: Block,
     axes: Mapping[str, Numbers],
-    numbers: Mapping[str, Numbers] = NONE,
+    numbers: Mapping[str, Numbers] = NO_NUMBERS,
     least: tuple[float, ...] = (),
 ) -> Candidates:
     """Design points of a block as a list, numbered from 0.

@@ -13,7 +13,7 @@ from nearkv.sweeps.study.traces import is_file
 
 FEWEST, MOST = 16, 1 << 16
 """Samples of a band."""
-SAMPLES = 1024
+BAND_SAMPLES = 1024
 """Samples of a band where none are stated."""
 CHOSEN = "count"
 """The key of numbers that a designer chooses; what they range over is not unknown."""
@@ -120,7 +120,7 @@ def check_draws(seed: int, samples: int, band: float | None, traces: Sequence[st
 
     Args:
         seed: of the draws; 0 where none is stated.
-        samples: of a band; `SAMPLES` where none are stated.
+        samples: of a band; `BAND_SAMPLES` where none are stated.
         band: its level; None where there is no band [%].
         traces: whose requests are served; those of a file are taken as they are.
 
@@ -138,7 +138,7 @@ def check_draws(seed: int, samples: int, band: float | None, traces: Sequence[st
         if traces:
             advice = f"those of {traces[0]} are taken as they are; leave it out"
         raise InputError(f"--seed {seed}: is of the requests drawn from a trace; {advice}")
-    if samples != SAMPLES and not has_band:
+    if samples != BAND_SAMPLES and not has_band:
         raise InputError(
             f"--samples {samples}: are those of a band; give --band, or leave it out"
         )

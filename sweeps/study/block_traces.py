@@ -25,16 +25,16 @@ from nearkv.costmodel.mechanisms.reuse.curve import ReuseCurve, reuse_curve
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.files import read_text
 
-KEYS = ("timestamp", "input_length", "output_length", "hash_ids")
+TRACE_KEYS = ("timestamp", "input_length", "output_length", "hash_ids")
 PRINTED = 1e-4
 """Relative error of numbers as a summary prints them."""
 CURVES = Path(__file__).with_name("curves")
 """Summaries that come with the package, by name."""
-BLOCK = 512
+BLOCK_TOKENS = 512
 """Tokens of a block, where nothing else is stated."""
 LONGEST_FIELD = 1 << 30
 """Characters of the blocks of one prompt in CSV."""
-PROMPTS = 64
+PROMPT_CLASSES = 64
 """Parts of a summary's requests, by the length of their prompts."""
 MOST_ACCESSES = 10_000_000
 """Accesses of the longest trace that is kept as it is."""
@@ -182,7 +182,7 @@ class BlockTrace:
             accesses=curve.accesses / self.share,
             distinct=curve.distinct / self.share,
         )
-        parts = np.array_split(np.sort(self.prompt), min(PROMPTS, len(self.prompt)))
+        parts = np.array_split(np.sort(self.prompt), min(PROMPT_CLASSES, len(self.prompt)))
         return ReuseSummary(
             name=self.name,
             rate=len(self.prompt) / self.duration,
@@ -211,7 +211,7 @@ class BlockTrace:
         return replace(self, blocks=numbers * nodes + of_access)
 
 
-def read_blocks(path: Path, block: int = BLOCK) -> BlockTrace:
+def read_blocks(path: Path, block: int = BLOCK_TOKENS) -> BlockTrace:
     """Read a trace of blocks; a file that ends in .gz is unpacked on the way.
 
     Args:
@@ -285,7 +285,7 @@ def _lines(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
         if ".csv" in path.suffixes:
             csv.field_size_limit(LONGEST_FIELD)
             rows = csv.DictReader(file)
-            missing = [key for key in KEYS if key not in (rows.fieldnames or ())]
+            missing = [key for key in TRACE_KEYS if key not in (rows.fieldnames or ())]
             if missing:
                 raise InputError(f"{path}: lacks the column {missing[0]!r}")
             for number, row in enumerate(rows, 2):
@@ -312,11 +312,11 @@ def _request(request: Mapping[str, Any], where: str) -> tuple[float, float, arra
     Raises:
         InputError: a number is missing, or cannot be.
     """
-    for key in KEYS:
+    for key in TRACE_KEYS:
         if key not in request:
             raise InputError(f"{where}: lacks {key!r}")
     numbers = []
-    for key in KEYS[:3]:
+    for key in TRACE_KEYS[:3]:
         try:
             value = float(request[key])
         except (TypeError, ValueError):

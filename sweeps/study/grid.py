@@ -16,7 +16,7 @@ from nearkv.costmodel.model.layers import with_widths
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.models import llms_from_parts, stated_widths
 from nearkv.costmodel.model.registry import System
-from nearkv.costmodel.model.workload import ENDLESS, Arrivals, Workload
+from nearkv.costmodel.model.workload import ENDLESS_TOKENS, Arrivals, Workload
 from nearkv.hardware.catalog import Part, Platform
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine, recording
@@ -26,7 +26,7 @@ from nearkv.sweeps.study.traces import Trace, workload_of
 
 Inputs = tuple[Machine, LLM, Workload, dict[str, Requested]]
 """Machine, model, workload and knobs: what a system is called with."""
-NONE: Mapping[str, Numbers] = MappingProxyType({})
+NO_NUMBERS: Mapping[str, Numbers] = MappingProxyType({})
 Slices = tuple[slice, ...]
 """A rectangular piece of a grid, one slice per axis."""
 
@@ -206,7 +206,7 @@ class Block:
     def at(
         self,
         mesh: Mapping[str, Numbers],
-        numbers: Mapping[str, Numbers] = NONE,
+        numbers: Mapping[str, Numbers] = NO_NUMBERS,
         read: set[str] | None = None,
     ) -> Inputs:
         """What the system is called with at any values of the axes.
@@ -236,7 +236,7 @@ class Block:
         if "skew" in machine["router"]:
             llm = with_widths(llm, router_skew=machine["router"].skew)
         arrivals = self._arrivals(workload)
-        batch = workload.get("batch", workload.get("users", ENDLESS))
+        batch = workload.get("batch", workload.get("users", ENDLESS_TOKENS))
         if self.traces:
             work = workload_of(self.traces, workload["trace"].astype(int))
         else:

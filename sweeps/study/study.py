@@ -18,16 +18,16 @@ from nearkv.hardware.errors import InputError, check_known, once, unknown
 from nearkv.hardware.machine import Machine
 from nearkv.hardware.schema import ROLES
 from nearkv.sweeps.study.bands import (
+    BAND_SAMPLES,
     MODEL_ERROR,
     RATIO_ERROR,
-    SAMPLES,
     Band,
     check_band,
     check_draws,
     check_numbers,
 )
 from nearkv.sweeps.study.formats import in_numbers
-from nearkv.sweeps.study.grid import NONE, Axis, Block, Grid
+from nearkv.sweeps.study.grid import NO_NUMBERS, Axis, Block, Grid
 from nearkv.sweeps.study.own_systems import load_plugins
 from nearkv.sweeps.study.sizes import (
     Amount,
@@ -46,7 +46,7 @@ from nearkv.sweeps.study.sizes import (
 from nearkv.sweeps.study.traces import Trace, check_method, traces_of
 
 __all__ = [
-    "NONE",
+    "NO_NUMBERS",
     "Block",
     "Numbers",
     "Study",
@@ -56,7 +56,7 @@ __all__ = [
     "pairs",
 ]
 
-LENGTHS = {
+WORKLOAD_OPTIONS = {
     "batch": "--batch",
     "context": "--context",
     "output_tokens": "--output-tokens",
@@ -66,9 +66,9 @@ OWN = "own"
 """In place of a platform: each system's own test bed."""
 COME = {"rate": "rate_req_s", "users": "users"}
 """Field of a study of requests that arrive -> its axis."""
-LIMITS = ("ttft_s", "tpot_ms")
+SLO_LIMITS = ("ttft_s", "tpot_ms")
 """What a service level limits."""
-FIELDS = {
+STUDY_FIELDS = {
     "model": "models",
     "platform": "platforms",
     "trace": "traces",
@@ -79,7 +79,7 @@ FIELDS = {
     "zip": "zipped",
 }
 """Argument, option or key of a file -> field of a study, where they differ."""
-NAMED = ("model", "platform", "trace")
+NAME_AXES = ("model", "platform", "trace")
 """Axes that list names."""
 
 
@@ -128,7 +128,7 @@ class Study:
     method: str = "fluid"
     seed: int = 0
     band: float = 0.0
-    samples: int = SAMPLES
+    samples: int = BAND_SAMPLES
     plugins: tuple[str, ...] = ()
     parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     zipped: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
@@ -144,16 +144,16 @@ class Study:
         users: RawValues = (),
         slo: str | Iterable[str] = (),
         platforms: RawValues = (),
-        sets: Mapping[str, RawValues] = NONE,
-        knobs: Mapping[str, RawValues] = NONE,
+        sets: Mapping[str, RawValues] = NO_NUMBERS,
+        knobs: Mapping[str, RawValues] = NO_NUMBERS,
         traces: RawValues = (),
         method: str = "fluid",
         seed: int = 0,
         band: float | None = 0.0,
-        samples: int = SAMPLES,
+        samples: int = BAND_SAMPLES,
         plugins: RawValues = (),
-        parts: Mapping[str, RawValues] = NONE,
-        zipped: Mapping[str, RawValues] = NONE,
+        parts: Mapping[str, RawValues] = NO_NUMBERS,
+        zipped: Mapping[str, RawValues] = NO_NUMBERS,
     ) -> None:
         check_numbers(seed, samples, band)
         read: dict[str, Any] = {
@@ -226,7 +226,7 @@ def _limits(given: str | Iterable[str]) -> dict[str, float]:
         given = pairs(chain.from_iterable(map(comma_list, listed)), "--slo")
     limits: dict[str, float] = {}
     for name, text in given.items():
-        check_known("limit", [name], LIMITS, "--slo")
+        check_known("limit", [name], SLO_LIMITS, "--slo")
         limits[name], *more = values(text, per_second, f"--slo {name}")
         if more:
             raise InputError(f"--slo {name}: {text!r} gives several limits; give one")
@@ -259,9 +259,9 @@ def _each(
 def _paired(given: RawValues, where: str) -> tuple[Any, ...]:
     """Values of an axis that is paired with others; one may come more than once."""
     axis = where.partition(" ")[2]
-    if axis in NAMED or axis in ROLES:
+    if axis in NAME_AXES or axis in ROLES:
         return names(given, where)
-    if axis in LENGTHS:
+    if axis in WORKLOAD_OPTIONS:
         return tuple(values(given, size, where, different=False))
     return choices(given, where, different=False)
 
@@ -314,10 +314,10 @@ def _pairings(study: Study) -> list[Study]:
 
 def field_of(axis: str) -> str:
     """The field of a study that an axis of `--zip` replaces."""
-    if axis in LENGTHS:
+    if axis in WORKLOAD_OPTIONS:
         return axis
-    if axis in NAMED:
-        return FIELDS[axis]
+    if axis in NAME_AXES:
+        return STUDY_FIELDS[axis]
     if axis in ROLES:
         return "parts"
     return "sets" if "." in axis else "knobs"
@@ -378,7 +378,9 @@ def _workload_axes(study: Study) -> tuple[list[Axis], tuple[Trace, ...]]:
     axes: list[Axis] = []
     traces: tuple[Trace, ...] = ()
     if study.traces or (study.method != "fluid" and not study.arrives):
-        has_lengths = any(getattr(study, axis) != getattr(Study, axis) for axis in LENGTHS)
+        has_lengths = any(
+            getattr(study, axis) != getattr(Study, axis) for axis in WORKLOAD_OPTIONS
+        )
         traces = traces_of(study.traces, study.method, study.seed, has_lengths)
         axes.append(Axis("trace", np.arange(float(len(traces))), study.traces))
     if study.arrives:

@@ -13,7 +13,7 @@ from nearkv.costmodel.model.registry import systems
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.files import read_toml
 from nearkv.hardware.folders import path_of
-from nearkv.sweeps.study.study import FIELDS, Study, blocks, stated_study
+from nearkv.sweeps.study.study import STUDY_FIELDS, Study, blocks, stated_study
 
 _OPTION = re.compile(r"--(\w+)[\w-]*(?: ([\w.-]+))?(?: '[^']*')?(?:=[^:]*)?: ")
 """How a sentence about an option begins: the option, and the name that it sets."""
@@ -47,12 +47,12 @@ def load_study(path: str, trusted: Collection[str] = ()) -> Study:
 
 def _read_study(path: Path) -> Study:
     table = read_toml(path, "study")
-    keys = {field: key for key, field in FIELDS.items()}
+    keys = {field: key for key, field in STUDY_FIELDS.items()}
     known = [*_ABOUT, *(keys.get(field.name, field.name) for field in fields(Study))]
     check_known("key", table, known, str(path))
     if not table.get("systems") or not table.get("model"):
         raise InputError(f"{path}: a study needs systems = [...] and model = [...]")
-    stated = {FIELDS.get(key, key): table[key] for key in table if key not in _ABOUT}
+    stated = {STUDY_FIELDS.get(key, key): table[key] for key in table if key not in _ABOUT}
     try:
         return stated_study(**stated)
     except InputError as refusal:

@@ -16,16 +16,16 @@ from nearkv.hardware.catalog import Part, load_part, names
 from nearkv.hardware.errors import InputError, check_known, unknown, warn
 from nearkv.hardware.files import read_rows
 
-_COLUMNS = ("input_tokens", "output_tokens")
+_TRACE_COLUMNS = ("input_tokens", "output_tokens")
 _ARRIVAL = "arrival_s"
 """A further column of a trace, of when each request comes [s]."""
 REQUESTS = 1000
 """Requests drawn from each trace (L3 sec. 6.2)."""
-METHODS = ("fluid", "simulate")
+QUEUE_METHODS = ("fluid", "simulate")
 MOST_BYTES = 1 << 26
-PARTS = 16
+TRACE_PARTS = 16
 """Parts of equal weight in which the lengths of a trace's requests are averaged."""
-_MIDDLES = ((np.arange(PARTS) + 0.5) / PARTS)[:, np.newaxis]
+_MIDDLES = ((np.arange(TRACE_PARTS) + 0.5) / TRACE_PARTS)[:, np.newaxis]
 """Moments of a request's life at which its context is looked at, as shares of it."""
 
 
@@ -77,7 +77,7 @@ class Trace:
         once = np.ones_like(s)
         requests_per_token = _parts(1 / s, s)
         return Lengths(
-            contexts=_parts(s + n * _MIDDLES, n / PARTS),
+            contexts=_parts(s + n * _MIDDLES, n / TRACE_PARTS),
             finals=_parts(s + n, n),
             prompts=_parts(s, once),
             prompt_parts=tuple(1 / part for part in requests_per_token),
@@ -102,9 +102,9 @@ def _parts(lengths: NDArray[np.float64], weights: NDArray[np.float64]) -> tuple[
     weight, value = counts.ravel()[order], values.ravel()[order]
     weights_below = np.append(0.0, np.cumsum(weight))
     sums_below = np.append(0.0, np.cumsum(weight * value))
-    edges = np.linspace(0.0, weights_below[-1], PARTS + 1)
+    edges = np.linspace(0.0, weights_below[-1], TRACE_PARTS + 1)
     sums = np.interp(edges, weights_below, sums_below)
-    parts = PARTS * np.diff(sums) / sums_below[-1]
+    parts = TRACE_PARTS * np.diff(sums) / sums_below[-1]
     return tuple(parts.tolist())
 
 
@@ -142,7 +142,7 @@ def check_method(method: str) -> None:
     Raises:
         InputError: it does not.
     """
-    check_known("method", [method], METHODS, "--method")
+    check_known("method", [method], QUEUE_METHODS, "--method")
 
 
 def traces_of(
@@ -251,8 +251,8 @@ def _lognormal_lengths(
 def _read(path: Path) -> Trace:
     """Read a trace from a user's CSV."""
     advice = "give a sample of the requests"
-    header, lines = read_rows(path, "trace of requests", _COLUMNS, MOST_BYTES, advice)
-    known = (*_COLUMNS, _ARRIVAL)
+    header, lines = read_rows(path, "trace of requests", _TRACE_COLUMNS, MOST_BYTES, advice)
+    known = (*_TRACE_COLUMNS, _ARRIVAL)
     others = [name for name in header if name not in known]
     if others:
         warn(f"{path}: {', '.join(known)} are read, {', '.join(map(repr, others))} not")
@@ -260,7 +260,7 @@ def _read(path: Path) -> Trace:
     def column(name: str, read: Callable[[str, str], float]) -> NDArray[np.float64]:
         return np.array([read(cells[name], f"{where}, {name}") for where, cells in lines])
 
-    prompt, output = (column(name, _tokens) for name in _COLUMNS)
+    prompt, output = (column(name, _tokens) for name in _TRACE_COLUMNS)
     if _ARRIVAL not in header:
         return Trace(str(path), prompt, output)
     arrival = column(_ARRIVAL, _seconds)

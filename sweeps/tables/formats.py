@@ -14,7 +14,7 @@ from nearkv.sweeps.tables.layout import SENTENCES, is_numeric, layout
 from nearkv.sweeps.tables.table import Display, Row, cell_text
 from nearkv.sweeps.tables.terminal import lay_out
 
-FORMATS = ("table", "csv", "json", "markdown", "latex")
+TABLE_FORMATS = ("table", "csv", "json", "markdown", "latex")
 
 PAGE = 80
 """Characters of a line that fit the page of a paper."""
@@ -38,9 +38,9 @@ def check_format(name: str) -> str:
     """Refuse an unknown format.
 
     Raises:
-        InputError: not one of `FORMATS`.
+        InputError: not one of `TABLE_FORMATS`.
     """
-    check_known("format", [name], FORMATS, "--format")
+    check_known("format", [name], TABLE_FORMATS, "--format")
     return name
 
 
@@ -49,7 +49,7 @@ def render(shown: Display, form: str, caption: str = "", label: str = "") -> str
 
     Args:
         shown: CSV and JSON hold every column of its rows, whichever are chosen for readers.
-        form: one of `FORMATS`.
+        form: one of `TABLE_FORMATS`.
         caption, label: of a table in LaTeX.
 
     Returns:

@@ -19,7 +19,7 @@ UNITS: Mapping[str, str] = {
 }
 """Unit by the ending of a column's name, the longest endings first."""
 
-NAMES: Mapping[str, str] = {
+COLUMN_LABELS: Mapping[str, str] = {
     "speedup": "Speed-up of decoding",
     "total_speedup": "Speed-up of whole requests",
     "context_tok": "Context (tokens)",
@@ -47,8 +47,8 @@ def label_of(column: str) -> str:
     >>> label_of("uplink.bandwidth_gb_s"), label_of("csd.count")
     ('uplink.bandwidth (GB/s)', 'csd.count')
     """
-    if column in NAMES:
-        return NAMES[column]
+    if column in COLUMN_LABELS:
+        return COLUMN_LABELS[column]
     stem, unit = stem_and_unit(column)
     # a hardware number is named by its address, as --set takes it
     words = stem if "." in stem else stem[:1].upper() + stem[1:].replace("_", " ")

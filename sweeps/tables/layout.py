@@ -25,7 +25,7 @@ SENTENCES = ("reason", "note")
 """Columns of sentences: cells hold numbers, the sentences stand below the table."""
 MOST_SENTENCES = 9
 """Of more sentences than this, cells hold the text itself."""
-GAP = 2
+COLUMN_GAP = 2
 """Characters between two columns."""
 WRAPPED = 24
 """Characters that a column of longer texts needs at least; it wraps within what is left."""
@@ -76,13 +76,15 @@ def layout(shown: Display, width: int) -> Layout:
     always = {*pinned, *(SENTENCES if notes else ())}
     importance = {name: place for place, name in enumerate(shown.usual)}
     ranked = sorted(names, key=lambda name: (name not in always, importance.get(name, -1)))
-    most = (width - GAP) // 2  # so that any column fits beside one that names the row
+    most = (
+        width - COLUMN_GAP
+    ) // 2  # so that any column fits beside one that names the row
     widths = {name: min(width_of(rows, name), most) for name in names}
-    kept, free = set[str](), width + GAP
+    kept, free = set[str](), width + COLUMN_GAP
     for name in ranked:
-        if name in always or widths[name] + GAP <= free:
+        if name in always or widths[name] + COLUMN_GAP <= free:
             kept.add(name)
-            free -= widths[name] + GAP
+            free -= widths[name] + COLUMN_GAP
     left_out = [name for name in names if name not in kept]
     shared = ", ".join(f"{name} {text}" for name, text in common.items())
     fitting = {name: widths[name] for name in names if name in kept}

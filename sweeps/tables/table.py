@@ -23,7 +23,7 @@ MARKS = {"infeasible": "OOM", "not-modelled": "n/m"}
 """What stands in place of an answer, by the status of its row."""
 LARGEST_WHOLE = 2**53
 """From here on not every whole number is a float; such a number is shown as the float it is."""
-MOST_SHOWN = 10_000
+MOST_ROWS_SHOWN = 10_000
 """Rows that a terminal, Markdown or LaTeX shows; more are written as CSV or JSON."""
 
 

@@ -11,18 +11,25 @@ from rich.box import Box
 from rich.console import Console
 from rich.table import Table
 
-from nearkv.sweeps.tables.layout import GAP, KEY, SENTENCES, is_numeric, layout, wraps
+from nearkv.sweeps.tables.layout import (
+    COLUMN_GAP,
+    KEY,
+    SENTENCES,
+    is_numeric,
+    layout,
+    wraps,
+)
 from nearkv.sweeps.tables.table import Display, cell_text
 
 TALL = 16
 """An answer of more quantities is shown in two columns."""
 WIDE = 72
 """Characters of a line from which on there is a second column."""
-NARROW = 24
+NARROWEST_TEXT = 24
 """Characters of the longest value that stands beside others; longer ones follow below."""
 PIPED = 220
 """Characters of a line where output goes to no terminal, unless COLUMNS says how many."""
-RULE = Box("    \n    \n -  \n    \n    \n    \n    \n    \n", ascii=True)
+HEADER_RULE = Box("    \n    \n -  \n    \n    \n    \n    \n    \n", ascii=True)
 """A rule below the header, and blanks between columns."""
 
 
@@ -66,7 +73,12 @@ def _print_table(console: Console, shown: Display) -> None:
     if chosen.common:
         console.print(chosen.common)
     for names in _tables(chosen.widths, console.width):
-        table = Table(box=RULE, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
+        table = Table(
+            box=HEADER_RULE,
+            show_edge=False,
+            pad_edge=False,
+            padding=(0, COLUMN_GAP - 1, 0, 0),
+        )
         for name in names:
             table.add_column(
                 name,
@@ -91,12 +103,12 @@ def _tables(widths: Mapping[str, int], width: int) -> list[list[str]]:
     names = list(widths)
     count = sum(name in (*KEY, "id", "number") for name in names)
     naming = names[: max(count, 1)]
-    if sum(widths[name] + GAP for name in naming) > width // 2:
+    if sum(widths[name] + COLUMN_GAP for name in naming) > width // 2:
         naming = naming[:1]
     tables = [naming]
     for name in names[len(naming) :]:
         wider = [*tables[-1], name]
-        fits = sum(widths[each] + GAP for each in wider) <= width + GAP
+        fits = sum(widths[each] + COLUMN_GAP for each in wider) <= width + COLUMN_GAP
         if fits or tables[-1] == naming:
             tables[-1] = wider
         else:
@@ -113,14 +125,14 @@ def _print_upright(console: Console, shown: Display) -> None:
         if row[name] in (None, "") and name not in shown.pinned:
             continue
         text = cell_text(row[name])
-        is_long = name in SENTENCES or len(text) > NARROW
+        is_long = name in SENTENCES or len(text) > NARROWEST_TEXT
         (long if is_long else short).append((name, text))
     is_tall = len(short) > TALL and console.width >= WIDE
     half = (len(short) + 1) // 2 if is_tall else len(short)
-    beside = Table.grid(padding=(0, GAP, 0, 0))
+    beside = Table.grid(padding=(0, COLUMN_GAP, 0, 0))
     for left, right in zip_longest(short[:half], short[half:], fillvalue=("", "")):
         beside.add_row(*left, *right)
-    below = Table.grid(padding=(0, GAP, 0, 0))
+    below = Table.grid(padding=(0, COLUMN_GAP, 0, 0))
     for line in long:
         below.add_row(*line)
     console.print(beside, below, sep="")

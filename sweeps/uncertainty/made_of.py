@@ -11,7 +11,7 @@ from nearkv.sweeps.study.study import Block
 from nearkv.sweeps.tables.table import Row
 from nearkv.sweeps.uncertainty.model_error import RATIO, VALUE, find_error, slowest
 
-FIRST = 4096
+MOST_LISTED = 4096
 """Design points whose model errors are listed."""
 
 
@@ -65,7 +65,7 @@ def _law(number: Quantity) -> str:
 
 def error_rows(block: Block) -> list[Row]:
     """The model errors of a block: by what takes most of the time at its first design points."""
-    box = next(block.grid.boxes(FIRST))
+    box = next(block.grid.boxes(MOST_LISTED))
     estimate = block.resolved(box).estimate
     places, names = slowest(block, estimate, shape_of(box))
     rows = []

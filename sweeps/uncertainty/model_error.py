@@ -21,7 +21,7 @@ from nearkv.solvers.uncertainty.spread import scores
 from nearkv.sweeps.study.bands import MODEL_ERROR, RATIO_ERROR, Band
 from nearkv.sweeps.study.study import Block
 
-TABLE = Path(__file__).with_name("model_error.csv")
+ERROR_TABLE = Path(__file__).with_name("model_error.csv")
 MECHANISMS = {
     "gpu": "GPU",
     "host": "CPU",
@@ -38,7 +38,7 @@ VALUE, RATIO = "value", "ratio"
 ALL = "all"
 """The pool of all mechanisms."""
 _TIMES = ("_s", "_ms", "_j_tok")
-_RATES = ("tok_s", "tok_s_per_kusd")
+_RATE_COLUMNS = ("tok_s", "tok_s_per_kusd")
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class ModelError:
 def model_errors() -> dict[tuple[str, str, str], ModelError]:
     """The table, by mechanism, what is predicted and what is left out."""
     table = {}
-    with TABLE.open(encoding="utf-8", newline="") as file:
+    with ERROR_TABLE.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             error = ModelError(
                 mechanism=row["mechanism"],
@@ -141,6 +141,6 @@ def slowest(
 
 def error_power(column: str) -> int:
     """How a column answers to a time that is longer than predicted: 1, -1, or 0 for not at all."""
-    if column.endswith(_RATES):
+    if column.endswith(_RATE_COLUMNS):
         return -1
     return 1 if column.endswith(_TIMES) else 0

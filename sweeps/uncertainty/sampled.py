@@ -24,7 +24,7 @@ from nearkv.solvers.uncertainty.draws import Law, Measured, Ranged, listed, rank
 from nearkv.solvers.uncertainty.quantiles import quantiles
 from nearkv.sweeps.study.bands import Band
 from nearkv.sweeps.study.grid import Axis, Grid, Slices, shape_of
-from nearkv.sweeps.study.study import NONE, Block
+from nearkv.sweeps.study.study import NO_NUMBERS, Block
 
 
 def law_of(number: Quantity, key: Key) -> Law:
@@ -98,7 +98,9 @@ class Sampled:
         return np.where(self.fits, everywhere, np.nan)
 
 
-def sampled(block: Block, box: Slices, knobs: Mapping[str, Numbers] = NONE) -> Sampled:
+def sampled(
+    block: Block, box: Slices, knobs: Mapping[str, Numbers] = NO_NUMBERS
+) -> Sampled:
     """Evaluate a box of design points at every draw of the block's band.
 
     Knobs that are solved are solved anew in each draw, unless their values are given.

@@ -100,7 +100,7 @@ INDEPENDENT = "independent"
 BY_OTHERS = (INDEPENDENT, "reuse")
 """Claims of no paper that is modelled: measurements by others, and KV caches between requests."""
 
-FIELDS = tuple(field.name for field in fields(Claim))
+CLAIM_FIELDS = tuple(field.name for field in fields(Claim))
 
 
 def papers() -> list[str]:

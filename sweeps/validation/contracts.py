@@ -30,7 +30,7 @@ _BATCHES = np.array([1.0, 3.0, 16.0])
 _PROMPTS = np.array([2048.0, 20000.0])
 _BATCHES_SERVED = np.array([1.0, 3.0, 16.0, 64.0, 256.0, 1024.0])
 """Batches of which the one that serves most is compared."""
-_RATES = {"B/s", "FLOP/s", "Hz", "T/s"}
+_RATE_UNITS = {"B/s", "FLOP/s", "Hz", "T/s"}
 _CAPACITIES = ("count", "memory", "capacity")
 Changes = Mapping[str, NDArray[np.float64]]
 """Factors of a machine's numbers by address, one for each change [1]."""
@@ -243,7 +243,7 @@ def hardware_addresses(hw: Machine) -> list[str]:
     for role, part in hw.roles.items():
         for key in part.values:
             units = {keys[key].unit for keys in PART_TYPES.values() if key in keys}
-            if key in _CAPACITIES or not units.isdisjoint(_RATES):
+            if key in _CAPACITIES or not units.isdisjoint(_RATE_UNITS):
                 addresses.append(f"{role}.{key}")
     return addresses
 

@@ -19,16 +19,16 @@ from nearkv.sweeps.study.study import Numbers
 from nearkv.sweeps.tables.table import Row
 from nearkv.sweeps.uncertainty.model_error import (
     ALL,
+    ERROR_TABLE,
     MECHANISMS,
     RATIO,
-    TABLE,
     VALUE,
     error_power,
     find_error,
     model_errors,
 )
 from nearkv.sweeps.validation.claims import INDEPENDENT
-from nearkv.sweeps.validation.evidence import SAMPLES, SampledClaim
+from nearkv.sweeps.validation.evidence import EVIDENCE_SAMPLES, SampledClaim
 from nearkv.sweeps.validation.prediction import is_formula
 
 LEVELS = (50, 80, 90)
@@ -124,7 +124,7 @@ def _model_error(row: SampledClaim) -> Numbers:
 @cache
 def _scores() -> Numbers:
     # of a sequence of its own: in the claims' own sequences its place differs
-    drawn = ranks((MODEL_ERROR,), SAMPLES, 1)[MODEL_ERROR]
+    drawn = ranks((MODEL_ERROR,), EVIDENCE_SAMPLES, 1)[MODEL_ERROR]
     return scores(np.random.default_rng(0).permutation(drawn))
 
 
@@ -153,7 +153,7 @@ def _totals(results: Sequence[Judged]) -> dict[str, list[Judged]]:
 def record(rows: Sequence[SampledClaim]) -> None:
     """Write the spreads of the models' errors, which every band is made of from then on."""
     table = error_table(rows)
-    with replacing(TABLE) as file:
+    with replacing(ERROR_TABLE) as file:
         writer = csv.DictWriter(file, list(table[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(table)

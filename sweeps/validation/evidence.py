@@ -22,7 +22,7 @@ from nearkv.hardware.platform import Platform
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.study.bands import MODEL_ERROR, RATIO_ERROR, Band
 from nearkv.sweeps.study.sizes import size
-from nearkv.sweeps.study.study import NONE, Block, Numbers, comma_list
+from nearkv.sweeps.study.study import NO_NUMBERS, Block, Numbers, comma_list
 from nearkv.sweeps.uncertainty.model_error import RATIO, VALUE, slowest
 from nearkv.sweeps.uncertainty.sampled import drawn_numbers
 from nearkv.sweeps.validation.claims import (
@@ -44,7 +44,7 @@ from nearkv.sweeps.validation.prediction import (
 )
 from nearkv.sweeps.validation.questions import blocks_of
 
-SAMPLES = 1024
+EVIDENCE_SAMPLES = 1024
 """Draws of the uncertain numbers at which a claim is predicted."""
 
 Predict = Callable[[Mapping[str, Numbers]], Numbers]
@@ -91,7 +91,7 @@ class AskedPoints:
     axes: Mapping[str, Numbers] = field(default_factory=dict)
 
     def values(
-        self, numbers: NumbersOf = lambda _: NONE, infeasible: bool = False
+        self, numbers: NumbersOf = lambda _: NO_NUMBERS, infeasible: bool = False
     ) -> Numbers:
         """The metric at every point for k values of hardware numbers (points, k).
 
@@ -405,7 +405,7 @@ def _sampled_claim(paper: str, claim: Claim) -> SampledClaim:
     names = {MODEL_ERROR, RATIO_ERROR}
     for block in (*asked.system, *asked.baseline):
         names |= set(block.draws.values())
-    band = Band(90.0, SAMPLES, 0, tuple(sorted(names)))
+    band = Band(90.0, EVIDENCE_SAMPLES, 0, tuple(sorted(names)))
     values = asked.values(lambda block: drawn_numbers(block, band))
     fitting = values[~np.all(np.isnan(values), axis=1)]
     if not fitting.size:

@@ -13,7 +13,7 @@ from nearkv.hardware.errors import InputError, check_known, unknown
 from nearkv.hardware.files import read_rows
 from nearkv.hardware.units import parse
 from nearkv.sweeps.study.sizes import size
-from nearkv.sweeps.validation.claims import FIELDS, Claim
+from nearkv.sweeps.validation.claims import CLAIM_FIELDS, Claim
 from nearkv.sweeps.validation.prediction import unit_size
 
 NEEDED_OF_CLAIMS = ("id", "low", "unit", "metric", "system")
@@ -38,7 +38,7 @@ def read_claims(path: Path) -> list[Claim]:
         InputError: no such file, a column that is missing or unknown, or a cell that is no value.
     """
     header, lines = read_rows(path, "list of claims", NEEDED_OF_CLAIMS)
-    check_known("column", header, FIELDS, str(path))
+    check_known("column", header, CLAIM_FIELDS, str(path))
     claims = [_claim(cells, where) for where, cells in lines]
     ids = [claim.id for claim in claims]
     for name in ids:
@@ -50,7 +50,7 @@ def read_claims(path: Path) -> list[Claim]:
 
 
 def _claim(cells: dict[str, str], where: str) -> Claim:
-    texts = dict.fromkeys(FIELDS, "") | cells
+    texts = dict.fromkeys(CLAIM_FIELDS, "") | cells
     for name, default in DEFAULTS.items():
         texts[name] = texts[name] or default
     texts["high"] = texts["high"] or texts["low"]
@@ -117,7 +117,7 @@ def _run(cells: dict[str, str], metric: str, where: str) -> Claim:
     parse(
         text, "1", f"{where}, {metric}"
     )  # 1e-310 is a number, and none that can be fitted
-    texts = dict.fromkeys(FIELDS, "") | DEFAULTS | cells
+    texts = dict.fromkeys(CLAIM_FIELDS, "") | DEFAULTS | cells
     _, _, line = where.rpartition(", ")
     return Claim(
         **texts | {"id": line, "where": where, "low": text, "high": text, "metric": metric}

@@ -307,7 +307,7 @@ def _measure(unit: str) -> tuple[str, float]:
 
 # --- commands -------------------------------------------------------------------------------------
 
-AXES = ("model", "batch", "context_tok", "output_tokens")
+CLAIM_AXES = ("model", "batch", "context_tok", "output_tokens")
 """Columns that tell the points of a claim's grid apart."""
 
 
@@ -344,5 +344,5 @@ def _compare(question: WordedStudy, shown: list[str]) -> str:
                 words += [option, item]
         elif value:
             words += [option, value]
-    words += ["--columns", ",".join((*AXES, *shown))]
+    words += ["--columns", ",".join((*CLAIM_AXES, *shown))]
     return shlex.join(words)

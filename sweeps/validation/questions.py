@@ -117,7 +117,7 @@ OF_MODELS: Mapping[str, Callable[[LLM], Real]] = {
 }
 """Numbers that follow from a model's shape at 16 bit; bytes of KV and X, and FLOPs to rebuild K
 and V, are of a token [1, B, FLOP]."""
-_NATIVE = "hilos-a100"
+_HILOS_BED = "hilos-a100"
 """A platform that stores every element in 16 bits."""
 _OPERATORS: Mapping[type[ast.operator], Callable[[Real, Real], Real]] = {
     ast.Add: operator.add,
@@ -158,7 +158,7 @@ def number_at(address: str) -> Real:
     if name == "stated":
         return stated(key)
     if key in OF_MODELS:
-        _, llm = model_on(_NATIVE, name)
+        _, llm = model_on(_HILOS_BED, name)
         return OF_MODELS[key](llm)
     return quantity_at(address).si
 

@@ -14,7 +14,7 @@ from nearkv.costmodel.algebra.span import Numbers
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.sweeps.tables.table import Row
 from nearkv.sweeps.validation.claims import (
-    FIELDS,
+    CLAIM_FIELDS,
     FOLDER,
     NUMBER,
     Claim,
@@ -29,7 +29,7 @@ MATCH, NEAR = 0.10, 0.25
 """Relative errors up to which a prediction matches, or comes near."""
 RANK = {"match": 0, "inconsistent": 1, "near": 2, "miss": 3, "excluded": 4}
 """Verdicts from best to worst."""
-SMALL = 0.10
+SMALL_STATEMENT = 0.10
 """Shares up to this are compared as 1 + the share, the step of which they are a part."""
 
 
@@ -133,7 +133,7 @@ def error(claim: Claim, predicted: Numbers) -> float:
 def _step_of(claim: Claim) -> float:
     """The step that a claim states a small share of, in its unit; 0 of all other claims."""
     whole = {"%": 100.0, "fraction": 1.0}.get(claim.unit, 0.0)
-    return whole if float(claim.high) <= SMALL * whole else 0.0
+    return whole if float(claim.high) <= SMALL_STATEMENT * whole else 0.0
 
 
 def _span(low: object, high: object) -> str:
@@ -171,7 +171,7 @@ def record(rows: Sequence[Row]) -> None:
             verdict_now = verdicts.get((paper, claim.id), claim.verdict)
             claims.append(replace(claim, verdict=verdict_now))
         with replacing(FOLDER / f"{paper}.csv") as file:
-            writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+            writer = csv.DictWriter(file, CLAIM_FIELDS, lineterminator="\n")
             writer.writeheader()
             writer.writerows(asdict(claim) for claim in claims)
 

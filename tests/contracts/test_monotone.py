@@ -14,7 +14,7 @@ from support.systems import SYSTEMS, machine_of, model
 
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.model.estimate import Estimate
-from nearkv.costmodel.model.registry import TIMES, System, find_system
+from nearkv.costmodel.model.registry import MONOTONE_COLUMNS, System, find_system
 from nearkv.costmodel.model.workload import Workload
 from nearkv.solvers.knobs import resolve_knobs
 
@@ -26,7 +26,7 @@ WORK = ("batch", "context", "output_tokens")
 
 def times(estimate: Estimate) -> dict[str, Real]:
     spans = (estimate.prefill, estimate.step, estimate.total)
-    return dict(zip(TIMES, [span.seconds for span in spans], strict=True))
+    return dict(zip(MONOTONE_COLUMNS, [span.seconds for span in spans], strict=True))
 
 
 def unlisted(system: System, axes: list[str], less: Estimate, more: Estimate) -> list[str]:
@@ -35,7 +35,7 @@ def unlisted(system: System, axes: list[str], less: Estimate, more: Estimate) ->
     Designs that do not fit are left out.
     """
     sentences = []
-    for measure in TIMES:
+    for measure in MONOTONE_COLUMNS:
         falls = times(more)[measure] < times(less)[measure] * (1 - CLOSE)
         where = np.broadcast_to(less.fits.ok & more.fits.ok & falls, (len(axes), POINTS))
         for axis, points in zip(axes, where, strict=True):
@@ -106,5 +106,5 @@ def test_axes_are_work_or_numbers_of_the_machine() -> None:
         roles = machine_of(system).roles.items()
         numbers = {f"{role}.{key}" for role, part in roles for key in part.values}
         for reversal in system.reversals:
-            assert {*reversal.measures} <= {*TIMES, "status"}
+            assert {*reversal.measures} <= {*MONOTONE_COLUMNS, "status"}
             assert {*reversal.axes} <= {*WORK, "any", *numbers}, system.name

@@ -38,10 +38,12 @@ SUBLAYERS = ("attention", "qkv", "fc")
 """In the order in which Algorithm 1 maps them."""
 ATTENDS = ("full", "window", "chunk")
 """Attention that it models: of every layer the same heads are on HBM."""
-_ONE_ROW = "all heads share one row, which a split by heads would keep on both sides"
+_ROW_OF_ALL_HEADS = (
+    "all heads share one row, which a split by heads would keep on both sides"
+)
 LACKS = {
-    "latent": _ONE_ROW,
-    "sparse": _ONE_ROW,
+    "latent": _ROW_OF_ALL_HEADS,
+    "sparse": _ROW_OF_ALL_HEADS,
     "selected": "its chips have no unit that chooses tokens",
     "borrowed": "heads would have to follow those of the layer whose cache they read",
     "state": "its chips have no unit that updates a state",

@@ -21,10 +21,10 @@ from nearkv.costmodel.model.resources import drives, link
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
 
-PRECISIONS = ("fp16", "int8", "int4")
+SCORE_PRECISIONS = ("fp16", "int8", "int4")
 """Widths of a key where it is scored."""
 KEY_BYTES = (2.0, 1.0, 0.5)
-SOURCES = ("flash-fp16", "flash-copy", "dram-copy")
+SCORE_SOURCES = ("flash-fp16", "flash-copy", "dram-copy")
 """Where the SmartSSD reads keys: the cache itself, or a narrow copy in flash or its own DRAM."""
 DRAM_COPY = 2
 SCORE_BYTES = 4.0

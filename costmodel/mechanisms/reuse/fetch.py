@@ -14,7 +14,7 @@ from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.serving.residents import bisect
 
 SecondsOfTokens = Callable[[Real], Real]
-HALVINGS = 30
+SPLIT_HALVINGS = 30
 """Until an interval of a million tokens is narrower than a thousandth of one."""
 
 
@@ -34,7 +34,7 @@ def split(compute: SecondsOfTokens, load: SecondsOfTokens, tokens: Real) -> Real
     def is_early(head: Real) -> NDArray[np.bool_]:
         return np.less(compute(head), load(tokens - head))
 
-    return bisect(is_early, 0.0 * tokens, tokens, HALVINGS)
+    return bisect(is_early, 0.0 * tokens, tokens, SPLIT_HALVINGS)
 
 
 def both(compute: SecondsOfTokens, load: SecondsOfTokens, tokens: Real) -> Real:

@@ -44,7 +44,7 @@ FULL_SHARE = 0.85
 """Share of the requests that memory holds from which on it is full at times."""
 OF_WAITING = 4
 """Running requests that one waiting request counts as, where a replica is chosen [3]."""
-_TINY = 1e-12
+_LEAST_RATE = 1e-12
 _BELOW_ONE = 1 - 1e-6
 
 
@@ -119,7 +119,9 @@ class Replica:
 
     def met(self, values: Real) -> Real:
         """Mean of what depends on the prompt as one meets it at any moment, E[x^2] / E[x]."""
-        return self.over_prompts(values**2) / np.maximum(self.over_prompts(values), _TINY)
+        return self.over_prompts(values**2) / np.maximum(
+            self.over_prompts(values), _LEAST_RATE
+        )
 
     def parts(self, parts: list[Real]) -> Real:
         """Lengths of parts of the requests, along a new first axis [1]."""
@@ -226,9 +228,9 @@ def pace_of(replica: Replica, rate: Real) -> Pace:
     added = np.where(np.greater(chunked, 0), riding, replica.alone)
     k = replica.over_prompts(chunks)
     mean = plain / (1 - np.minimum(rate * replica.over_prompts(added), _BELOW_ONE))
-    apart = np.minimum(work.prompt / np.maximum(k * most - work.prompt, _TINY), 1.0)
+    apart = np.minimum(work.prompt / np.maximum(k * most - work.prompt, _LEAST_RATE), 1.0)
     each = k * rate * (chunked * mean + (1 - chunked) * plain)
-    share = np.clip(apart * each - (1 - apart) * np.expm1(-each), _TINY, 1 - 1e-9)
+    share = np.clip(apart * each - (1 - apart) * np.expm1(-each), _LEAST_RATE, 1 - 1e-9)
     mixed = plain + (mean - plain) / share
     busy = np.minimum(share * mixed / mean, 1.0)
     choice = 1 + (serving.replicas - 1) / (1 + np.sqrt(others) / OF_WAITING)
@@ -266,7 +268,7 @@ def respond(replica: Replica, rate: Real, own: Real = 0.0) -> Response:
     r = chunked * (np.maximum(runs, 1.0) - 1) / (np.maximum(runs, 1.0) + 1)
     uneven = 1 - 1 / replica.serving.replicas
     present = (others + np.sqrt(others**2 + 4 * uneven * others)) / 2
-    later = strangers * w * (present + _TINY) / (present + uneven + _TINY)
+    later = strangers * w * (present + _LEAST_RATE) / (present + uneven + _LEAST_RATE)
     seen = later + (after - later) * (1 - r**m) / ((1 - r) * m)
     tpot = plain + longer * seen
     decoding = _mean(steps * tpot)
@@ -276,7 +278,7 @@ def respond(replica: Replica, rate: Real, own: Real = 0.0) -> Response:
         replica=replica,
         rate=rate,
         pace=pace,
-        beside=strangers * n * n / np.maximum(n + uneven, _TINY),
+        beside=strangers * n * n / np.maximum(n + uneven, _LEAST_RATE),
         at_once=n,
         decoding=decoding,
         latency=Latency(line.mean, _mean(tpot)),
@@ -302,14 +304,14 @@ def laws_of(response: Response) -> Laws:
         * replica.over_prompts(pace.chunks)
     )
     unequal = np.maximum(
-        of_chunk / np.maximum(replica.over_prompts(pace.added), _TINY), 1.0
+        of_chunk / np.maximum(replica.over_prompts(pace.added), _LEAST_RATE), 1.0
     )
     alike = (1 + r) / (1 - r) - 2 * r * (1 - r**m) / (m * (1 - r) ** 2)
     return Laws(
         plain=replica.plain,
         least=replace(replica, others=0.0 * replica.others).plain,
         scatter=replica.slope * np.sqrt(replica.others),
-        longest=np.maximum(longer * unequal, _TINY),
+        longest=np.maximum(longer * unequal, _LEAST_RATE),
         mixed=np.clip(response.seen / unequal, 1e-9, 1 - 1e-9),
         size=1 / np.clip(alike / m, 1e-9, _BELOW_ONE) - 1,
         line=response.line,
@@ -331,7 +333,7 @@ def line_of(replica: Replica, rate: Real, own: Real, pace: Pace, n: Real) -> Wai
     plain, w, prompts = replica.plain, pace.share, replica.prompts
     service = pace.added + plain * prompts / replica.most
     rho = np.minimum(rate * replica.over_prompts(service), _BELOW_ONE)
-    waits = np.clip(pace.chance(rho), _TINY, 1.0)
+    waits = np.clip(pace.chance(rho), _LEAST_RATE, 1.0)
     wait = waits * replica.met(service) / (2 * pace.choice * (1 - rho))
     running = chunked * pace.busy * (pace.mixed - plain) / 2
     before = strangers * np.maximum(wait - running, 0.0)
@@ -378,7 +380,7 @@ def of_users(work: Workload, serving: Serving, users: Real) -> Response:
     own = 1 / np.maximum(users, 1.0)
 
     def answer(replica: Replica) -> Response:
-        unhindered = respond(replica, _TINY, own).sojourn
+        unhindered = respond(replica, _LEAST_RATE, own).sojourn
         fastest = of_each / unhindered
         room = _room(replica)
 
@@ -451,8 +453,8 @@ def under_load(
     n = dp * response.at_once
     carried = rate * work.prompt * response.pace.mean
     iteration = serving.iteration_of(work, n, serving.chunked * carried)
-    tokens = np.maximum(work.output - 1, _TINY)
-    paced = response.decoding / (tokens * np.maximum(iteration.seconds, _TINY))
+    tokens = np.maximum(work.output - 1, _LEAST_RATE)
+    paced = response.decoding / (tokens * np.maximum(iteration.seconds, _LEAST_RATE))
     waiting = Port("queue.wait", "wait", 1.0, "s")
     held = requests_held(work, serving)
     users = 0.0 if arrivals.users is None else arrivals.users

@@ -16,7 +16,7 @@ from nearkv.costmodel.model.registry import choice
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
 
-HOMES = choice(
+KV_PLACEMENT = choice(
     "ranksets of a request's KV: a random one, all alike, or in each layer the least loaded one",
     ("random", "balanced", "layerwise"),
 )

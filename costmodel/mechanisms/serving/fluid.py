@@ -25,7 +25,7 @@ from nearkv.costmodel.model.queue import Serving
 from nearkv.costmodel.model.registry import choice
 from nearkv.costmodel.model.workload import Workload
 
-NONE: Mapping[str, Real] = {}
+NO_CAPACITY: Mapping[str, Real] = {}
 POLICY = choice(
     "let a request's memory grow page by page, or admit it with its final length reserved",
     ("paged", "reserve"),
@@ -49,8 +49,8 @@ def steady(
     work: Workload,
     serving: Serving,
     fits: Fits,
-    also: Mapping[str, Real] = NONE,
-    accelerator_power: Mapping[str, Real] = NONE,
+    also: Mapping[str, Real] = NO_CAPACITY,
+    accelerator_power: Mapping[str, Real] = NO_CAPACITY,
 ) -> Estimate:
     """Fluid model: prefill and one decode step of all B requests, n_d at a time.
 

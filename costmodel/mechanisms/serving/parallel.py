@@ -25,7 +25,7 @@ from nearkv.costmodel.model.latent import Latent
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.queue import Load, over_layer_types
-from nearkv.costmodel.model.registry import TIMES, Reversal
+from nearkv.costmodel.model.registry import MONOTONE_COLUMNS, Reversal
 from nearkv.costmodel.model.resources import gpu, link
 from nearkv.hardware.machine import Machine
 
@@ -37,10 +37,10 @@ def ring(*counts: str) -> Reversal:
         counts: numbers of the machine that make it larger, as `role.key`.
     """
     why = "a larger ring takes longer to all-reduce, and its degree may hold fewer requests"
-    return Reversal(TIMES, counts, why)
+    return Reversal(MONOTONE_COLUMNS, counts, why)
 
 
-_ONE_ROW = (Latent, Compressed)
+_ONE_ROW_CACHES = (Latent, Compressed)
 """Layers whose heads all share one row of a token."""
 HEADS_AND_STATES = ("full", "window", "chunk", "state")
 """Attention of queues served with units that attend to K and V of heads."""
@@ -243,7 +243,7 @@ def decode_attention(
     kept = copies(layer_type, split.attention_tp)
     rows = kept * layer_type.cache_traffic(load.tokens, 1)
     read: Span = gpu_attention(hw, layer_type.kv_width)(rows, "kappa tokens / L")
-    if isinstance(layer_type, _ONE_ROW):
+    if isinstance(layer_type, _ONE_ROW_CACHES):
         flops = each * layer_type.attention_flops(load.products, 1)
         compute = gpu(hw).run(flops, "2 n c H (2 r + dr)")
         read = overlap(read=read, compute=compute)

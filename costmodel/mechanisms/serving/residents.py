@@ -16,10 +16,10 @@ from nearkv.costmodel.model.workload import Workload
 
 _ROUNDING = 1e-12
 """A share solved for the last byte may miss it by that; it counts as fitting."""
-HALVINGS = 48
-STEPS = 7
+RESIDENT_HALVINGS = 48
+REGULA_FALSI_STEPS = 7
 """Of a regula falsi: where a smooth function crosses zero to about a part in 10^6."""
-_TINY = 1e-30
+_LEAST_DIFFERENCE = 1e-30
 """Keeps a difference of two numbers from being none."""
 
 
@@ -85,7 +85,7 @@ def bisect(
     holds: Callable[[Real], NDArray[np.bool_]],
     low: Real,
     high: Real,
-    halvings: int = HALVINGS,
+    halvings: int = RESIDENT_HALVINGS,
 ) -> Real:
     """Where a condition ends that holds from `low` up to a point, `high` if it holds throughout.
 
@@ -117,8 +117,10 @@ def crossing(gap: Callable[[Real], Real], low: Real, high: Real) -> Real:
     """
     above, below = gap(low), gap(high)
     middle, before = low, np.zeros_like(above)
-    for _ in range(STEPS):
-        share = np.where(np.less(below, 0), above / (above - below + _TINY), 1.0)
+    for _ in range(REGULA_FALSI_STEPS):
+        share = np.where(
+            np.less(below, 0), above / (above - below + _LEAST_DIFFERENCE), 1.0
+        )
         middle = low + np.clip(share, 0.0, 1.0) * (high - low)
         value = gap(middle)
         side = np.sign(value)

@@ -4,8 +4,8 @@ FlexGen (ICML 2023, sec. 4.3 and its published cost model) puts a share of the w
 cache (c) and the activations (h) on the GPU (g), the CPU (c) and the disk (d). It sends a block of
 sequences through the layers, a GPU batch at a time. All seconds are of one layer.
 
-Every quantity here is a row over `COLUMNS`: what one unit of each share adds, what each sequence of
-the block adds and what each sequence of the GPU batch adds. No entry is negative.
+Every quantity here is a row over `PLACEMENT_VARIABLES`: what one unit of each share adds, what
+each sequence of the block adds and what each sequence of the GPU batch adds. No entry is negative.
 
 FlexGen writes the rows for OPT; its terms are these of any decoder: 8 h1^2 + 4 h1 h2 are the bytes
 of a layer's matrices (of all experts, three matrices in a gated MLP, half a byte at 4 bits) and
@@ -28,16 +28,16 @@ from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
-SHARES = tuple(tensor + tier for tensor in "wch" for tier in "gcd")
-COLUMNS = (*SHARES, "bls", "gbs")
+PLACEMENT_SHARES = tuple(tensor + tier for tensor in "wch" for tier in "gcd")
+PLACEMENT_VARIABLES = (*PLACEMENT_SHARES, "bls", "gbs")
 PREFILL = ("ctog_p + dtoc_p", "gtoc_p + ctod_p", "comp_p")
 DECODE = ("ctog_g + gtoc_g", "ctog_g + dtoc_g", "ctog_g + ctod_g", "ctog_g + comp_g")
-MEMORY = ("gpu_prefill", "gpu_decode", "cpu_prefill", "cpu_decode", "disk")
+MEMORY_CONSTRAINTS = ("gpu_prefill", "gpu_decode", "cpu_prefill", "cpu_decode", "disk")
 TIER = ("gpu", "gpu", "host", "host", "disk")
-"""The memory each row of `MEMORY` fills."""
+"""The memory each row of `MEMORY_CONSTRAINTS` fills."""
 
 
-_WG, _WC, _WD, _CG, _CC, _CD, _HG, _HC, _HD, _BLS, _GBS = np.eye(len(COLUMNS))
+_WG, _WC, _WD, _CG, _CC, _CD, _HG, _HC, _HD, _BLS, _GBS = np.eye(len(PLACEMENT_VARIABLES))
 _W_AWAY, _C_AWAY, _H_AWAY = _WC + _WD, _CC + _CD, _HC + _HD
 """Shares that are not on the GPU."""
 LARGE_BATCH = 64
@@ -161,7 +161,7 @@ class BlockSchedule:
         return seconds
 
     def memory(self) -> Numbers:
-        """Peak of every memory, rows of `MEMORY` [B]."""
+        """Peak of every memory, rows of `MEMORY_CONSTRAINTS` [B]."""
         return _rows(*self._gpu_memory(), *self._host_memory(), self._disk())
 
     def _gpu_memory(self) -> tuple[Numbers, Numbers]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from nearkv.costmodel.algebra.span import Real, total
 from nearkv.costmodel.mechanisms.gpu_layer import gpu_working_set, passing_latents
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.registry import ANY, TIMES, Knob, Reversal, choice
+from nearkv.costmodel.model.registry import ANY, MONOTONE_COLUMNS, Knob, Reversal, choice
 from nearkv.costmodel.model.resources import Gpu, gpu, host, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -29,7 +29,9 @@ WEIGHTS = choice(
 FILLED = 0.0
 """Place of `filled` in the choices."""
 LEAST_IN_ALL = Reversal(("prefill_s", "step_ms"), (ANY,), "weights is solved for total_s")
-SOLVED_APART = Reversal(TIMES, (ANY,), "alpha is solved for the step, weights for total_s")
+SOLVED_APART = Reversal(
+    MONOTONE_COLUMNS, (ANY,), "alpha is solved for the step, weights for total_s"
+)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from nearkv.sweeps.explore.design.flips import flips_of, winning_share
 from nearkv.sweeps.explore.design.measures import Space
 from nearkv.sweeps.explore.design.question import Question
 from nearkv.sweeps.explore.design.space import Case
-from nearkv.sweeps.study.study import LENGTHS, Block, Study, blocks, name_of
+from nearkv.sweeps.study.study import WORKLOAD_OPTIONS, Block, Study, blocks, name_of
 from nearkv.sweeps.tables.table import Rows, cell_text, records
 
 TURNING = 3
@@ -82,7 +82,7 @@ class Design:
         study = self.study
         words = ["nearkv", "estimate", *study.systems, "--model"]
         words += [name_of(model) for model in study.models]
-        for name, option in LENGTHS.items():
+        for name, option in WORKLOAD_OPTIONS.items():
             words += [option, *(f"{length:.0f}" for length in getattr(study, name))]
         for name, values in study.knobs.items():
             words += ["--knob", f"{name}={getattr(values[0], 'text', values[0])}"]

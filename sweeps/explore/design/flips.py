@@ -20,7 +20,7 @@ ROUNDS, PARTS = 3, 64
 """Times that a range is divided, into how many parts: to 4e-6 of it."""
 PRICE_REACH = 4.0
 """A price without a range is looked at down to this share of it, and up to as many times."""
-SAMPLES = 1024
+FLIP_SAMPLES = 1024
 """Draws of a band."""
 
 
@@ -84,7 +84,7 @@ def flips_of(space: Space, first: Block, second: Block) -> list[str]:
 
 
 def winning_share(
-    space: Space, first: Block, second: Block, samples: int = SAMPLES
+    space: Space, first: Block, second: Block, samples: int = FLIP_SAMPLES
 ) -> float:
     """Share of draws of all uncertain numbers in which the first machine is no worse [1]."""
     names = {*draws_of(first.platform).values(), *draws_of(second.platform).values()}

@@ -33,7 +33,7 @@ BUDGETS = {
 _RACK_UNITS = re.compile(r"\s*(\d+(?:\.\d+)?)\s*U\s*")
 _EXAMPLES = "100kUSD, 30USD/h, 10kW or 8U"
 _HEADER = {"part", "usd", "low", "high", "basis", "date", "source"}
-_BASES = {"purchase": "price", "rental": "rent"}
+_COST_BASES = {"purchase": "price", "rental": "rent"}
 
 
 def budget_limits(texts: Sequence[str]) -> tuple[Target, ...]:
@@ -83,11 +83,11 @@ def read_prices(file: str) -> dict[str, dict[str, Quantity]]:
         if row["part"] not in names("part"):
             raise unknown("part", str(row["part"]), names("part"), where)
         basis = row.get("basis") or "purchase"
-        check_known("basis", [basis], _BASES, where)
+        check_known("basis", [basis], _COST_BASES, where)
         own = prices.setdefault(row["part"], {})
-        if _BASES[basis] in own:
+        if _COST_BASES[basis] in own:
             raise InputError(f"{where}: {row['part']} has a {basis} price already")
-        own[_BASES[basis]] = _price(row, basis, where)
+        own[_COST_BASES[basis]] = _price(row, basis, where)
     return prices
 
 

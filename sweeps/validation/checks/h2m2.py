@@ -35,9 +35,9 @@ from nearkv.sweeps.validation.checks import check
 from nearkv.sweeps.validation.questions import model_on
 
 PLATFORM = "gh-decoders"
-BATCHES = {"gpt3-175b": 32.0, "chinchilla-70b": 64.0, "llama2-70b": 128.0}
+MODEL_BATCHES = {"gpt3-175b": 32.0, "chinchilla-70b": 64.0, "llama2-70b": 128.0}
 """Batches of sec. 5.2."""
-LENGTHS = {
+MODEL_CONTEXTS = {
     "gpt3-175b": np.arange(256.0, 2049.0, 256.0),
     "chinchilla-70b": np.arange(256.0, 4097.0, 256.0),
     "llama2-70b": np.arange(512.0, 8193.0, 512.0),
@@ -69,7 +69,7 @@ def solved(
     """
     hw, llm = model_on(PLATFORM, name)
     hw = hw.with_values(dict(changes))
-    resolved = _resolved(system, hw, llm, BATCHES[name], LENGTHS[name])
+    resolved = _resolved(system, hw, llm, MODEL_BATCHES[name], MODEL_CONTEXTS[name])
     return resolved, hw, llm
 
 
@@ -90,7 +90,7 @@ def seconds(system: str, name: str, changes: Mapping[str, float] | None = None) 
     """A step at every length of a model's grid [s]."""
     resolved, _, _ = solved(system, name, tuple((changes or {}).items()))
     step = resolved.estimate.step.seconds
-    return np.broadcast_to(step, LENGTHS[name].shape)
+    return np.broadcast_to(step, MODEL_CONTEXTS[name].shape)
 
 
 def _speedup(system: str, name: str) -> Numbers:
@@ -169,7 +169,7 @@ def crossover_context(name: str, first: str, second: str) -> float:
     def lead(_: Any, tokens: Numbers) -> Numbers:
         steps = []
         for system in (first, second):
-            resolved = _resolved(system, hw, llm, BATCHES[name], tokens)
+            resolved = _resolved(system, hw, llm, MODEL_BATCHES[name], tokens)
             steps.append(np.asarray(resolved.estimate.step.seconds))
         ahead: Numbers = np.sign(steps[1] - steps[0])
         return ahead
@@ -261,7 +261,7 @@ def _first_only(tables: Any, last: int) -> Any:
 def attention_share_of_bytes(name: str) -> Numbers:
     """The KV cache's share of a model's bytes, at every length (fig. 3) [1]."""
     _, llm = model_on(PLATFORM, name)
-    batch, lengths = BATCHES[name], LENGTHS[name]
+    batch, lengths = MODEL_BATCHES[name], MODEL_CONTEXTS[name]
     work = Workload(batch, lengths, 1.0).at(lengths)
     cache = footprint(llm, work, llm.heads, 0.0, 0.0)["attention"]
     return np.asarray(cache / decoder_bytes(llm, batch, lengths))
@@ -328,9 +328,9 @@ def dynamic_speedup(name: str, system: str, base: str) -> float:
     """
     hw, llm = model_on(PLATFORM, name)
     # attention reads the sum of all lengths wherever it lies, so their mean stands for the batch
-    lengths = random_lengths(int(BATCHES[name]), LENGTHS[name]).mean(axis=1)
+    lengths = random_lengths(int(MODEL_BATCHES[name]), MODEL_CONTEXTS[name]).mean(axis=1)
     slow, fast = (
-        _resolved(each, hw, llm, BATCHES[name], lengths).estimate.step.seconds
+        _resolved(each, hw, llm, MODEL_BATCHES[name], lengths).estimate.step.seconds
         for each in (base, system)
     )
     return float(np.mean(np.divide(slow, fast)))

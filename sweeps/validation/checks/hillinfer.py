@@ -29,7 +29,7 @@ from nearkv.sweeps.validation.checks import check
 from nearkv.sweeps.validation.questions import WordedStudy, columns_of, model_on
 
 BED = "aipc-4090"
-ALPHA = 0.2
+EVICTION_ALPHA = 0.2
 """Retention of every experiment (sec. 5.2)."""
 
 
@@ -111,18 +111,18 @@ def path_over_eq2(path: str) -> Real:
     kv = llm.kv_bytes(work.batch, work.context)
     r = rates(hw, llm, 1.0, 0.0, 0.0)
     if path == "cpu":
-        pools = Pools(kv, 0.0, ALPHA, 0.0, 0.0)
-        printed = kv / r.f_c + ALPHA * kv / r.b_c
+        pools = Pools(kv, 0.0, EVICTION_ALPHA, 0.0, 0.0)
+        printed = kv / r.f_c + EVICTION_ALPHA * kv / r.b_c
     else:
-        pools = Pools(0.0, kv, ALPHA, 0.0, 0.0)
-        printed = kv / r.f_s + ALPHA * kv / r.b_s
+        pools = Pools(0.0, kv, EVICTION_ALPHA, 0.0, 0.0)
+        printed = kv / r.f_s + EVICTION_ALPHA * kv / r.b_s
     return balanced_paths(hw, llm, pools, 1.0, 0.0).parts[path].seconds / printed
 
 
 def _best(hop: float, hw: Machine, llm: LLM, work: Workload) -> Real:
     """Exact beta without skew [1]."""
     knobs: dict[str, Real] = {
-        "retention": ALPHA,
+        "retention": EVICTION_ALPHA,
         "sigma": 0.0,
         "hop": hop,
         "score_precision": 1.0,
@@ -139,8 +139,12 @@ def best_beta_over(formula: str) -> Real:
     """
     hw, llm, work = _point()
     if formula == "eq4":
-        return _best(0.0, hw, llm, work) / beta_eq4(rates(hw, llm, 1.0, 0.0, 0.0), ALPHA)
-    return _best(1.0, hw, llm, work) / beta_sec54(rates(hw, llm, 1.0, 0.0, 1.0), ALPHA)
+        return _best(0.0, hw, llm, work) / beta_eq4(
+            rates(hw, llm, 1.0, 0.0, 0.0), EVICTION_ALPHA
+        )
+    return _best(1.0, hw, llm, work) / beta_sec54(
+        rates(hw, llm, 1.0, 0.0, 1.0), EVICTION_ALPHA
+    )
 
 
 @check
@@ -162,7 +166,7 @@ def ranking_overlap(heads: str) -> Real:
     raw = random.standard_normal((int(heads), 4096))
     weights = np.exp(raw - raw.max(axis=1, keepdims=True))
     weights /= weights.sum(axis=1, keepdims=True)
-    kept = int(ALPHA * 4096)
+    kept = int(EVICTION_ALPHA * 4096)
     top_by_score = np.argsort(raw.sum(axis=0))[-kept:]
     top_by_weight = np.argsort(weights.sum(axis=0))[-kept:]
     return len(np.intersect1d(top_by_score, top_by_weight)) / kept

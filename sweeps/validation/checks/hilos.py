@@ -30,7 +30,7 @@ from nearkv.sweeps.validation.questions import (
 
 PLATFORM = "hilos-a100"
 WORK = Workload(16.0, 32768.0, 64.0)
-RULE = f"alpha=0.5;{PUBLISHED}"
+PAPER_KNOBS = f"alpha=0.5;{PUBLISHED}"
 """The X-cache share of HILOS's runs: the best of every model it tested (sec. 6.4)."""
 ALPHAS = (0.0, 0.25, 0.5, 0.75)
 """X-cache shares of our own sweep: the text does not print those of fig. 13."""
@@ -147,7 +147,7 @@ def kernel_rates() -> Numbers:
 @check
 def gigabytes_a_drive(model: str, batch: str, context: str, devices: str) -> Real:
     """Bytes on each drive (sec. 7.2) [GB]."""
-    knobs = f"devices={devices};{RULE}"
+    knobs = f"devices={devices};{PAPER_KNOBS}"
     question = WordedStudy(
         "hilos", model, platform=PLATFORM, knob=knobs, batch=batch, context=context
     )
@@ -199,7 +199,7 @@ def gains_grow_but_least_for_moe(moe: str, *dense: str) -> float:
 def _gain(model: str, batch: str = "", context: str = "") -> Numbers:
     """Decode throughput of HILOS over FLEX(SSD) [1]."""
     rates = []
-    for system, knobs in (("hilos", RULE), ("flexgen-ssd", PUBLISHED)):
+    for system, knobs in (("hilos", PAPER_KNOBS), ("flexgen-ssd", PUBLISHED)):
         question = WordedStudy(
             system, model, platform=PLATFORM, knob=knobs, batch=batch, context=context
         )

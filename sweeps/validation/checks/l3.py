@@ -36,9 +36,9 @@ PLATFORM = "dgx-a100-pim"
 SMALLEST_DIMM = 16 * 2.0**30
 SMALLEST_RANKSETS = 2.0
 """Smallest memory of sec. 6.2: 32 DIMMs hold 512 GB, in two ranksets."""
-ENDLESS = 1e15
+ENDLESS_RATE = 1e15
 """A memory that no batch fills [B]."""
-BATCHES = (16.0, 32.0, 48.0, 64.0)
+PAPER_BATCHES = (16.0, 32.0, 48.0, 64.0)
 """Of fig. 11, each request with 6,000 tokens."""
 REPLICA = 4.0
 """GPUs of fig. 11: one replica of GPT-89B (Table 3), which has all DIMMs to itself."""
@@ -50,7 +50,7 @@ L3_SPLIT: dict[str, float | str] = {
     "attention": 0.0,
 }
 """How L3 splits its models over GPUs (Table 3)."""
-ONE_BATCH = 0.0
+NOT_INTERLEAVED = 0.0
 """The bars of fig. 11 stack attention, QKV and projections: one batch, in series."""
 
 
@@ -127,17 +127,17 @@ def _tbt(model: str, system: str, context: float, ranksets: str = "") -> Numbers
     """One step of a batch, without regard to memory [s]."""
     hw, llm = model_on(PLATFORM, model)
     hw = hw.with_values(
-        {"gpu.count": REPLICA, "gpu.memory": ENDLESS, "dimm.capacity": ENDLESS}
+        {"gpu.count": REPLICA, "gpu.memory": ENDLESS_RATE, "dimm.capacity": ENDLESS_RATE}
     )
     if ranksets:
         hw = hw.with_values({"dimm.ranksets": float(ranksets)})
     spec = find_system(system)
-    work = Workload(np.array(BATCHES), context, 1.0).at(context)
+    work = Workload(np.array(PAPER_BATCHES), context, 1.0).at(context)
     knobs = dict(spec.defaults)
     if system == "gpu":
         knobs |= L3_SPLIT
     if "interleave" in knobs:
-        knobs["interleave"] = ONE_BATCH
+        knobs["interleave"] = NOT_INTERLEAVED
     resolved = resolve_knobs(spec, hw, llm, work, knobs)
     step: Numbers = np.asarray(resolved.estimate.step.seconds)
     return step

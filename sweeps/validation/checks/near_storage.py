@@ -12,7 +12,7 @@ CONTEXTS = "16k,32k,64k,128k"
 """Contexts up to the 128K that the text states (HILOS sec. 6.1); figures may show others."""
 CONTEXT = 32768.0
 """Context of the step whose traffic is compared [tokens]."""
-BATCH = 16.0
+PAPER_BATCH = 16.0
 PUBLISHED = "weights=paper"
 """Weights lie where the papers say."""
 KV_LEAVES = ("/read_cache/", "/write_cache/", "prefill/layers/cache/")
@@ -30,14 +30,14 @@ def step_bytes(platform: str, system: str, resource: str, knobs: str = "") -> Re
         "opt-66b",
         platform=platform,
         knob=f"{PUBLISHED};{knobs}",
-        batch=f"{BATCH:g}",
+        batch=f"{PAPER_BATCH:g}",
         context=f"{CONTEXT - 1:.0f}",
         output_tokens="2",
     )
     traffic = estimate_of(question).step.traffic()
     carried = sum(amount for (name, _), amount in traffic.items() if name == resource)
     _, llm = model_on(platform, "opt-66b")
-    return float(np.ravel(carried)[0]) / (llm.layers * BATCH * llm.hidden)
+    return float(np.ravel(carried)[0]) / (llm.layers * PAPER_BATCH * llm.hidden)
 
 
 @check

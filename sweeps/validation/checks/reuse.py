@@ -15,16 +15,16 @@ from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.validation import questions
 from nearkv.sweeps.validation.checks import check
 
-NATIVE = "hilos-a100"
+HILOS_BED = "hilos-a100"
 """A platform that stores every element in 16 bits."""
-BLOCK = 64
+FETCHED_TOKENS = 64
 """Tokens of a block of clients' prompts."""
 
 
 @check
 def kv_gb(model: str, tokens: str, gpus: str, bits: str = "16") -> float:
     """KV of a prefix on all GPUs, copied where they exceed its heads [GB]."""
-    _, llm = questions.model_on(NATIVE, model)
+    _, llm = questions.model_on(HILOS_BED, model)
     stored = scalar(kv_bytes(llm, size(tokens, "tokens"), float(gpus)))
     return stored * float(bits) / 16 / 1e9
 
@@ -106,8 +106,8 @@ def round_of_hits(
         clients, tokens: how many, and new tokens of each in a round.
         number: of the round, the first being 1.
     """
-    held = int(float(capacity) / kv_gb(model, str(BLOCK), "1"))
-    new, rounds = int(tokens) // BLOCK, range(1, int(number) + 1)
+    held = int(float(capacity) / kv_gb(model, str(FETCHED_TOKENS), "1"))
+    new, rounds = int(tokens) // FETCHED_TOKENS, range(1, int(number) + 1)
     turns = [(turn, client) for turn in rounds for client in range(int(clients))]
     prompts = [client << 20 | np.arange(turn * new) for turn, client in turns]
     ends = np.cumsum([len(prompt) for prompt in prompts])

@@ -12,11 +12,11 @@ from support.systems import model as catalogued
 
 from nearkv.costmodel.algebra.span import Leaf, Real
 from nearkv.costmodel.mechanisms.weights.placement import (
-    COLUMNS,
     DECODE,
-    MEMORY,
+    MEMORY_CONSTRAINTS,
+    PLACEMENT_SHARES,
+    PLACEMENT_VARIABLES,
     PREFILL,
-    SHARES,
     BlockSchedule,
     cpu_attention_rate,
 )
@@ -137,10 +137,10 @@ def test_rows_are_the_printed_ones(seed: int) -> None:
     block = BlockSchedule(T4, model("opt-30b"), Workload(1.0, s, n), gbs * nb, gbs, rate)
     at = np.concatenate([shares, [gbs * nb, gbs]])
     values = np.concatenate([block.prefill(), block.decode(), block.memory()]) @ at
-    stated = printed(s, n, gbs, gbs * nb, dict(zip(SHARES, shares.tolist(), strict=True)))
-    assert dict(zip((*PREFILL, *DECODE, *MEMORY), values.tolist(), strict=True)) == pytest.approx(
-        stated, rel=1e-12
-    )
+    stated = printed(s, n, gbs, gbs * nb, dict(zip(PLACEMENT_SHARES, shares.tolist(), strict=True)))
+    assert dict(
+        zip((*PREFILL, *DECODE, *MEMORY_CONSTRAINTS), values.tolist(), strict=True)
+    ) == pytest.approx(stated, rel=1e-12)
 
 
 def test_rows_broadcast_over_blocks() -> None:
@@ -148,7 +148,7 @@ def test_rows_broadcast_over_blocks() -> None:
     rate = np.asarray(cpu_attention_rate(T4, model("opt-30b"), gbs))
     many = BlockSchedule(T4, model("opt-30b"), WORK, gbs * nb, gbs, rate)
     alone = BlockSchedule(T4, model("opt-30b"), WORK, 48.0 * 3, 48.0, rate[2, 0])
-    assert many.memory().shape == (3, 4, len(MEMORY), len(COLUMNS))
+    assert many.memory().shape == (3, 4, len(MEMORY_CONSTRAINTS), len(PLACEMENT_VARIABLES))
     assert np.array_equal(many.memory()[2, 2], alone.memory())
     assert np.array_equal(many.decode()[2, 2], alone.decode())
 
@@ -166,7 +166,7 @@ def test_four_bit_weights_are_a_quarter_and_gqa_shrinks_the_cache() -> None:
     assert of[1].weights == of[0].weights / 4
     assert np.array_equal(of[1].decode()[:, 3:], of[0].decode()[:, 3:])
     shared = BlockSchedule(T4, replace(wide, kv_heads=7.0), WORK, 8.0, 2.0, 1e9)
-    disk, cache = MEMORY.index("disk"), COLUMNS.index("cd")
+    disk, cache = MEMORY_CONSTRAINTS.index("disk"), PLACEMENT_VARIABLES.index("cd")
     assert shared.memory()[disk, cache] == of[0].memory()[disk, cache] / 8
     assert place(four, narrow, WORK).throughput_tok_s > place(T4, wide, WORK).throughput_tok_s
 

@@ -165,7 +165,7 @@ def test_the_walk_ends_where_tens_of_millions_of_sequences_fit() -> None:
 
 def test_bisection_ends_where_steps_of_one_do(monkeypatch: pytest.MonkeyPatch) -> None:
     # the reference walk of OPT-30B stops at 5 batches of 32; so does one that bisects from 2 on
-    monkeypatch.setattr("nearkv.solvers.placement.search.STEPS", 1)
+    monkeypatch.setattr("nearkv.solvers.placement.search.WALK_STEPS", 1)
     answer = place(T4, model("opt-30b"), WORK, search="paper")
     assert (answer.gpu_batch, answer.num_batches) == (32, 5)
 

@@ -108,7 +108,7 @@ def test_a_breakdown_and_its_notes_are_shown() -> None:
 def test_more_rows_than_a_reader_sees_are_printed_as_csv_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("nearkv.sweeps.tables.table.MOST_SHOWN", 3)
+    monkeypatch.setattr("nearkv.sweeps.tables.table.MOST_ROWS_SHOWN", 3)
     words = ("compare", *TWO, "--set", "csd.count=4,8", "--format")
     header, *rows = printed(*words, "csv").splitlines()
     assert header.startswith("system,model,")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluate.columns import TIMES
+from nearkv.sweeps.evaluate.columns import TIME_PREFIX
 from nearkv.sweeps.evaluate.compare import compare
 from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.study import grid
@@ -45,15 +45,15 @@ def test_rows_do_not_depend_on_the_chunk(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_the_bottleneck_is_the_resource_most_to_blame() -> None:
     study = Study(("hilos", "flexgen-ssd"), ("opt-66b",), context="8k,64k")
-    columns = compare(study, extra=(TIMES,))
-    names = [name for name in columns if name.startswith(TIMES)]
+    columns = compare(study, extra=(TIME_PREFIX,))
+    names = [name for name in columns if name.startswith(TIME_PREFIX)]
     seconds = np.stack([np.nan_to_num(columns[name].astype(float)) for name in names])
     np.testing.assert_allclose(seconds.sum(axis=0), columns["total_s"].astype(float))
-    most = [names[place].removeprefix(TIMES) for place in np.argmax(seconds, axis=0)]
+    most = [names[place].removeprefix(TIME_PREFIX) for place in np.argmax(seconds, axis=0)]
     assert columns["bottleneck"].tolist() == most
     share = columns["bottleneck_share"].astype(float)
     np.testing.assert_allclose(share, seconds.max(axis=0) / seconds.sum(axis=0))
-    assert not any(name.startswith((TIMES, "bottleneck")) for name in table(study))
+    assert not any(name.startswith((TIME_PREFIX, "bottleneck")) for name in table(study))
 
 
 def test_infeasible_points_have_no_numbers_but_a_reason() -> None:

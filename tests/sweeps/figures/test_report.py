@@ -55,7 +55,7 @@ def test_a_page_of_a_knob_that_one_system_lacks() -> None:
 
 def test_the_answer_is_of_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = reporting.evaluated(STUDY).answer
-    monkeypatch.setattr(reporting, "MOST_ROWS", 2)
+    monkeypatch.setattr(reporting, "MOST_REPORT_ROWS", 2)
     assert reporting.evaluated(STUDY).answer == whole
 
 
@@ -121,7 +121,7 @@ def test_the_answer_names_the_fastest_and_by_how_much(page: str) -> None:
 
 @pytest.mark.slow
 def test_of_too_many_rows_the_fastest_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reporting, "MOST_ROWS", 3)
+    monkeypatch.setattr(reporting, "MOST_REPORT_ROWS", 3)
     with pytest.warns(NearkvWarning, match="what is compared with it is blank there"):
         page = report(STUDY, "nearkv")
     data = data_of(page)
@@ -135,7 +135,7 @@ def test_of_too_many_rows_the_fastest_stay(monkeypatch: pytest.MonkeyPatch) -> N
 
 def report_of_all(monkeypatch: pytest.MonkeyPatch) -> str:
     """The page with all rows."""
-    monkeypatch.setattr(reporting, "MOST_ROWS", 2000)
+    monkeypatch.setattr(reporting, "MOST_REPORT_ROWS", 2000)
     return report(STUDY, "nearkv")
 
 

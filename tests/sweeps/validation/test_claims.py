@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nearkv.sweeps.validation.claims import FIELDS, INDEPENDENT, load, papers
+from nearkv.sweeps.validation.claims import CLAIM_FIELDS, INDEPENDENT, load, papers
 from nearkv.sweeps.validation.validate import by_source, validate, worse
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -68,7 +68,7 @@ def test_a_claim_has_a_question_or_a_reason(paper: str) -> None:
         assert claim.kind in KINDS, claim.id
         answered = {
             name
-            for name in FIELDS[FIELDS.index("metric") : FIELDS.index("exclude")]
+            for name in CLAIM_FIELDS[CLAIM_FIELDS.index("metric") : CLAIM_FIELDS.index("exclude")]
             if getattr(claim, name)
         }
         assert not (claim.exclude and answered), f"{claim.id} is excluded, and asks {answered}"

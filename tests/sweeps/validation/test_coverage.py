@@ -11,7 +11,7 @@ import pytest
 from support.command_line import succeed
 
 from nearkv.solvers.uncertainty.quantiles import interval_score
-from nearkv.sweeps.uncertainty.model_error import TABLE, error_power
+from nearkv.sweeps.uncertainty.model_error import ERROR_TABLE, error_power
 from nearkv.sweeps.validation.coverage import coverage, error_table
 from nearkv.sweeps.validation.evidence import SampledClaim, sampled_claims
 
@@ -43,7 +43,7 @@ def test_bands_hold_what_was_measured(rows: list[SampledClaim]) -> None:
 @pytest.mark.slow
 def test_the_recorded_model_errors_are_those_of_the_claims(rows: list[SampledClaim]) -> None:
     """`make bands` writes them; a change of the physics must run it."""
-    with TABLE.open(encoding="utf-8", newline="") as file:
+    with ERROR_TABLE.open(encoding="utf-8", newline="") as file:
         recorded = list(csv.DictReader(file))
     computed = error_table(rows)
     assert len(recorded) == len(computed)
