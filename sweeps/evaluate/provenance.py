@@ -120,6 +120,11 @@ def platform_numbers(platform: Platform) -> list[dict[str, Any]]:
     return [row for role, part in platform.roles.items() for row in numbers(role, part)]
 
 
+def command() -> str:
+    """The command line, without `--resume`."""
+    return shlex.join(["nearkv", *(word for word in sys.argv[1:] if word != "--resume")])
+
+
 def provenance(parts: Iterable[Block]) -> dict[str, Any]:
     """Where every number of a study comes from.
 
@@ -142,9 +147,7 @@ def provenance(parts: Iterable[Block]) -> dict[str, Any]:
     plugins = [block.system.plugin for block in parts if block.system.plugin]
     origin = {
         "nearkv": version("nearkv"),
-        "command": shlex.join(
-            ["nearkv", *(word for word in sys.argv[1:] if word != "--resume")]
-        ),
+        "command": command(),
         "plugins": {plugin.file: plugin.digest for plugin in plugins},
         "platforms": {
             name: platform_numbers(platform) for name, platform in platforms.items()

@@ -1,32 +1,34 @@
 """Run a sweep into a file part by part, so that a sweep that is stopped goes on where it was.
 
-Beside FILE lies the folder `.FILE.partial` while a sweep runs, and in it: `lock`, which names the
-process that writes; `manifest.json`, what the rows depend on; `parts`, a file for every finished
-piece. A part takes its name once it is complete, so that a sweep that ends early leaves no other
-parts. At the end the parts of a text are joined; of Parquet, the folder of parts is the output.
+Beside FILE lies the folder `.FILE.partial` while a sweep runs, and in it: `lock`, which the process
+that writes holds; `manifest.json`, what the rows depend on; `parts`, a numbered file for every
+finished piece. A part takes its name once it is complete, so that a sweep that ends early leaves no
+other parts. At the end the parts of a text are joined; of Parquet, their folder is the output.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shlex
 import shutil
-import socket
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
 from rich.filesize import decimal
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluate.provenance import check_writable, place_of, provenance, text_of
+from nearkv.sweeps.evaluate.provenance import (
+    check_writable,
+    command,
+    place_of,
+    provenance,
+    text_of,
+)
 from nearkv.sweeps.jobs.formats import encoded_piece, write_piece
-from nearkv.sweeps.jobs.identity import difference, identity
+from nearkv.sweeps.jobs.identity import digest_of
 from nearkv.sweeps.jobs.outputs import (
     check_free,
     form_of,
@@ -40,6 +42,11 @@ from nearkv.sweeps.jobs.plan import Piece, Plan, plan
 from nearkv.sweeps.jobs.progress import SweepRun, announce, progress
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.tables.table import counted
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 PART = {"csv": 1 << 16, "jsonl": 1 << 16, "parquet": 1 << 17}
 """Rows of a part that formulas answer: tenths of a second of work, all that can be lost."""
@@ -70,10 +77,8 @@ def to_file(study: Study, path: Path, only: Sequence[str], run: SweepRun) -> Non
     if not folder.exists():
         check_writable(place)
     most = rows_of_part(rows, form)
-    with _locked(place, folder):
-        output = PartialOutput(
-            place, form, identity(rows.blocks, rows.kinds, f"{form} {most}"), rows, most
-        )
+    with locked(place, folder):
+        output = PartialOutput(place, form, rows, most)
         if output.begin(run.resume):
             done = f"{place} is complete already, with {counted(rows.size, 'row')}"
             run.say(f"{done}; nothing was left to do")
@@ -106,18 +111,15 @@ class PartialOutput:
     Args:
         place: where the output will be.
         form: of its rows.
-        key: what the rows depend on, see `identity`.
         rows: all of them.
         most: rows of a part.
     """
 
-    def __init__(
-        self, place: Path, form: str, key: Mapping[str, str], rows: Plan, most: int
-    ) -> None:
-        self.place, self.form, self.rows = place, form, rows
-        self._key, self._most = key, most
+    def __init__(self, place: Path, form: str, rows: Plan, most: int) -> None:
+        self.place, self.form, self.rows, self.most = place, form, rows, most
         self.folder = partial_path(place)
         self.parts = self.folder / "parts"
+        self._digest = digest_of([rows.blocks, rows.kinds, form, most])
 
     def begin(self, resume: bool) -> bool:
         """Start anew or go on with finished parts; whether nothing is left to do.
@@ -125,27 +127,34 @@ class PartialOutput:
         Raises:
             InputError: finished parts are not to be resumed, or are another study's.
         """
-        manifest = self.folder / "manifest.json"
-        if not self._finished() and resume and self._is_complete():
-            return True
-        if self._finished():
-            unfinished = f"{self.place}: an unfinished sweep"
-            delete = f"delete {self.folder}"
-            if not resume:
-                go_on = f"is there; go on with --resume, or {delete}"
-                raise InputError(f"{unfinished} {go_on}")
-            try:
-                differs = difference(json.loads(manifest.read_text("utf-8")), self._key)
-            except (OSError, ValueError, AttributeError, TypeError):
-                unreadable = f"is there, but {manifest} cannot be read"
-                raise InputError(f"{unfinished} {unreadable}; {delete}") from None
-            if differs:
-                same = f"give the same again, or {delete}"
-                raise InputError(f"{unfinished} was begun {differs}; {same}")
+        if not self._finished():
+            if resume and self._is_complete():
+                return True
+            self.parts.mkdir(exist_ok=True)
+            record = text_of({"digest": self._digest, "command": command()})
+            self._manifest.write_text(record, encoding="utf-8")
             return False
-        self.parts.mkdir(exist_ok=True)
-        manifest.write_text(text_of(dict(self._key)), encoding="utf-8")
+        unfinished = f"{self.place}: an unfinished sweep"
+        delete = f"delete {self.folder}"
+        if not resume:
+            go_on = f"is there; go on with --resume, or {delete}"
+            raise InputError(f"{unfinished} {go_on}")
+        try:
+            begun = json.loads(self._manifest.read_text("utf-8"))
+            differs, by = begun["digest"] != self._digest, begun["command"]
+        except (OSError, ValueError, KeyError, TypeError):
+            unreadable = f"is there, but {self._manifest} cannot be read"
+            raise InputError(f"{unfinished} {unreadable}; {delete}") from None
+        if differs:
+            other = f"of another study, or by other code, was begun there by `{by}`"
+            raise InputError(f"{unfinished} {other}; give the same again, or {delete}")
+        for path in self.parts.glob("*.tmp"):  # what a killed process was writing
+            path.unlink()
         return False
+
+    @property
+    def _manifest(self) -> Path:
+        return self.folder / "manifest.json"
 
     def _is_complete(self) -> bool:
         """Whether an output is there that is of this very study.
@@ -157,45 +166,44 @@ class PartialOutput:
             return False
         anew = f"choose another name, or leave out --resume to replace {self.place}"
         try:
-            text = provenance_path(self.place).read_text(encoding="utf-8")
-            output = json.loads(text)["output"]
-            differs = difference(output["identity"], self._key)
+            origin = json.loads(provenance_path(self.place).read_text(encoding="utf-8"))
+            output = origin["output"]
+            differs = output["digest"] != self._digest
             is_whole = output["bytes"] == size_of(self.place)
-        except (OSError, ValueError, AttributeError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError):
             unknown = "nothing beside it says that a sweep wrote it, so none can go on"
             raise InputError(f"{self.place}: {unknown}; {anew}") from None
         if differs:
-            text = f"is finished, and was written {differs}; {anew}"
-            raise InputError(f"{self.place}: {text}")
+            other = "is finished, and answers another study, or was written by other code"
+            raise InputError(f"{self.place}: {other}; {anew}")
         if not is_whole:
             raise InputError(f"{self.place}: was finished and has changed since; {anew}")
         return True
 
-    def _finished(self) -> dict[int, Path]:
-        """Files of the finished parts by number; one that was cut since is not finished."""
-        finished = {}
-        for path in self.parts.glob(f"part-*.{self.form}"):
-            number, _, size = path.stem.removeprefix("part-").partition("-")
-            # the parts of a finished data set are named by number alone
-            if number.isdecimal() and size in ("", str(path.stat().st_size)):
-                finished[int(number)] = path
-        return finished
+    def part(self, piece: Piece) -> Path:
+        """The file of a finished piece."""
+        return part_path(self.parts, self.form, piece)
+
+    def _finished(self) -> set[Path]:
+        """Files of finished parts, and what else has their form."""
+        return set(self.parts.glob(f"part-*.{self.form}"))
 
     def pieces(self) -> Iterator[Piece]:
         """All pieces, in order."""
-        return self.rows.pieces(self._most)
+        return self.rows.pieces(self.most)
 
     def remaining(self) -> Iterator[Piece]:
         """The pieces that are not finished, in order."""
         finished = self._finished()
-        return (piece for piece in self.pieces() if piece.number not in finished)
+        return (piece for piece in self.pieces() if self.part(piece) not in finished)
 
     @property
     def finished_rows(self) -> int:
-        """Rows in finished parts; looks at no piece behind the last of them."""
+        """Rows in finished parts; looks at no piece where there is none."""
         finished = self._finished()
-        begun = islice(self.pieces(), max(finished, default=-1) + 1)
-        return sum(piece.rows for piece in begun if piece.number in finished)
+        if not finished:
+            return 0
+        return sum(piece.rows for piece in self.pieces() if self.part(piece) in finished)
 
     def finish(self, origin: Mapping[str, Any]) -> None:
         """Make the output of the parts, and put beside it where its numbers come from.
@@ -203,20 +211,15 @@ class PartialOutput:
         Raises:
             InputError: a part is gone, or something has come in the way of the name.
         """
-        finished = self._finished()
-        paths: list[Path] = []
-        for piece in self.pieces():
-            if piece.number not in finished:
-                cut = "was removed or cut by another program"
-                raise InputError(f"{self.parts}: part {piece.number} {cut}")
-            paths.append(finished[piece.number])
-        for path in sorted(set(self.parts.iterdir()).difference(paths)):
+        paths = list(map(self.part, self.pieces()))
+        there = set(self.parts.iterdir())
+        for path in paths:
+            if path not in there:
+                raise InputError(f"{path}: was removed by another program")
+        for path in sorted(there.difference(paths)):
             raise InputError(f"{path}: was put there by another program; remove it")
         whole = self.parts
-        if self.form == "parquet":
-            for number, path in enumerate(paths):
-                path.rename(self.parts / f"part-{number:06}.parquet")
-        else:
+        if self.form != "parquet":
             whole = self.folder / "joined"
             with whole.open("wb") as joined:
                 for path in paths:
@@ -224,7 +227,7 @@ class PartialOutput:
                         shutil.copyfileobj(part, joined, 1 << 20)
         check_free(self.place, whole.is_dir(), "move it away")
         output = {
-            "identity": dict(self._key),
+            "digest": self._digest,
             "rows": self.rows.size,
             "bytes": size_of(whole),
         }
@@ -242,67 +245,94 @@ class PartialOutput:
             return "its folder is gone; go on with --resume where that is"
         if not self._finished():
             return "nothing was changed"
-        words = [word for word in sys.argv[1:] if word != "--resume"]
-        again = shlex.join(["nearkv", *words, "--resume"])
+        again = f"{command()} --resume"
         return f"{self.finished_rows:,} finished rows are safe, go on with: {again}"
 
 
 @contextmanager
-def _locked(place: Path, folder: Path) -> Iterator[None]:
+def locked(place: Path, folder: Path) -> Iterator[None]:
     """Keep other sweeps from an output; where nothing is finished, or all is, leave nothing behind.
 
     Raises:
         InputError: another sweep writes there, or the folder cannot be made.
     """
-    lock = folder / "lock"
-    is_ours = False
     if folder.exists() and not folder.is_dir():
         there = f"is no folder, in the place where {place.name} would grow"
         raise InputError(f"{folder}: {there}; remove it")
+    lock = folder / "lock"
     try:
-        try:
-            folder.mkdir(exist_ok=True)
-            with suppress(FileNotFoundError):
-                if not _is_running(lock.read_text()):  # killed, and could not remove it
-                    lock.unlink()
-            with lock.open("x") as file:
-                is_ours = True
-                file.write(f"{os.getpid()} {socket.gethostname()}")
-        except FileExistsError:
-            busy = "another sweep is writing it; wait for it"
-            raise InputError(
-                f"{place}: {busy}, or delete {lock} if there is none"
-            ) from None
-        except OSError as problem:
-            text = f"cannot be written ({problem.strerror}); choose another place"
-            raise InputError(f"{place}: {text}") from None
+        folder.mkdir(exist_ok=True)
+        release = hold(lock)
+    except BlockingIOError:
+        busy = "another sweep is writing it; wait for it"
+        raise InputError(f"{place}: {busy}, or choose another name") from None
+    except FileExistsError:
+        busy = f"{lock} names the process that is writing it; wait for it"
+        raise InputError(f"{place}: {busy}, or delete the file if there is none") from None
+    except OSError as problem:
+        with suppress(OSError):
+            folder.rmdir()
+        text = f"cannot be written ({problem.strerror}); choose another place"
+        raise InputError(f"{place}: {text}") from None
+    try:
         yield
     finally:
-        if not is_ours:
-            # there are files of another sweep in it, or it was not made
-            with suppress(OSError):
-                folder.rmdir()
-        elif any(path.suffix != ".tmp" for path in (folder / "parts").glob("part-*")):
-            lock.unlink(missing_ok=True)
-        else:
-            shutil.rmtree(folder, ignore_errors=True)
+        if not any(path.suffix != ".tmp" for path in (folder / "parts").glob("part-*")):
+            _remove(folder, lock)
+        release()
 
 
-def _is_running(owner: str) -> bool:
-    """Whether the process that a lock names still runs; one that cannot be looked at does."""
-    process, _, host = owner.partition(" ")
-    if os.name != "posix" or (host and host != socket.gethostname()):
-        return True
+def _remove(folder: Path, lock: Path) -> None:
+    """Delete a folder, its lock last, so that whoever takes a new one finds nothing of ours."""
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path != lock:
+                path.unlink()
+        lock.unlink()
+        folder.rmdir()
+
+
+def hold(lock: Path) -> Callable[[], None]:
+    """Take a lock that one process has at a time, and return what gives it back.
+
+    The operating system keeps the lock, and drops it when its process dies, however that ends.
+    Where it keeps none, a file stands for the lock.
+
+    Raises:
+        BlockingIOError: another process has it.
+        FileExistsError: another process has it, or died with it.
+        OSError: its file cannot be written.
+    """
+    if fcntl is None:
+        return _put_in_place(lock)
+    with ExitStack() as failed:
+        try:
+            file = failed.enter_context(lock.open("a"))
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_deleted = not os.path.samestat(os.fstat(file.fileno()), lock.stat())
+        except FileNotFoundError:
+            is_deleted = True
+        if is_deleted:  # by a sweep that ended since this process looked for it
+            raise BlockingIOError
+        failed.pop_all()
+    return file.close
+
+
+def _put_in_place(lock: Path) -> Callable[[], None]:
+    """Make a file that names this process, whole from the first moment.
+
+    Raises:
+        OSError: it is there already, or cannot be written.
+    """
+    own = lock.with_name(f"lock.{os.getpid()}")
+    own.write_text(f"{os.getpid()}")
     try:
-        number = int(process)
-        if number == os.getpid():  # the number of a process that ended, given again
-            return False
-        os.kill(number, 0)
-    except (ValueError, ProcessLookupError):
-        return False
-    except PermissionError:
-        return True
-    return True
+        os.link(own, lock)
+    finally:
+        own.unlink()
+    return partial(lock.unlink, missing_ok=True)
 
 
 def _evaluate(output: PartialOutput, run: SweepRun) -> None:
@@ -314,7 +344,7 @@ def _evaluate(output: PartialOutput, run: SweepRun) -> None:
             evaluate = partial(encoded_piece, packed, output.form)
             with closing(run.workers.run(evaluate, pieces)) as contents:
                 for piece, content in contents:
-                    with _new_part(output.parts, output.form, piece) as file:
+                    with _new_part(output.part(piece)) as file:
                         file.write(content)
                     advance(piece.rows)
             return
@@ -326,23 +356,25 @@ def _evaluate(output: PartialOutput, run: SweepRun) -> None:
 
 def _write_part(packed: bytes, form: str, folder: Path, piece: Piece) -> None:
     """Evaluate a piece into its part; the task of a worker of this machine."""
-    with _new_part(folder, form, piece) as file:
+    with _new_part(part_path(folder, form, piece)) as file:
         write_piece(packed, form, piece, file)
 
 
-@contextmanager
-def _new_part(folder: Path, form: str, piece: Piece) -> Iterator[IO[bytes]]:
-    """Open a part that takes its name once it is complete, even where the power fails.
+def part_path(folder: Path, form: str, piece: Piece) -> Path:
+    """The file of a finished piece."""
+    return folder / f"part-{piece.number:06}.{form}"
 
-    The name holds the number and the bytes of the part, so that one that is cut later is noticed.
-    """
-    temporary = folder / f"part-{piece.number:06}.tmp"
+
+@contextmanager
+def _new_part(path: Path) -> Iterator[IO[bytes]]:
+    """Open a part that takes its name once it is complete, even where the power fails."""
+    # a worker of a killed sweep may still be writing the same part
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
     with temporary.open("wb") as file:
         yield file
         file.flush()
         os.fsync(file.fileno())
-    size = temporary.stat().st_size
-    os.replace(temporary, folder / f"part-{piece.number:06}-{size}.{form}")
+    os.replace(temporary, path)
 
 
 def _check_size(output: PartialOutput, path: Path, run: SweepRun) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from nearkv.sweeps.evaluate.columns import FOOTPRINT, ON_REQUEST, is_asked
 from nearkv.sweeps.evaluate.evaluate import Categories, Cell, cells, merge
 from nearkv.sweeps.evaluate.no_effect import checked_blocks
-from nearkv.sweeps.jobs.identity import source_digest
+from nearkv.sweeps.jobs.identity import package_digest
 from nearkv.sweeps.study.grid import Slices, shape_of
 from nearkv.sweeps.study.study import Block, Study, blocks
 from nearkv.sweeps.tables.table import check_columns, is_whole
@@ -91,7 +91,7 @@ class Plan:
 
     def packed(self) -> bytes:
         """The plan as it travels to workers, behind a digest of the code that it needs there."""
-        return source_digest().encode() + pickle.dumps(self)
+        return package_digest().encode() + pickle.dumps(self)
 
 
 @lru_cache(maxsize=4)
@@ -101,7 +101,7 @@ def unpacked(packed: bytes) -> Plan:
     Raises:
         RuntimeError: this is another version of nearkv than the one that packed it.
     """
-    own = source_digest().encode()
+    own = package_digest().encode()
     if not packed.startswith(own):
         host = socket.gethostname()
         raise RuntimeError(
