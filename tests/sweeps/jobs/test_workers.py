@@ -116,9 +116,7 @@ def test_ctrl_c_while_workers_start(tmp_path: Path, after: float, everybody: boo
     send = os.killpg if everybody else os.kill
     send(process.pid, signal.SIGINT)
     _, printed = process.communicate()
-    if process.returncode == -signal.SIGINT:  # before Python itself listens
-        assert not printed
-    elif process.returncode:
+    if process.returncode not in (0, -signal.SIGINT):  # which ends Python before nearkv listens
         assert process.returncode == 130
         lines = [line for line in printed.splitlines() if "design points to write" not in line]
         assert len(lines) == 1
