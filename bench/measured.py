@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from nearkv.sweeps.validation.validate import validate
+from nearkv.sweeps.validation.validate import judge_claims
 
 ROW = re.compile(
     r"aic-llama-3\.1-70b-h200_sxm-(?P<engine>\w+)-(?!tp1-b64)tp(?P<tp>\d+)-b(?P<batch>\d+)-fp8"
@@ -100,7 +100,7 @@ TOOLS = {
 
 def main(folder: Path) -> None:
     """Print a table: milliseconds per token of each row, and the median error of each tool."""
-    rows = [row for row in validate("independent") if ROW.fullmatch(row["id"])]
+    rows = [row for row in judge_claims("independent") if ROW.fullmatch(row["id"])]
     stated = [float(row["stated"]) for row in rows]
     answers = {"nearkv": [float(row["predicted"]) for row in rows]}
     for tool, (package, asked) in TOOLS.items():

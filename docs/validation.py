@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from nearkv.sweeps.validation.score import headline
-from nearkv.sweeps.validation.validate import validate
+from nearkv.sweeps.validation.validate import judge_claims
 
 PAGE = Path(__file__).with_name("validation.md")
 ERRORS = ["numbers", "within_10", "within_25", "median", "p90"]
@@ -75,4 +75,4 @@ def _markdown(table: pd.DataFrame) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(validate()), encoding="utf-8")
+    PAGE.write_text(page(judge_claims()), encoding="utf-8")

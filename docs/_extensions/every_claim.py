@@ -13,7 +13,7 @@ from docutils import nodes
 from docutils.parsers.rst import Directive
 
 from nearkv.sweeps.validation.claims import papers
-from nearkv.sweeps.validation.validate import validate
+from nearkv.sweeps.validation.validate import judge_claims
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ class EveryClaim(Directive):
 
     def run(self) -> list[nodes.Node]:
         """Evaluate all claims and return their cards."""
-        rows = sorted(validate(), key=_badness)
+        rows = sorted(judge_claims(), key=_badness)
         boxes = _boxes("paper", papers()) + _boxes("verdict", VERDICTS)
         rules = "".join(_hiding(name) for name in (*papers(), *VERDICTS))
         cards = "".join(map(_card, rows))

@@ -15,10 +15,10 @@ import pulp
 from nearkv.costmodel.algebra.span import Numbers
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import HeadTables, Three
 from nearkv.hardware.errors import InputError
-from nearkv.solvers.mapping.tables import Mapping, evaluate
+from nearkv.solvers.mapping.tables import HeadMapping, evaluate
 
 
-def milp(tables: HeadTables) -> Mapping:
+def milp(tables: HeadTables) -> HeadMapping:
     """Minimise sum x_in T_i(n) with one n a sub-layer and both capacities, by HiGHS.
 
     Times and bytes are scaled to about one, since solver tolerances are absolute.
@@ -73,7 +73,7 @@ class _MappingProgram:
                 terms.append(weight * chosen)
         return pulp.lpSum(terms)
 
-    def solve(self, fits: bool) -> Mapping | None:
+    def solve(self, fits: bool) -> HeadMapping | None:
         """The fastest that both memories hold, None if nothing; else that which lacks least."""
         tables = self.tables
         hbm, lpddr = (
@@ -100,7 +100,7 @@ class _MappingProgram:
             raise RuntimeError(f"HiGHS gave up: {status}")
         return self._answer(fits)
 
-    def _answer(self, ok: bool) -> Mapping:
+    def _answer(self, ok: bool) -> HeadMapping:
         chosen = []
         for row in self.x:
             taken = {n: variable.value() for n, variable in row.items()}
@@ -109,10 +109,10 @@ class _MappingProgram:
         for table, n in zip(self.seconds, chosen, strict=True):
             seconds = seconds + float(table[n])
         attention, qkv, fc = map(float, chosen)
-        return Mapping((attention, qkv, fc), seconds, ok)
+        return HeadMapping((attention, qkv, fc), seconds, ok)
 
 
-def brute(tables: HeadTables) -> Mapping:
+def brute(tables: HeadTables) -> HeadMapping:
     """The fastest mapping that fits both memories, in O(N^3), for one design point.
 
     Where nothing fits both, the one with the fewest bytes missing: of HBM, of LPDDR or of both.

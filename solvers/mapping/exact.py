@@ -15,7 +15,7 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import HeadTables
 from nearkv.solvers.mapping.tables import (
     Array,
     FlatTables,
-    Mapping,
+    HeadMapping,
     Units,
     entries,
     fits,
@@ -29,7 +29,7 @@ _PAIRS_AT_ONCE = 1 << 17
 """Entries of one temporary; 1 MiB of float64, which a core's cache holds."""
 
 
-def exact(tables: HeadTables) -> Mapping:
+def exact(tables: HeadTables) -> HeadMapping:
     """The fastest mapping that fits both memories, in O(N^2) a design point at most.
 
     Where nothing fits both, the one with the fewest bytes missing.

@@ -22,8 +22,7 @@ from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.mapping.exact import exact
-from nearkv.solvers.mapping.tables import Mapping as HeadMapping
-from nearkv.solvers.mapping.tables import entries, flatten, mapping_of
+from nearkv.solvers.mapping.tables import HeadMapping, entries, flatten, mapping_of
 
 Tabulate = Callable[[Machine, LLM, Workload], HeadTables]
 MappingMethod = Callable[[HeadTables], HeadMapping]

@@ -17,7 +17,7 @@ Units = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
-class Mapping:
+class HeadMapping:
     """Units on HBM, design point by design point.
 
     Attributes:
@@ -32,14 +32,14 @@ class Mapping:
     ok: Any
 
 
-def bytes_used(tables: HeadTables, mapping: Mapping) -> tuple[Real, Real]:
+def bytes_used(tables: HeadTables, mapping: HeadMapping) -> tuple[Real, Real]:
     """Bytes on HBM and on LPDDR of a mapping [B]."""
     flat, n = flatten(tables), _units_of(tables, *mapping.units)
     hbm, lpddr = total(flat.hbm, n), total(flat.lpddr, n)
     return hbm.reshape(tables.points)[()], lpddr.reshape(tables.points)[()]
 
 
-def evaluate(tables: HeadTables, attention: Any, qkv: Any, fc: Any) -> Mapping:
+def evaluate(tables: HeadTables, attention: Any, qkv: Any, fc: Any) -> HeadMapping:
     """Seconds and feasibility of given units on HBM [1]."""
     return mapping_of(tables, flatten(tables), _units_of(tables, attention, qkv, fc))
 
@@ -126,7 +126,7 @@ def fits(flat: FlatTables, n: Units) -> NDArray[np.bool_]:
     return holds
 
 
-def mapping_of(tables: HeadTables, flat: FlatTables, n: Units) -> Mapping:
+def mapping_of(tables: HeadTables, flat: FlatTables, n: Units) -> HeadMapping:
     """The mapping of some units, in the shape of the design points."""
 
     def shaped(values: Array) -> Any:
@@ -134,4 +134,4 @@ def mapping_of(tables: HeadTables, flat: FlatTables, n: Units) -> Mapping:
 
     attention, qkv, fc = map(shaped, n.astype(float))
     seconds, ok = total(flat.seconds, n), fits(flat, n)
-    return Mapping((attention, qkv, fc), shaped(seconds), shaped(ok))
+    return HeadMapping((attention, qkv, fc), shaped(seconds), shaped(ok))

@@ -49,7 +49,7 @@ def validate(
     >>> set(claims["verdict"]) <= {"match", "near", "miss", "inconsistent", "excluded"}
     True
     """
-    from nearkv.sweeps.validation import validate as reviewed
+    from nearkv.sweeps.validation import validate
     from nearkv.sweeps.validation.score import headline
 
     file, chosen = path_of(claims, "claims"), list(ids)
@@ -57,20 +57,20 @@ def validate(
         raise InputError(
             "--claims FILE.csv has no paper and records nothing; leave these out"
         )
-    kept = list(verdicts) or list(reviewed.RANK)
+    kept = list(verdicts) or list(validate.RANK)
     for name in kept:
-        if name not in reviewed.RANK:
-            raise unknown("verdict", name, list(reviewed.RANK), "--verdict")
-    rows = reviewed.validate(paper, chosen, file)
+        if name not in validate.RANK:
+            raise unknown("verdict", name, list(validate.RANK), "--verdict")
+    rows = validate.judge_claims(paper, chosen, file)
     shown = [row for row in rows if row["verdict"] in kept]
-    if kept != list(reviewed.RANK):
+    if kept != list(validate.RANK):
         shown.sort(key=lambda row: -abs(row["error"] or 0.0))
     table = table_of_rows(shown)
-    count = reviewed.by_source if paper == "independent" else headline
+    count = validate.by_source if paper == "independent" else headline
     table.attrs["counts"] = [] if chosen or file else count(rows)
     if record:
-        reviewed.record(rows)
-    table.attrs["worse"] = [] if file else reviewed.worse(rows)
+        validate.record(rows)
+    table.attrs["worse"] = [] if file else validate.worse(rows)
     return table
 
 
@@ -84,13 +84,13 @@ def coverage(record: bool = False) -> pd.DataFrame:
         A row a group of rows: the shares inside the 50, 80 and 90 % bands, the median width of the
         90 % band (upper over lower end), its interval score, and the rows outside.
     """
-    from nearkv.sweeps.validation import coverage as covered
+    from nearkv.sweeps.validation import coverage
     from nearkv.sweeps.validation.evidence import sampled_claims
 
     rows = list(sampled_claims())
     if record:
-        covered.record(rows)
-    return table_of_rows(covered.coverage(rows))
+        coverage.record(rows)
+    return table_of_rows(coverage.measure_coverage(rows))
 
 
 @dataclass(frozen=True)
@@ -145,9 +145,8 @@ def calibrate(
     >>> {"stated", "fitted"} <= set(fit.factors.columns)
     True
     """
-    from nearkv.sweeps.validation import calibration as report
-    from nearkv.sweeps.validation.evidence import claimed, measured
-    from nearkv.sweeps.validation.evidence import without as left_out
+    from nearkv.sweeps.validation import calibration
+    from nearkv.sweeps.validation.evidence import claimed, leave_out, measured
 
     file = path_of(measurements, "measurements") if measurements is not None else ""
     if bool(file) == bool(claims):
@@ -155,10 +154,10 @@ def calibrate(
         raise InputError(f"calibrate needs either measurements or claims, {options}")
     bed = path_of(platform, "platform")
     evidence = measured(file, bed) if file else claimed(claims, bed)
-    calibration = report.calibrate(left_out(evidence, list(without)), list(factors))
+    fitted = calibration.fit_factors(leave_out(evidence, list(without)), list(factors))
     return PlatformFit(
-        factors=table_of_rows(report.factor_rows(calibration)),
-        residuals=table_of_rows(report.residual_rows(calibration)),
-        summary=tuple(report.sentences(calibration)),
-        _calibration=calibration,
+        factors=table_of_rows(calibration.factor_rows(fitted)),
+        residuals=table_of_rows(calibration.residual_rows(fitted)),
+        summary=tuple(calibration.sentences(fitted)),
+        _calibration=fitted,
     )

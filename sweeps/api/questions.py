@@ -63,13 +63,12 @@ def compare(
     [['flexgen-ssd', 16384, 1.0], ['flexgen-ssd', 65536, 1.0]]
     """
     from nearkv.sweeps.evaluate.columns import TIME_PREFIX, on_request
-    from nearkv.sweeps.evaluate.compare import compare as compared
-    from nearkv.sweeps.evaluate.compare import conclusion
+    from nearkv.sweeps.evaluate.compare import compare_systems, conclusion
 
     study = study_of(systems, model, axes)
     ratios = names(ratio, "ratio")
     extra = on_request(names(also, "also"))
-    columns = compared(study, ratios, (*extra, TIME_PREFIX) if breakdown else extra)
+    columns = compare_systems(study, ratios, (*extra, TIME_PREFIX) if breakdown else extra)
     return table_of_columns(columns, conclusion(study, columns), study, empty)
 
 
@@ -161,15 +160,14 @@ def pareto(
     >>> table["csd.count"].tolist()
     [4.0, 2.0, 1.0]
     """
-    from nearkv.sweeps.explore.pareto import ALONE
-    from nearkv.sweeps.explore.pareto import pareto as front_of
+    from nearkv.sweeps.explore.pareto import ALONE, find_front
     from nearkv.sweeps.tables.table import counted, reach
 
     chosen = study_or_axes(study, systems, model, axes)
     limits = [where] if isinstance(where, str) else list(where)
     sides = names_of(by, "by")
     extra = names(also, "also")
-    front = front_of(chosen, ",".join(sides), limits, run or ALONE, extra)
+    front = find_front(chosen, ",".join(sides), limits, run or ALONE, extra)
     designs = counted(len(front[sides[0]]), "design")
     beaten = f"that no other of the same workload beats in {' and '.join(sides)}"
     reached = ", ".join(f"{side} {reach(front[side])}" for side in sides)
@@ -206,8 +204,7 @@ def sensitivity(
     >>> bool(table["elasticity"].abs().is_monotonic_decreasing)
     True
     """
-    from nearkv.sweeps.explore.sensitivity import importance
-    from nearkv.sweeps.explore.sensitivity import sensitivity as elasticities
+    from nearkv.sweeps.explore.sensitivity import find_elasticities, importance
 
     study = study_of(system, model, axes)
     of = path_of(of, "of")
@@ -215,7 +212,7 @@ def sensitivity(
         answer = importance(study, of)
         width = f"{of} = {answer.value:.4g}, in a band {answer.width:.3g}x wide"
         return table_of_rows(answer.rows, [width, *answer.advice])
-    rows, band = elasticities(study, of)
+    rows, band = find_elasticities(study, of)
     drawn = f"{band['factors']} uncertain numbers and the model error"
     reach = f"its {band['level']:g} % band over {drawn}: {band['low']:.4g} to {band['high']:.4g}"
     sentences = [f"{of} = {band[of]:.4g}; {reach}."]

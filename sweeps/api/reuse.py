@@ -112,8 +112,7 @@ def reuse(
     True
     """
     from nearkv.sweeps.explore.kv_node import node_of
-    from nearkv.sweeps.explore.reuse import Reuse
-    from nearkv.sweeps.explore.reuse import reuse as answer
+    from nearkv.sweeps.explore.reuse import Reuse, evaluate_reuse
     from nearkv.sweeps.study.block_traces import BLOCK_TOKENS
 
     if not trace and (policy or rate_scale != 1):
@@ -141,7 +140,7 @@ def reuse(
     rows, conclusion = [], []
     rules = names(admission, "admission") or ("all",)
     for rule in rules:
-        more, said = answer(replace(question, admission=rule))
+        more, said = evaluate_reuse(replace(question, admission=rule))
         rows += more
         conclusion += [f"{rule}: {text}" for text in said] if len(rules) > 1 else said
     if summary and not policy:
@@ -196,7 +195,7 @@ def tier_sizes(
     from nearkv.sweeps.explore.design.certificate import check_certificate
     from nearkv.sweeps.explore.kv_node import node_of
     from nearkv.sweeps.explore.reuse import Reuse
-    from nearkv.sweeps.explore.tier_sizes import cheapest, sizing
+    from nearkv.sweeps.explore.tier_sizes import find_tier_sizes, sizing
 
     if not 0 < years < np.inf:
         raise InputError(f"--years: {years:g} must be above 0, and finite")
@@ -217,7 +216,7 @@ def tier_sizes(
     if check:
         said = check_certificate(check, asked)
         return table_of_rows([{"status": "holds"}], [said])
-    row, conclusion, certificate = cheapest(asked)
+    row, conclusion, certificate = find_tier_sizes(asked)
     table = table_of_rows([row], conclusion)
     table.attrs["certificate"] = certificate
     return table

@@ -92,28 +92,28 @@ def knob(
     model: StudyOrModels, name: str, systems: Names = "hilos", **axes: Unpack[Axes]
 ) -> pd.DataFrame:
     """Solve any knob of a system."""
-    from nearkv.sweeps.explore.knob import best_knob, why_knob
+    from nearkv.sweeps.explore.knob import explain_knob, find_best_knob
 
-    answer = best_knob(_study(model, systems, axes), name)
-    return table_of_columns(answer, why_knob(answer, name))
+    answer = find_best_knob(_study(model, systems, axes), name)
+    return table_of_columns(answer, explain_knob(answer, name))
 
 
 def beta(model: StudyOrModels, **axes: Unpack[Axes]) -> pd.DataFrame:
     """Split K and V between host DRAM and SmartSSD (HillInfer sec. 4.3)."""
-    from nearkv.sweeps.explore.beta import best_beta, why_beta
+    from nearkv.sweeps.explore.beta import explain_beta, find_beta
 
-    answer = best_beta(_study(model, "hillinfer", axes))
-    return table_of_columns(answer, why_beta(answer))
+    answer = find_beta(_study(model, "hillinfer", axes))
+    return table_of_columns(answer, explain_beta(answer))
 
 
 def batch(
     model: StudyOrModels, systems: Names = "hilos", slo: Texts = (), **axes: Unpack[Axes]
 ) -> pd.DataFrame:
     """Find the largest batch served at once, and that of best throughput under limits."""
-    from nearkv.sweeps.explore.batch import best_batches, why_batch
+    from nearkv.sweeps.explore.batch import explain_batch, find_batches
 
-    rows = best_batches(_study(model, systems, axes), _several(slo))
-    return table_of_rows(rows, why_batch(rows))
+    rows = find_batches(_study(model, systems, axes), _several(slo))
+    return table_of_rows(rows, explain_batch(rows))
 
 
 def hardware(
@@ -124,10 +124,10 @@ def hardware(
     **axes: Unpack[Axes],
 ) -> pd.DataFrame:
     """Find the least of a hardware number that meets limits."""
-    from nearkv.sweeps.explore.hardware import least_hardware, why_hardware
+    from nearkv.sweeps.explore.hardware import explain_hardware, find_hardware
 
-    rows = least_hardware(_study(model, systems, axes), vary, _several(slo))
-    return table_of_rows(rows, why_hardware(rows))
+    rows = find_hardware(_study(model, systems, axes), vary, _several(slo))
+    return table_of_rows(rows, explain_hardware(rows))
 
 
 def _several(texts: Texts) -> list[str]:
@@ -142,10 +142,10 @@ def crossover(
     **axes: Unpack[Axes],
 ) -> pd.DataFrame:
     """Find where one of two systems overtakes the other."""
-    from nearkv.sweeps.explore.crossover import crossovers, why_crossover
+    from nearkv.sweeps.explore.crossover import explain_crossover, find_crossovers
 
-    rows = crossovers(_study(model, systems, axes), along, of)
-    return table_of_rows(rows, why_crossover(rows))
+    rows = find_crossovers(_study(model, systems, axes), along, of)
+    return table_of_rows(rows, explain_crossover(rows))
 
 
 def mapping(
@@ -164,7 +164,7 @@ def mapping(
         method: exact, greedy, milp or brute.
         batch, context, platform, sets, parts: as `compare` takes them; not beside a study.
     """
-    from nearkv.sweeps.explore.mapping import best_mapping, why_mapping
+    from nearkv.sweeps.explore.mapping import explain_mapping, find_mapping
 
     if not isinstance(model, Study):
         point: Axes = {
@@ -176,8 +176,8 @@ def mapping(
             "parts": parts,
         }
         model = study_of("asymmetric", model, point)
-    answer = best_mapping(model, method)
-    return table_of_columns(answer, why_mapping(answer))
+    answer = find_mapping(model, method)
+    return table_of_columns(answer, explain_mapping(answer))
 
 
 def placement(
@@ -200,7 +200,7 @@ def placement(
         gpu_batch, num_batches: of a block; the best where None.
         fix: shares that are fixed, as {"wg": 0.2}.
     """
-    from nearkv.sweeps.explore.placement import placements, why_placement
+    from nearkv.sweeps.explore.placement import explain_placement, find_placements
 
     points: Axes = {
         "batch": 1,
@@ -210,14 +210,14 @@ def placement(
         "sets": sets,
         "parts": parts,
     }
-    rows = placements(
+    rows = find_placements(
         study_of(UNNAMED, model, points),
         search=search,
         fixed=dict(fix),
         gpu_batch=gpu_batch,
         num_batches=num_batches,
     )
-    return table_of_rows(rows, why_placement(rows))
+    return table_of_rows(rows, explain_placement(rows))
 
 
 def subbatch(
@@ -237,10 +237,10 @@ def subbatch(
         model, platform, sets, parts: as of `mapping`, one value each.
         requests, prompts, homes, time_limit, seed: as of `SubbatchPoint`.
     """
-    from nearkv.sweeps.explore import subbatch as splits
+    from nearkv.sweeps.explore import subbatch
 
     point: Axes = {"platform": platform, "sets": sets, "parts": parts}
-    question = splits.SubbatchPoint(
+    question = subbatch.SubbatchPoint(
         study=study_of(UNNAMED, model, point),
         requests=requests,
         prompts=prompts,
@@ -248,8 +248,8 @@ def subbatch(
         seed=seed,
         time_limit=time_limit,
     )
-    rows = splits.subbatch(question)
-    return table_of_rows(rows, splits.why_subbatch(rows))
+    rows = subbatch.find_split(question)
+    return table_of_rows(rows, subbatch.explain_subbatch(rows))
 
 
 QUESTIONS: Mapping[str, Callable[..., pd.DataFrame]] = {

@@ -47,12 +47,12 @@ def calibrate(
 
     Example: nearkv calibrate --measurements my.csv --platform aipc-4090 -o my.toml
     """
-    from nearkv.sweeps.api.evidence import calibrate as answer
+    from nearkv.sweeps.api import evidence
     from nearkv.sweeps.tables.formats import check_format
 
     check_format(form)
     place = _toml_place(file) if file else None
-    fit = answer(
+    fit = evidence.calibrate(
         measurements or None,
         claims=claims,
         platform=platform,

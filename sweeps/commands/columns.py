@@ -15,11 +15,11 @@ ColumnName = Annotated[str, typer.Argument(metavar="COLUMN", help="A column of a
 @options.taking(options.of_table)
 def columns(line: typer.Context) -> None:
     """List the columns of results with unit and definition."""
-    from nearkv.sweeps.api.catalogues import columns as answer
+    from nearkv.sweeps.api import catalogues
     from nearkv.sweeps.api.tables import rows_of
 
     view = options.view_of(line)
-    rows = rows_of(answer())
+    rows = rows_of(catalogues.columns())
     below = [f"{len(rows)} columns; `nearkv columns show NAME` prints what one means."]
     print_table(rows, view, below=below)
 

@@ -55,10 +55,10 @@ def compare(
         (check_figure if is_figure(view.file) else check_output)(view.file)
 
     # pandas is loaded only once the question is known to be sound
-    from nearkv.sweeps.api.questions import compare as answer
+    from nearkv.sweeps.api import questions
     from nearkv.sweeps.api.tables import rows_of
 
-    table = answer(
+    table = questions.compare(
         study, ratio=ratios, breakdown=breakdown, also=comma_list(view.columns), empty=True
     )
     if is_figure(view.file):

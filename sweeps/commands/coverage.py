@@ -34,9 +34,9 @@ def coverage(line: typer.Context, record: RecordErrors = False) -> None:
 
     Example: nearkv coverage --format csv
     """
-    from nearkv.sweeps.api.evidence import coverage as answer
+    from nearkv.sweeps.api import evidence
 
-    table = answer(record=record)
+    table = evidence.coverage(record=record)
     view = options.view_of(line)
     if view.form == "markdown":
         typer.echo(HEADING)

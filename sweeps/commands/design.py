@@ -118,15 +118,15 @@ def design(
     Example: nearkv design --model gpt-oss-120b --context 64k --output-tokens 1k --users 16 \
 --slo tpot_ms=66 --budget 100kUSD
     """
+    from nearkv.sweeps.api import design
     from nearkv.sweeps.api.design import check_design
-    from nearkv.sweeps.api.design import design as answer
 
     view = options.view_of(line)
     asked = _question(line)
     if check:
         echo(check_design(check, **asked) + "\n")
         return
-    table = answer(**asked, seconds=seconds, report=_progress())
+    table = design.design(**asked, seconds=seconds, report=_progress())
     if certificate:
         write_new(Path(certificate), table.attrs["certificate"])
     if machine_out:

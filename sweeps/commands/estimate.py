@@ -39,7 +39,7 @@ def estimate(
     Example: nearkv estimate hilos --model opt-66b --context 64k --set csd.count=16 --explain
     """
     from nearkv.hardware.errors import InputError
-    from nearkv.sweeps.api.estimate import estimate as answer
+    from nearkv.sweeps.api import estimate
     from nearkv.sweeps.study.sizes import comma_list
 
     view = options.view_of(line)
@@ -48,7 +48,7 @@ def estimate(
     study = options.study_of(line, [system])
     if not (explain or footprint):
         options.check_shown(view, study)
-    point = answer(study, also=comma_list(view.columns))
+    point = estimate.estimate(study, also=comma_list(view.columns))
     if explain:
         point.check_has_tree()
     if explain and point.status == "ok":

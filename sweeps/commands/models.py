@@ -25,11 +25,11 @@ ModelFile = Annotated[
 @options.taking(options.of_table)
 def models(line: typer.Context) -> None:
     """List the models with their shapes."""
-    from nearkv.sweeps.api.catalogues import models as answer
+    from nearkv.sweeps.api import catalogues
     from nearkv.sweeps.api.tables import rows_of
 
     view = options.view_of(line)
-    rows = rows_of(answer())
+    rows = rows_of(catalogues.models())
     below = [f"{len(rows)} models; `nearkv models show NAME` prints every number of one."]
     print_table(rows, view, below=below)
 

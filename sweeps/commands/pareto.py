@@ -39,7 +39,7 @@ def pareto(
 
     Example: nearkv pareto --system hilos --model opt-66b --batch 1:64:+1 --set csd.count=1:16:+1
     """
-    from nearkv.sweeps.api.questions import pareto as answer
+    from nearkv.sweeps.api import questions
     from nearkv.sweeps.jobs.progress import SweepRun
     from nearkv.sweeps.jobs.workers import Workers
     from nearkv.sweeps.study.sizes import comma_list
@@ -49,5 +49,5 @@ def pareto(
     study = either(study_file, options.study_of(line, system), options.given(line))
     run = SweepRun(Workers(), False, False, tell, lambda text: yes or ask(text))
     also = comma_list(view.columns)
-    front = answer(study, by=by, where=where, also=also, run=run, empty=True)
+    front = questions.pareto(study, by=by, where=where, also=also, run=run, empty=True)
     print_table(front, view, f"{DESIGN},{by},note", study, comma_list(by))

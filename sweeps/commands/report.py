@@ -32,7 +32,7 @@ def report(
 
     from nearkv.hardware.errors import InputError
     from nearkv.sweeps.evaluate.provenance import check_writable, place_of, write_text
-    from nearkv.sweeps.figures.report import report as page_of
+    from nearkv.sweeps.figures.report import report_page
     from nearkv.sweeps.study.study_files import either
 
     if not file.endswith(".html"):
@@ -41,5 +41,5 @@ def report(
     check_writable(path)
     chosen = either(study_file, options.study_of(line, system), options.given(line))
     command = shlex.join(["nearkv", *sys.argv[1:]])
-    write_text(path, page_of(chosen, command))
+    write_text(path, report_page(chosen, command))
     tell(f"wrote {file}")

@@ -110,11 +110,11 @@ def reuse(
 
     Example: nearkv reuse --prefix 16k --hit 0.7 --rate 0.5 --model llama3.1-70b --tier dram=512GB
     """
-    from nearkv.sweeps.api.reuse import reuse as answer
+    from nearkv.sweeps.api import reuse
 
     given = options.arguments(line)
     del given["save_curve"]
-    table = answer(**given)
+    table = reuse.reuse(**given)
     if save_curve:
         _save(Path(save_curve), table.attrs["curve"])
     asks_wear = drive or len(table["admission"].unique()) > 1

@@ -31,8 +31,8 @@ def sensitivity(
 
     Example: nearkv sensitivity hilos --model opt-66b --batch 16 --context 64k
     """
-    from nearkv.sweeps.api.questions import sensitivity as answer
+    from nearkv.sweeps.api import questions
 
     view, study = options.view_of(line), options.study_of(line, [system])
-    table = answer(study, of=of, sobol=sobol)
+    table = questions.sensitivity(study, of=of, sobol=sobol)
     print_table(table, view, study=study)

@@ -65,7 +65,7 @@ def sweep(
 
     Example: nearkv sweep --system hilos --model opt-66b --context 8k:128k:x2 -o out.csv
     """
-    from nearkv.sweeps.api.questions import sweep as answer
+    from nearkv.sweeps.api import questions
     from nearkv.sweeps.jobs.best import reducer_of
     from nearkv.sweeps.jobs.parts import to_file
     from nearkv.sweeps.jobs.plan import all_columns
@@ -92,7 +92,7 @@ def sweep(
         to_file(study, Path(view.file), only, run)
     else:
         # all columns, for what the chosen ones leave out is told below them
-        table = answer(study, also=only, empty=True)
+        table = questions.sweep(study, also=only, empty=True)
         _show(table, study, view, BRIEF)
 
 

@@ -29,11 +29,11 @@ def systems(
 
     With --platform, which of them run on it, and what it lacks for the others.
     """
-    from nearkv.sweeps.api.catalogues import systems as answer
+    from nearkv.sweeps.api import catalogues
     from nearkv.sweeps.api.tables import rows_of
 
     view = options.view_of(line)
-    rows = rows_of(answer(plugin=plugins, platform=platform))
+    rows = rows_of(catalogues.systems(plugin=plugins, platform=platform))
     usual = "system,runs,lacks,what" if platform else "system,what,paper,platform,knobs"
     below = [f"{len(rows)} systems; `nearkv systems show NAME` prints the knobs of one."]
     if platform:

@@ -60,7 +60,7 @@ def validate(
 
     Example: nearkv validate --id hilos-tput-max
     """
-    from nearkv.sweeps.api.evidence import validate as answer
+    from nearkv.sweeps.api import evidence
     from nearkv.sweeps.api.tables import rows_of
     from nearkv.sweeps.study.sizes import comma_list
     from nearkv.sweeps.tables.table import Display
@@ -68,7 +68,9 @@ def validate(
 
     view = options.view_of(line)
     verdicts = comma_list(verdict)
-    table = answer(paper, ids=ids, claims=claims, verdicts=verdicts, record=record)
+    table = evidence.validate(
+        paper, ids=ids, claims=claims, verdicts=verdicts, record=record
+    )
     rows, counts = rows_of(table), table.attrs["counts"]
     below = []
     if counts and view.form == "markdown":

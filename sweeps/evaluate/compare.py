@@ -40,7 +40,7 @@ _SAID_IN_PERCENT = 1.1
 WIDTH_KEYS = ("weight", "kv", "activation")
 
 
-def compare(
+def compare_systems(
     study: Study, ratios: Sequence[str] = (), extra: Collection[str] = ()
 ) -> Columns:
     """Evaluate a study and add ratios over the first row of each design point.

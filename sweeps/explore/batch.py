@@ -24,7 +24,7 @@ from nearkv.sweeps.tables.table import Row, Rows, plain
 ROUNDS = "memory; more than that run in rounds"
 
 
-def best_batches(study: Study, slo: Sequence[str] = ()) -> Rows:
+def find_batches(study: Study, slo: Sequence[str] = ()) -> Rows:
     """The largest batch served at once and the batch of best throughput, at every design point.
 
     Args:
@@ -172,7 +172,7 @@ class _Sizing:
         return ends
 
 
-def why_batch(rows: Sequence[Row]) -> list[str]:
+def explain_batch(rows: Sequence[Row]) -> list[str]:
     """Say what ends each batch: memory, a limit, or the batch that is fastest."""
     return sentences(map(_why_batch, rows))
 

@@ -18,8 +18,8 @@ from nearkv.solvers.beta import (
     NOT_SPLIT,
     BestBeta,
     PaperRule,
+    best_beta,
 )
-from nearkv.solvers.beta import best_beta as solve_beta
 from nearkv.sweeps.evaluate.evaluate import Columns, columns, stack
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.explore.knob import excess
@@ -30,7 +30,7 @@ from nearkv.sweeps.study.study import Block, Numbers, Study
 from nearkv.sweeps.tables.table import Row, records
 
 
-def best_beta(study: Study) -> Columns:
+def find_beta(study: Study) -> Columns:
     """Split K and V between host DRAM and SmartSSD, at every design point.
 
     Args:
@@ -94,7 +94,7 @@ def _solved(block: Block) -> Columns:
                 f"--knob {name}={value}: give it a value; solve beta looks for beta alone"
             )
         knobs[name] = np.asarray(value, float)
-    answer = solve_beta(hw, llm, work, knobs)
+    answer = best_beta(hw, llm, work, knobs)
     chosen = replace(
         block, requested={**block.requested, "hot_share": answer.best.hot_share}
     )
@@ -162,7 +162,7 @@ MOVES_BETA = {
 """What would move beta, by what binds it."""
 
 
-def why_beta(answer: Columns) -> list[str]:
+def explain_beta(answer: Columns) -> list[str]:
     """Say what ends each beta, which path waits, and what would move it."""
     return sentences(map(_why_beta, records(answer)))
 

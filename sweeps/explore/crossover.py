@@ -36,7 +36,7 @@ EQUAL = "equal"
 UNEQUAL = "both systems need the same rows; give their knobs one value each"
 
 
-def crossovers(study: Study, along: str, of: str) -> Rows:
+def find_crossovers(study: Study, along: str, of: str) -> Rows:
     """Find every value at which the better of two systems changes.
 
     Args:
@@ -384,7 +384,7 @@ class _Bands:
         return row
 
 
-def why_crossover(rows: Sequence[Row]) -> list[str]:
+def explain_crossover(rows: Sequence[Row]) -> list[str]:
     """Say which system leads on either side of each crossing."""
     return sentences(_why_crossover(row) for row in rows if row["to"])
 

@@ -42,7 +42,7 @@ HARDWARE_SAMPLES = 241
 """Values looked at before crossings between them are refined."""
 
 
-def least_hardware(study: Study, vary: str, slo: Sequence[str]) -> Rows:
+def find_hardware(study: Study, vary: str, slo: Sequence[str]) -> Rows:
     """The smallest value of a hardware number that reaches the targets, at every design point.
 
     Where a larger value makes things worse (a price), the largest that still reaches them.
@@ -284,7 +284,7 @@ def _what_misses(answer: Evaluated, worst: Target, quantity: float, binds: str) 
     return f"still {worst.name} = {quantity:.4g}{because}"
 
 
-def why_hardware(rows: Sequence[Row]) -> list[str]:
+def explain_hardware(rows: Sequence[Row]) -> list[str]:
     """Say how much hardware the targets need, and what binds there."""
     return sentences(filter(None, map(_why_hardware, rows)))
 

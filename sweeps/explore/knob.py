@@ -30,7 +30,7 @@ PAPER = "paper"
 """The rule that a paper prints first; its columns are named `rule` alone."""
 
 
-def best_knob(study: Study, knob: str) -> Columns:
+def find_best_knob(study: Study, knob: str) -> Columns:
     """Solve one knob of a system for the fastest decode step, at every design point.
 
     Args:
@@ -144,7 +144,7 @@ def excess(value: Real, least: Real) -> NDArray[np.float64]:
     return np.where(is_rounding, 0.0, relative)
 
 
-def why_knob(answer: Columns, name: str) -> list[str]:
+def explain_knob(answer: Columns, name: str) -> list[str]:
     """Say how each optimum of a knob is known to be one, why it lies there, and what binds."""
     tell = {"alpha": _why_alpha, "interval": _why_spill}.get(name, partial(_why, name))
 

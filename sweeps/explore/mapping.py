@@ -20,7 +20,7 @@ from nearkv.hardware.errors import check_known
 from nearkv.solvers.mapping.checks import brute, milp
 from nearkv.solvers.mapping.exact import exact
 from nearkv.solvers.mapping.policies import MAPPING_POLICIES, greedy
-from nearkv.solvers.mapping.tables import Mapping, bytes_used
+from nearkv.solvers.mapping.tables import HeadMapping, bytes_used
 from nearkv.sweeps.evaluate.evaluate import Columns, columns, stack
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.explore.knob import excess
@@ -30,7 +30,7 @@ from nearkv.sweeps.study.grid import Slices, shape_of
 from nearkv.sweeps.study.study import Block, Study
 from nearkv.sweeps.tables.table import Row, records
 
-SOLVERS: dict[str, Callable[[HeadTables], Mapping]] = {
+SOLVERS: dict[str, Callable[[HeadTables], HeadMapping]] = {
     "exact": exact,
     "greedy": greedy,
     "milp": milp,
@@ -49,7 +49,7 @@ POLICY_COLUMNS = {
 """Columns of the paper's policies; its rule is the greedy of Algorithm 1."""
 
 
-def best_mapping(study: Study, method: str) -> Columns:
+def find_mapping(study: Study, method: str) -> Columns:
     """Map the heads of one decode step at every design point.
 
     The step is that of every system: it sees the mean context of the workload.
@@ -111,7 +111,7 @@ def _mapped(block: Block, box: Slices, method: str) -> Columns:
     return table
 
 
-def _what_binds(tables: HeadTables, best: Mapping) -> NDArray[np.str_]:
+def _what_binds(tables: HeadTables, best: HeadMapping) -> NDArray[np.str_]:
     """What ends a mapping: no further head fits HBM, or both sides balance."""
     used, _ = bytes_used(tables, best)
     headroom = np.subtract(tables.hbm_headroom, used)
@@ -122,11 +122,11 @@ def _what_binds(tables: HeadTables, best: Mapping) -> NDArray[np.str_]:
     return np.where(is_full, "hbm.memory", "balance")
 
 
-def _where(mapping: Mapping, value: object) -> NDArray[np.float64]:
+def _where(mapping: HeadMapping, value: object) -> NDArray[np.float64]:
     return np.where(mapping.ok, np.asarray(value, float), np.nan)
 
 
-def why_mapping(answer: Columns) -> list[str]:
+def explain_mapping(answer: Columns) -> list[str]:
     """Say which side of the memory ends each mapping, and what would move it."""
     return sentences(map(_why_mapping, records(answer)))
 

@@ -44,7 +44,7 @@ class Front(Reducer):
         return np.concatenate(fronts)
 
 
-def pareto(
+def find_front(
     study: Study,
     by: str,
     where: Sequence[str],

@@ -24,7 +24,7 @@ _RATES_NOTE = (
 )
 
 
-def placements(study: Study, **choice: Any) -> Rows:
+def find_placements(study: Study, **choice: Any) -> Rows:
     """Solve one placement at each design point.
 
     Args:
@@ -108,7 +108,7 @@ def shares_of(fixed: Mapping[str, str]) -> dict[str, float]:
     return {share: parse(text, "1", f"--fix {share}") for share, text in fixed.items()}
 
 
-def why_placement(rows: Sequence[Row]) -> list[str]:
+def explain_placement(rows: Sequence[Row]) -> list[str]:
     """Say what binds each placement, and which memory would speed it up most."""
     return sentences(map(_why_placement, rows))
 

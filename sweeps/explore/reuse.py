@@ -136,7 +136,7 @@ class Hits:
     written: Numbers
 
 
-def reuse(question: Reuse) -> tuple[Rows, list[str]]:
+def evaluate_reuse(question: Reuse) -> tuple[Rows, list[str]]:
     """What each tier hits, how its blocks come back soonest, what that saves and wears.
 
     Returns:
@@ -158,7 +158,7 @@ def reuse(question: Reuse) -> tuple[Rows, list[str]]:
     said = _sentences(served, hits, service, reasons)
     worn = [row for row in rows if question.drive and row["drives_1_dwpd"] > 0]
     if worn:
-        more, _ = reuse(replace(served, tiers=_sized(served, worn), drive=0.0))
+        more, _ = evaluate_reuse(replace(served, tiers=_sized(served, worn), drive=0.0))
         rows += [row | {"sized_by": "wear"} for row in more]
     return rows, said
 

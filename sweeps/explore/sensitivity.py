@@ -39,7 +39,7 @@ LEVEL = 90.0
 """Share inside the band where none is asked for [%]."""
 
 
-def sensitivity(study: Study, of: str) -> tuple[Rows, dict[str, Any]]:
+def find_elasticities(study: Study, of: str) -> tuple[Rows, dict[str, Any]]:
     """How a column of one design point changes with each number of its platform.
 
     Solved knobs are solved anew for each change.

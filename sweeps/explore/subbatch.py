@@ -71,7 +71,7 @@ class SubbatchPoint:
         return given if given.endswith(".csv") or given in names("trace") else ""
 
 
-def subbatch(question: SubbatchPoint) -> Rows:
+def find_split(question: SubbatchPoint) -> Rows:
     """Split the requests by token count and by modelled time, each by the rule and optimally.
 
     One batch, undivided, stands beside them.
@@ -266,7 +266,7 @@ def _brief(value: Any) -> Any:
     return " ".join(map(str, value))
 
 
-def why_subbatch(rows: Rows) -> list[str]:
+def explain_subbatch(rows: Rows) -> list[str]:
     """Say whether two sub-batches pay, and what the paper's rule loses."""
     greedy, _, best = (row for row in rows if row["load"] == "modelled")
     rule = f"the paper's greedy takes {greedy['rule_loss']:.2%} longer"

@@ -303,7 +303,7 @@ def sizing(asked: Reuse, tiers: Sequence[str], years: float) -> TierSizes:
     return _with_nodes(TierSizes(question, sizes, years))
 
 
-def cheapest(asked: TierSizes) -> tuple[dict[str, Any], list[str], dict[str, Any]]:
+def find_tier_sizes(asked: TierSizes) -> tuple[dict[str, Any], list[str], dict[str, Any]]:
     """The cheapest sizes as a row, sentences about them, and their certificate."""
     question, answer = asked.question, asked.solved()
     certificate = certificate_of(asked, answer)

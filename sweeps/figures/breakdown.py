@@ -12,7 +12,7 @@ from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.columns import TIME_PREFIX
 from nearkv.sweeps.figures.bars import mark
 from nearkv.sweeps.figures.series import (
-    check_columns,
+    check_drawable,
     check_no_names,
     columns_of,
     independent,
@@ -72,7 +72,7 @@ def breakdown(
         >>> table = nearkv.compare(["flexgen-ssd", "hilos"], model="opt-66b", breakdown=True)
         >>> axes = nearkv.plot.breakdown(table)
     """
-    check_columns(table, by)
+    check_drawable(table, by)
     resources = [name for name in columns_of(table) if name.startswith(TIME_PREFIX)]
     if not resources:
         raise InputError("the table has no seconds by resource; make it with --breakdown")
@@ -138,7 +138,7 @@ def footprint(
         >>> axes = nearkv.plot.footprint(prediction.footprint())
     """
     for name in ("memory", "content", "needed_gb", "available_gb"):
-        check_columns(table, name)
+        check_drawable(table, name)
     size = table.dropna(subset=["available_gb"]).set_index("memory")["available_gb"]
     parts = table[table["available_gb"].isna()]
     needed = parts.pivot_table("needed_gb", "content", "memory", "sum", sort=False)

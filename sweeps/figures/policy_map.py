@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.slo import higher_is_better
 from nearkv.sweeps.figures.series import (
-    check_columns,
+    check_drawable,
     check_no_names,
     check_numbers,
     everywhere,
@@ -83,7 +83,7 @@ def policy_map(
         >>> table = nearkv.compare(systems, model="opt-30b", batch="1:16:x4", context="1k:16k:x2")
         >>> axes = nearkv.plot.policy_map(table)
     """
-    check_columns(table, value, x, y, by)
+    check_drawable(table, value, x, y, by)
     if x == y:
         raise InputError(f"{x} is named for both axes of the map; name another for one")
     table = everywhere(table, x, y, by)

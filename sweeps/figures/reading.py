@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nearkv.hardware.errors import LISTED, InputError
-from nearkv.sweeps.figures.series import check_columns
+from nearkv.sweeps.figures.series import check_drawable
 from nearkv.sweeps.jobs.outputs import FORMS
 from nearkv.sweeps.study.sizes import comma_list, pairs, size
 
@@ -104,7 +104,7 @@ def kept(table: pd.DataFrame, where: Sequence[str]) -> pd.DataFrame:
         InputError: not of this form, no such column, or no row has such a value.
     """
     for column, text in pairs(list(where), "--where").items():
-        check_columns(table, column)
+        check_drawable(table, column)
         values = table[column]
         is_kept = values.astype(str).isin(comma_list(text))
         if values.dtype.kind in "if":

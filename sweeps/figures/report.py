@@ -20,7 +20,7 @@ import numpy as np
 from nearkv.costmodel.algebra.span import Leaf
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.columns import TIME_PREFIX
-from nearkv.sweeps.evaluate.compare import compare, conclusion
+from nearkv.sweeps.evaluate.compare import compare_systems, conclusion
 from nearkv.sweeps.evaluate.evaluate import columns, stack
 from nearkv.sweeps.evaluate.provenance import platform_numbers
 from nearkv.sweeps.figures import plot
@@ -86,7 +86,7 @@ class Results:
     """What a page shows.
 
     Attributes:
-        table: all rows that are kept, with the columns of `compare`.
+        table: all rows that are kept, with the columns of `compare_systems`.
         places: of each row, which block it belongs to and which row of the block it is.
         dropped: rows of the study that are not on the page.
         blocks: the study's blocks.
@@ -100,7 +100,7 @@ class Results:
     answer: str
 
 
-def report(study: Study, command: str) -> str:
+def report_page(study: Study, command: str) -> str:
     """Return the page of a study as HTML that needs no other file and no network.
 
     Args:
@@ -147,7 +147,7 @@ def evaluated(study: Study) -> Results:
     """
     import pandas as pd
 
-    rows = compare(study)
+    rows = compare_systems(study)
     table = pd.DataFrame(rows)
     parts = blocks(study)
     places = []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.figures.series import check_columns
+from nearkv.sweeps.figures.series import check_drawable
 from nearkv.sweeps.figures.style import (
     DASHES,
     legend_above,
@@ -89,7 +89,7 @@ def operators_of(table: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     for name in ("span", "seconds", "amount", "unit", "resource"):
-        check_columns(table, name)
+        check_drawable(table, name)
     spans = table[table["seconds"] > 0].set_index("span")
     leaves = spans.assign(rate=spans["amount"] / spans["seconds"])
     traffic = leaves[leaves["unit"] == TRAFFIC]

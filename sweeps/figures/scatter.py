@@ -12,7 +12,7 @@ from nearkv.hardware.errors import InputError
 from nearkv.solvers.frontier import frontier
 from nearkv.sweeps.evaluate.slo import higher_is_better
 from nearkv.sweeps.figures.bars import tick_of
-from nearkv.sweeps.figures.series import check_columns, check_numbers, levels, varying
+from nearkv.sweeps.figures.series import check_drawable, check_numbers, levels, varying
 from nearkv.sweeps.figures.style import legend_above, log_scale, looks, new_axes, styled
 from nearkv.sweeps.tables.labels import label_of, without_unit
 
@@ -70,7 +70,7 @@ def pareto(
         >>> table = nearkv.pareto(systems="hilos", model="opt-66b", batch="1:16:x2")
         >>> axes = nearkv.plot.pareto(table)
     """
-    check_columns(table, x, y, by)
+    check_drawable(table, x, y, by)
     check_numbers(table, x, y, *[colour] * bool(colour))
     target = new_axes(axes, width)
     designs = table.dropna(subset=[x, y])
@@ -159,7 +159,7 @@ def parity(
 
     if not set(SIDES) <= set(table.columns):
         raise InputError("the table holds no claims; make it with nearkv validate")
-    check_columns(table, by)
+    check_drawable(table, by)
     table = table.reset_index(drop=True)
     numbers = table[[*SIDES]].apply(pd.to_numeric, errors="coerce")
     drawn = (numbers > 0).all(axis=1)

@@ -11,8 +11,7 @@ import numpy as np
 
 from nearkv.hardware.errors import InputError, unknown, warn
 from nearkv.sweeps.study.sizes import comma_list
-from nearkv.sweeps.tables.table import MARKS
-from nearkv.sweeps.tables.table import check_columns as check_known
+from nearkv.sweeps.tables.table import MARKS, check_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,7 +49,7 @@ NO_MARK = Mark(float("nan"), "", float("nan"), float("nan"))
 """Where the table has no row."""
 
 
-def check_columns(table: pd.DataFrame, *names: str) -> None:
+def check_drawable(table: pd.DataFrame, *names: str) -> None:
     """Refuse a table that is empty or lacks a column.
 
     Raises:
@@ -119,7 +118,7 @@ def drawn_column(table: pd.DataFrame, only: str) -> str:
         InputError: there is no such column, or one does not exist.
     """
     names = comma_list(only)
-    check_known(table, names)
+    check_columns(table, names)
     for name in names:
         if table[name].dtype.kind in "if" and name not in FIGURE_AXES:
             return name
@@ -141,7 +140,7 @@ def everywhere(table: pd.DataFrame, *columns: str) -> pd.DataFrame:
     A system without the knob is the same at each of its values.
     """
     for column in columns:
-        check_columns(table, column)
+        check_drawable(table, column)
         lacks = table[column].isna().to_numpy()
         values = table.loc[~lacks, column].drop_duplicates()
         if not lacks.any() or values.empty:
@@ -209,9 +208,9 @@ def axis_of(table: pd.DataFrame, over: str, by: str) -> str:
         InputError: several columns vary and none is named, or the named one does not exist.
     """
     if over:
-        check_columns(table, over)
+        check_drawable(table, over)
         return over
-    check_columns(table, by)
+    check_drawable(table, by)
     candidates = independent(table, by)
     if len(candidates) > 1:
         raise InputError(
@@ -234,7 +233,7 @@ def cells(
     Raises:
         InputError: a column is missing, or several rows share one place in the figure.
     """
-    check_columns(table, value, over, by)
+    check_drawable(table, value, over, by)
     check_numbers(table, value)
     repeated = table[table.duplicated([over, by])]
     if not repeated.empty:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.figures.series import check_columns, check_no_names, columns_of
+from nearkv.sweeps.figures.series import check_drawable, check_no_names, columns_of
 from nearkv.sweeps.figures.style import legend_above, looks, new_axes, styled
 from nearkv.sweeps.tables.labels import label_of, short_number
 
@@ -46,7 +46,7 @@ def tornado(
         >>> import nearkv
         >>> axes = nearkv.plot.tornado(nearkv.sensitivity("hilos", model="opt-66b"))
     """
-    check_columns(table, "number")
+    check_drawable(table, "number")
     target = new_axes(axes, width)
     if "total" in table:
         ends = {"with others": "total", "alone": "first"}
@@ -60,7 +60,7 @@ def tornado(
         )
     column = measured[0].removesuffix("_at_low")
     low, high = f"{column}_at_low", f"{column}_at_high"
-    check_columns(table, low, high, column)
+    check_drawable(table, low, high, column)
     check_no_names(table, low, high)
     moving = table[(table[low] != table[high]) & table[low].notna() & table[high].notna()]
     if moving.empty:

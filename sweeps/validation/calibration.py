@@ -51,7 +51,7 @@ class Calibration:
         return left_out(self.residuals, self.fit)
 
 
-def calibrate(evidence: Evidence, chosen: Sequence[str] = ()) -> Calibration:
+def fit_factors(evidence: Evidence, chosen: Sequence[str] = ()) -> Calibration:
     """Fit numbers inside their ranges; by default the derates that some row depends on.
 
     Args:

@@ -128,7 +128,7 @@ def _scores() -> Numbers:
     return scores(np.random.default_rng(0).permutation(drawn))
 
 
-def coverage(rows: Sequence[SampledClaim]) -> list[Row]:
+def measure_coverage(rows: Sequence[SampledClaim]) -> list[Row]:
     """Shares of the rows inside their bands: all, papers, independent sources, mechanisms."""
     results = [judged(row) for row in rows]
     groups = _totals(results)

@@ -224,7 +224,7 @@ def _evidence(what: str, source: str, platform: Platform, runs: Sequence[Run]) -
     return Evidence(what, source, platform, tuple(stated), values, predict_all)
 
 
-def without(evidence: Evidence, left_out: Sequence[str]) -> Evidence:
+def leave_out(evidence: Evidence, left_out: Sequence[str]) -> Evidence:
     """The evidence without some rows, by name; the id of a claim stands for both of its ends.
 
     Raises:

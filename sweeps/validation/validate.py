@@ -33,7 +33,7 @@ SMALL_STATEMENT = 0.10
 """Shares up to this are compared as 1 + the share, the step of which they are a part."""
 
 
-def validate(paper: str = "", ids: Sequence[str] = (), file: str = "") -> list[Row]:
+def judge_claims(paper: str = "", ids: Sequence[str] = (), file: str = "") -> list[Row]:
     """Evaluate the claims of one paper, of all, or of a user's file.
 
     Args:

@@ -11,7 +11,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
-from nearkv.sweeps.figures.report import report
+from nearkv.sweeps.figures.report import report_page
 from nearkv.sweeps.study.study import Study
 
 pytestmark = pytest.mark.browser
@@ -24,7 +24,7 @@ FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
     """Chromium of Debian, driven by Selenium, on a report that lies on disk."""
     file = tmp_path_factory.mktemp("report") / "report.html"
-    file.write_text(report(STUDY, "nearkv report"), encoding="utf-8")
+    file.write_text(report_page(STUDY, "nearkv report"), encoding="utf-8")
     options = webdriver.ChromeOptions()
     for flag in FLAGS:
         options.add_argument(flag)

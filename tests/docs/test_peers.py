@@ -13,7 +13,7 @@ from support.systems import model
 from typer.testing import CliRunner
 
 from nearkv.cli import app
-from nearkv.sweeps.validation.validate import validate
+from nearkv.sweeps.validation.validate import judge_claims
 
 PAGE = (Path(__file__).parents[2] / "docs" / "peers.md").read_text()
 COMMANDS = re.findall(r"^\$ nearkv (.+)", PAGE, re.M)
@@ -61,7 +61,7 @@ def test_the_table_has_our_predictions_of_all_its_rows() -> None:
     ids = [f"aic-llama-3.1-70b-h200_sxm-{e}-tp{tp}-b{batch}-fp8" for e, tp, batch, *_ in lines]
     assert len(ids) == 22
     assert all(map(ROW.fullmatch, ids))
-    rows = {row["id"]: row for row in validate(ids=ids)}
+    rows = {row["id"]: row for row in judge_claims(ids=ids)}
     stated = [float(rows[row]["stated"]) for row in ids]
     predicted = [float(rows[row]["predicted"]) for row in ids]
     values = [

@@ -13,7 +13,7 @@ from nearkv.hardware.errors import InputError, NearkvWarning
 from nearkv.hardware.folders import names
 from nearkv.hardware.schema import PART_TYPES, RELATIONS, ROLES
 from nearkv.sweeps.evaluate.evaluate import table
-from nearkv.sweeps.explore.hardware import least_hardware
+from nearkv.sweeps.explore.hardware import find_hardware
 from nearkv.sweeps.study.study import Study
 
 PIM = Study(("rank-pim",), ("gpt-175b",), "64", "4k", "512")
@@ -78,7 +78,7 @@ def test_a_platform_object_is_checked_as_an_option_is() -> None:
 
 def test_a_search_stays_within_what_can_be() -> None:
     with pytest.raises(InputError, match="must be below"):
-        least_hardware(PIM, "dimm.refresh=100ns:10us", ["step_ms<=1000"])
+        find_hardware(PIM, "dimm.refresh=100ns:10us", ["step_ms<=1000"])
 
 
 def test_a_file_of_ones_own_is_checked_as_ours_are(tmp_path: Path) -> None:

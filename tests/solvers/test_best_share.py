@@ -9,7 +9,7 @@ from support.systems import SYSTEMS, machine_of, model
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.solvers.knobs import Requested, Resolved, resolve_knobs
-from nearkv.sweeps.explore.knob import best_knob
+from nearkv.sweeps.explore.knob import find_best_knob
 from nearkv.sweeps.study.study import Study
 
 STORAGE = 4.0
@@ -65,7 +65,7 @@ def test_slow_dram_leaves_weights_to_the_drives() -> None:
 
 def test_the_best_placement_comes_with_its_bound() -> None:
     study = Study(("flexgen-dram",), ("opt-175b",), context=("1k",))
-    answer = best_knob(study, "weights")
+    answer = find_best_knob(study, "weights")
     assert answer["value"][0] == "filled+ssd_weights"
     assert answer["gap"][0] == 0
     assert answer["bound_s"][0] == pytest.approx(answer["total_s"][0])

@@ -10,7 +10,7 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import HeadTables, Three
 from nearkv.solvers.mapping.checks import brute, milp
 from nearkv.solvers.mapping.exact import exact
 from nearkv.solvers.mapping.policies import greedy, major, pin
-from nearkv.solvers.mapping.tables import Mapping, bytes_used, evaluate
+from nearkv.solvers.mapping.tables import HeadMapping, bytes_used, evaluate
 from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.study.study import Study
 
@@ -50,7 +50,7 @@ def stacked(tables: list[HeadTables]) -> HeadTables:
     return HeadTables(three("seconds"), three("hbm"), three("lpddr"), *rooms)
 
 
-def missing(tables: HeadTables, mapping: Mapping) -> float:
+def missing(tables: HeadTables, mapping: HeadMapping) -> float:
     """Bytes that HBM, LPDDR or both together lack, whatever is the most [B]."""
     hbm, lpddr = bytes_used(tables, mapping)
     of_hbm = float(np.reshape(hbm - tables.hbm_headroom, ()))
@@ -58,7 +58,7 @@ def missing(tables: HeadTables, mapping: Mapping) -> float:
     return max(of_hbm, of_lpddr, of_hbm + of_lpddr)
 
 
-def check_as_good(tables: HeadTables, mapping: Mapping, best: Mapping) -> None:
+def check_as_good(tables: HeadTables, mapping: HeadMapping, best: HeadMapping) -> None:
     """As fast as the best; where nothing fits, with as few bytes missing as many may have."""
     assert bool(mapping.ok) == bool(best.ok)
     if best.ok:
@@ -275,7 +275,7 @@ def test_where_nothing_fits_the_answer_says_so_and_stays_finite() -> None:
     tables = instance(np.random.default_rng(1), 8, 4)
     tables = replace(tables, hbm_headroom=np.asarray(3.0), lpddr_headroom=np.asarray(3.0))
     for method in (exact, brute, greedy, milp):
-        mapping: Mapping = method(tables)
+        mapping: HeadMapping = method(tables)
         assert not mapping.ok
         assert np.isfinite(mapping.seconds)
 

@@ -16,7 +16,7 @@ from nearkv.solvers.placement.blocks import BlockBox, BlockProblem, single_block
 from nearkv.solvers.placement.linear import Simplex, reference
 from nearkv.solvers.placement.placement import place
 from nearkv.solvers.placement.search import _inherited, _Open, full
-from nearkv.sweeps.explore.placement import placements
+from nearkv.sweeps.explore.placement import find_placements
 from nearkv.sweeps.study.study import Study
 
 T4 = load_platform("t4-flexgen").machine()
@@ -173,9 +173,9 @@ def test_bisection_ends_where_steps_of_one_do(monkeypatch: pytest.MonkeyPatch) -
 def test_what_a_placement_does_not_depend_on_is_not_taken_in_silence() -> None:
     study = Study("hilos", "opt-6.7b", 1, 512, 32, platforms="t4-flexgen")
     with pytest.raises(InputError, match=r"--set gpu\.bandwidth: no placement depends on it"):
-        placements(study.but(sets={"gpu.bandwidth": "1TB/s"}))
+        find_placements(study.but(sets={"gpu.bandwidth": "1TB/s"}))
     with pytest.warns(NearkvWarning, match="--part gpu=l4: .* its rates are those of the role"):
-        (row,) = placements(study.but(parts={"gpu": "l4"}), gpu_batch=4, num_batches=1)
+        (row,) = find_placements(study.but(parts={"gpu": "l4"}), gpu_batch=4, num_batches=1)
     assert "offload" in row["note"]
     with pytest.raises(InputError, match="--search paper: --gpu-batch and --num-batches state"):
-        placements(study, search="paper", gpu_batch=4, num_batches=1)
+        find_placements(study, search="paper", gpu_batch=4, num_batches=1)

@@ -19,7 +19,7 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.solvers.shares.minimum import Minimum, minimise, tangent
-from nearkv.sweeps.explore.knob import best_knob, why_knob
+from nearkv.sweeps.explore.knob import explain_knob, find_best_knob
 from nearkv.sweeps.study.study import Study
 
 GRID = np.linspace(0.0, 1.0, 1001)
@@ -93,9 +93,9 @@ def test_alpha_beats_every_grid_point_on_a_thousand_machines(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["qwen2.5-32b", "mixtral-8x7b"])
 def test_gqa_keeps_no_x_because_x_is_larger_than_kv(name: str) -> None:
-    answer = best_knob(Study(("hilos",), (name,)), "alpha")
+    answer = find_best_knob(Study(("hilos",), (name,)), "alpha")
     assert answer["value"][0] == 0.0
-    assert "times the bytes of K and V" in why_knob(answer, "alpha")[0]
+    assert "times the bytes of K and V" in explain_knob(answer, "alpha")[0]
     assert answer["rule_loss"][0] > 0
 
 
@@ -111,7 +111,7 @@ def test_gqa_keeps_no_x_because_x_is_larger_than_kv(name: str) -> None:
 def test_mha_balances_flash_and_what_x_passes(
     sets: dict[str, str], balance: str, least: float, most: float
 ) -> None:
-    answer = best_knob(Study(("hilos",), ("opt-66b",), sets=sets), "alpha")
+    answer = find_best_knob(Study(("hilos",), ("opt-66b",), sets=sets), "alpha")
     assert answer["bound_by"][0].startswith("csd.flash = ")
     assert balance in answer["bound_by"][0]
     assert answer["rule"][0] == pytest.approx(0.5, abs=1e-3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nearkv.hardware.errors import NearkvWarning
-from nearkv.sweeps.explore.pareto import ALONE, pareto
+from nearkv.sweeps.explore.pareto import ALONE, find_front
 from nearkv.sweeps.jobs.best import best
 from nearkv.sweeps.jobs.search import Top
 from nearkv.sweeps.study.study import Study
@@ -16,7 +16,7 @@ def test_rows_that_run_and_have_no_such_number_are_told() -> None:
     pair = Study(("l3", "gpu"), ("gpt-175b",), traces=("openr1",))
     sentence = "--by decode_tok_s: l3 run at design points without decode_tok_s"
     with pytest.warns(NearkvWarning, match=sentence):
-        answer = pareto(pair, "decode_tok_s,energy_j_tok", [])
+        answer = find_front(pair, "decode_tok_s,energy_j_tok", [])
     assert answer["system"].tolist() == ["gpu"]
     with pytest.warns(NearkvWarning, match=sentence):
         kept = best(pair, Top(("decode_tok_s",), most=2), ALONE)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluate.compare import compare, conclusion
+from nearkv.sweeps.evaluate.compare import compare_systems, conclusion
 from nearkv.sweeps.study.study import Study
 
 STUDY = Study(
@@ -21,7 +21,7 @@ STUDY = Study(
 
 
 def test_speedup_is_against_the_first_system_at_the_same_point() -> None:
-    rows = compare(STUDY)
+    rows = compare_systems(STUDY)
     names = ("model", "batch", "context_tok")
     points = list(zip(*[rows[name] for name in names], strict=True))
     rates = rows["decode_tok_s"]
@@ -33,7 +33,7 @@ def test_speedup_is_against_the_first_system_at_the_same_point() -> None:
 
 def test_ratios_are_over_the_first_row_of_each_design_point() -> None:
     """Two values of a knob of one system are compared like two systems."""
-    table = compare(
+    table = compare_systems(
         Study(("hilos", "flexgen-ssd"), ("opt-66b",), context="1k,2k", knobs={"devices": "4,8"}),
         ratios=("energy_j_tok",),
     )
@@ -50,8 +50,8 @@ def test_ratios_are_over_the_first_row_of_each_design_point() -> None:
 def test_a_note_says_where_platforms_differ() -> None:
     platforms = ("hilos-a100", "dgx-a100-pim")
     study = Study(("hilos",), ("opt-66b",), context="1k", platforms=platforms)
-    assert compare(study)["status"].tolist() == ["ok", "not-modelled"]
-    table = compare(replace(study, platforms=("hilos-a100", "hilos-h100")))
+    assert compare_systems(study)["status"].tolist() == ["ok", "not-modelled"]
+    table = compare_systems(replace(study, platforms=("hilos-a100", "hilos-h100")))
     before, after = table["cost_usd"]
     dearer = f"costs {after / before:.3g} times as much"
     assert table["note"].tolist() == ["", f"on hilos-h100 against hilos-a100; {dearer}"]
@@ -61,7 +61,7 @@ def test_a_note_says_where_platforms_differ() -> None:
 def test_a_comparison_says_where_prices_differ() -> None:
     """16 SmartSSDs of 2,400 USD cost 19,200 more than 8; 8 cost what the first row costs."""
     study = Study(("hilos",), ("opt-66b",), knobs={"devices": "8,16"})
-    rows = compare(study)
+    rows = compare_systems(study)
     first, second = rows["cost_usd"].astype(float)
     assert second - first == 8 * 2400
     assert "costs" not in rows["note"][0]
@@ -82,7 +82,7 @@ def test_a_comparison_says_where_prices_differ() -> None:
 )
 def test_a_conclusion_says_a_small_lead_in_percent(rate: float, said: str) -> None:
     study = Study(("flexgen-ssd", "hilos"), ("opt-66b",))
-    table = compare(study)
+    table = compare_systems(study)
     table["decode_tok_s"] = np.array([100.0, rate])
     table["speedup"] = np.array([1.0, rate / 100.0])
     assert conclusion(study, table) == [said]
@@ -91,20 +91,20 @@ def test_a_conclusion_says_a_small_lead_in_percent(rate: float, said: str) -> No
 def test_a_system_that_lacks_a_role_is_a_row_and_no_end() -> None:
     """A workstation has no drives that compute; the others are answered as without it."""
     study = Study(("hilos",), ("opt-30b",), context="1k,2k", platforms=("workstation-5090",))
-    table = compare(study.but(systems=("hilos", "flexgen-dram")))
-    alone = compare(study.but(systems=("flexgen-dram",)))
+    table = compare_systems(study.but(systems=("hilos", "flexgen-dram")))
+    alone = compare_systems(study.but(systems=("flexgen-dram",)))
     assert table["status"].tolist() == ["not-modelled"] * 2 + ["ok"] * 2
     assert "lacks what hilos reads: csd" in table["reason"][0]
     assert table["context_tok"].tolist() == [1024, 2048] * 2
     assert table["step_ms"][2:].tolist() == alone["step_ms"].tolist()
     assert np.isnan(table["step_ms"][:2]).all()
     with pytest.raises(InputError, match="lacks what hilos reads"):
-        compare(study)
+        compare_systems(study)
 
 
 def test_a_system_may_lack_the_number_that_its_knob_stands_for() -> None:
     """HillInfer's `memory` is `host.kv_memory`, of which the bed of HILOS says nothing."""
     beside = Study(("hillinfer", "hilos"), ("llama2-7b",), context="4k", platforms=("hilos-a100",))
-    table = compare(beside)
+    table = compare_systems(beside)
     assert table["status"].tolist() == ["not-modelled", "ok"]
     assert "host.kv_memory" in table["reason"][0]

@@ -10,7 +10,7 @@ import pytest
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.columns import TIME_PREFIX
-from nearkv.sweeps.evaluate.compare import compare
+from nearkv.sweeps.evaluate.compare import compare_systems
 from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.study import grid
 from nearkv.sweeps.study.study import Study, field_of
@@ -45,7 +45,7 @@ def test_rows_do_not_depend_on_the_chunk(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_the_bottleneck_is_the_resource_most_to_blame() -> None:
     study = Study(("hilos", "flexgen-ssd"), ("opt-66b",), context="8k,64k")
-    columns = compare(study, extra=(TIME_PREFIX,))
+    columns = compare_systems(study, extra=(TIME_PREFIX,))
     names = [name for name in columns if name.startswith(TIME_PREFIX)]
     seconds = np.stack([np.nan_to_num(columns[name].astype(float)) for name in names])
     np.testing.assert_allclose(seconds.sum(axis=0), columns["total_s"].astype(float))

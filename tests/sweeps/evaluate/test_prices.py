@@ -9,8 +9,8 @@ from nearkv.costmodel.model.registry import systems
 from nearkv.hardware.errors import NearkvWarning
 from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.evaluate.prices import no_prices, price_sentences
-from nearkv.sweeps.explore.hardware import least_hardware
-from nearkv.sweeps.explore.pareto import pareto
+from nearkv.sweeps.explore.hardware import find_hardware
+from nearkv.sweeps.explore.pareto import find_front
 from nearkv.sweeps.study.study import Study, blocks
 
 NODE = Study(("flexgen-dram", "gpu"), ("gpt-oss-120b",), platforms="h200-node")
@@ -60,7 +60,7 @@ def test_a_machine_without_a_host_is_told() -> None:
 
 
 def test_a_limit_on_a_price_that_is_not_known_names_the_part() -> None:
-    (row,) = least_hardware(
+    (row,) = find_hardware(
         NODE.but(systems=("gpu",), parts={"gpu": "mi300x"}),
         "gpu.count=1:8",
         ["cost_usd<=100000"],
@@ -77,7 +77,7 @@ def test_a_front_names_the_part_that_left_a_design_out() -> None:
         sets={"host.price": "20000USD", "gpu.count": "4"},
     )
     with pytest.warns(NearkvWarning, match=r"gpu \(mi300x\) states no price"):
-        front = pareto(choice, "throughput_tok_s,cost_usd", [])
+        front = find_front(choice, "throughput_tok_s,cost_usd", [])
     assert front["cost_usd"].tolist() == [54_260]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nearkv.sweeps.evaluate.provenance import provenance, replacing
-from nearkv.sweeps.explore.placement import placements
+from nearkv.sweeps.explore.placement import find_placements
 from nearkv.sweeps.study.study import Study, blocks
 
 
@@ -38,7 +38,7 @@ def test_two_models_of_one_name_are_told_apart(tmp_path: Path) -> None:
         files.append(str(file))
     study = Study("hilos", files, 1, "1k", 2, platforms="t4-flexgen")
     models = provenance(blocks(study.but(platforms=())))["models"]
-    assert [row["model"] for row in placements(study)] == files
+    assert [row["model"] for row in find_placements(study)] == files
     layers_of = {}
     for name, rows in models.items():
         layers_of[name] = [row["value"] for row in rows if row["key"] == "layers"]

@@ -13,9 +13,9 @@ from support.drawing import CASES, seeded
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate import evaluate as run
 from nearkv.sweeps.evaluate.evaluate import table
-from nearkv.sweeps.explore.batch import best_batches
-from nearkv.sweeps.explore.crossover import crossovers
-from nearkv.sweeps.explore.hardware import least_hardware
+from nearkv.sweeps.explore.batch import find_batches
+from nearkv.sweeps.explore.crossover import find_crossovers
+from nearkv.sweeps.explore.hardware import find_hardware
 from nearkv.sweeps.study.study import Study
 
 POINT = Study(("hilos",), ("opt-66b",), "16", "64k", "64")
@@ -55,24 +55,24 @@ def studies(draw: st.DrawFn) -> Study:
 
 def test_a_batch_that_is_no_number_is_refused() -> None:
     with pytest.raises(InputError, match="--batch"):
-        best_batches(POINT.but(batch="abc"))
+        find_batches(POINT.but(batch="abc"))
 
 
 @pytest.mark.slow
 def test_a_search_over_too_many_points_is_refused() -> None:
     study = POINT.but(systems=("hilos", "flexgen-ssd"), context="1:200000:+1")
     with pytest.raises(InputError, match="are too many for one search"):
-        best_batches(study)
+        find_batches(study)
     with pytest.raises(InputError, match="are too many for one search"):
-        least_hardware(study, "csd.count", ["step_ms<=1"])
+        find_hardware(study, "csd.count", ["step_ms<=1"])
     with pytest.raises(InputError, match="are too many for one search"):
-        crossovers(study, "batch=1:64", "step_ms")
+        find_crossovers(study, "batch=1:64", "step_ms")
 
 
 @pytest.mark.slow
 def test_the_best_batch_is_the_best_of_all_that_fit() -> None:
     study = Study(("flexgen-dram", "flexgen-ssd", "hilos"), ("opt-30b",), "1", "64k", "64")
-    for row in best_batches(study):
+    for row in find_batches(study):
         every = run.table(study.but(systems=(row["system"],), batch="1:700:+1"))
         at_once = (every["status"] == "ok") & (
             every["batch_run"].astype(float) >= np.arange(1, 701)
@@ -85,13 +85,13 @@ def test_the_best_batch_is_the_best_of_all_that_fit() -> None:
 
 def test_the_best_batch_of_a_mapping_solved_anew_at_every_batch() -> None:
     study = Study(("h2m2",), ("gpt3-175b",), "1", "32k", "64")
-    (row,) = best_batches(study)
+    (row,) = find_batches(study)
     every = swept(study.but(batch=f"1:{int(row['largest_batch'])}:+1"), "throughput_tok_s")
     assert row["throughput_tok_s"] >= np.nanmax(every) / 1.001
 
 
 def test_a_batch_that_never_fits() -> None:
-    (row,) = best_batches(Study(("flexgen-dram",), ("opt-66b",), "1", "1M", "64"))
+    (row,) = find_batches(Study(("flexgen-dram",), ("opt-66b",), "1", "1M", "64"))
     assert row["largest_batch"] == 0
     assert row["value"] is None
     assert row["short_of"] == "host"
@@ -100,18 +100,18 @@ def test_a_batch_that_never_fits() -> None:
 @pytest.mark.slow
 def test_the_largest_batch_keeps_its_limits() -> None:
     """One sequence more breaks the limit that is named; a column of the system's own counts too."""
-    (row,) = best_batches(L3, ["tpot_ms=40,prefill_s=2"])
+    (row,) = find_batches(L3, ["tpot_ms=40,prefill_s=2"])
     assert row["tpot_ms"] <= 40
     assert row["prefill_s"] <= 2
     assert row["short_of"] == "the limit of prefill_s"
-    (free,) = best_batches(L3)
+    (free,) = find_batches(L3)
     assert free["largest_batch"] > row["largest_batch"] >= row["value"] >= 1
-    (tight,) = best_batches(L3, ["prefill_s=0.001"])
+    (tight,) = find_batches(L3, ["prefill_s=0.001"])
     assert tight["largest_batch"] == 0
     with pytest.raises(InputError, match="no upper limit"):
-        best_batches(L3, ["throughput_tok_s=1"])
+        find_batches(L3, ["throughput_tok_s=1"])
     with pytest.raises(InputError, match="did you mean 'tpot_ms'"):
-        best_batches(L3, ["tbt_m=50"])
+        find_batches(L3, ["tbt_m=50"])
 
 
 @pytest.mark.slow
@@ -124,7 +124,7 @@ def test_a_larger_batch_may_keep_a_limit_that_a_smaller_one_breaks() -> None:
     keeps = seconds <= limit
     last = 1 + int(np.flatnonzero(keeps)[-1])
     assert not np.all(keeps[:last]), "otherwise bisection would do"
-    (row,) = best_batches(study, [f"step_ms<={limit!r}"])
+    (row,) = find_batches(study, [f"step_ms<={limit!r}"])
     assert row["largest_batch"] == last
     assert keeps[row["value"] - 1]
     rates = every["throughput_tok_s"].astype(float)
@@ -135,7 +135,7 @@ def test_a_larger_batch_may_keep_a_limit_that_a_smaller_one_breaks() -> None:
 @given(studies())
 @pytest.mark.slow
 def test_the_best_batch_is_the_best_of_a_scan(study: Study) -> None:
-    (row,) = best_batches(replace(study, batch=Study.batch))
+    (row,) = find_batches(replace(study, batch=Study.batch))
     most = min(int(row["largest_batch"]), 400)
     if most < 1:
         return

@@ -12,12 +12,12 @@ import pytest
 import nearkv
 from nearkv.costmodel.algebra.span import Indices, Numbers
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluate.compare import compare
+from nearkv.sweeps.evaluate.compare import compare_systems
 from nearkv.sweeps.evaluate.probe import Probe
-from nearkv.sweeps.explore.crossover import Race, crossovers, why_crossover
-from nearkv.sweeps.explore.hardware import least_hardware
+from nearkv.sweeps.explore.crossover import Race, explain_crossover, find_crossovers
+from nearkv.sweeps.explore.hardware import find_hardware
 from nearkv.sweeps.explore.lines import AxisLine
-from nearkv.sweeps.explore.sensitivity import sensitivity
+from nearkv.sweeps.explore.sensitivity import find_elasticities
 from nearkv.sweeps.study.study import Study
 
 POINT = Study(("hilos",), ("opt-66b",), "16", "64k", "64")
@@ -28,13 +28,13 @@ def test_where_both_are_equal_nobody_leads(order: int) -> None:
     """Whichever system is named first: beyond 37 requests DRAM runs them in two rounds."""
     names = ("flexgen-dram", "flexgen-ssd")[::order]
     pair = Study(names, ("opt-66b",), context="4k", knobs={"weights": "filled"})
-    (row,) = crossovers(pair, "batch=34:44", "prefill_s")
-    table = compare(pair.but(batch=f"{row['below']},{row['above']}"))
+    (row,) = find_crossovers(pair, "batch=34:44", "prefill_s")
+    table = compare_systems(pair.but(batch=f"{row['below']},{row['above']}"))
     first, second = table["prefill_s"].astype(float).reshape(2, 2)
     assert first[0] == second[0]
     faster = names[int(first[1] > second[1])]
     assert (row["from"], row["to"], row["reason"]) == ("equal", faster, "")
-    (sentence,) = why_crossover([row])
+    (sentence,) = explain_crossover([row])
     ends = f"up to batch {row['below']}, {faster} leads from {row['above']} on."
     assert sentence == f"opt-66b: both are equal {ends}"
 
@@ -42,13 +42,13 @@ def test_where_both_are_equal_nobody_leads(order: int) -> None:
 def test_a_system_that_stops_fitting_hands_over_the_lead() -> None:
     """The memory that is short is the one that a comparison names."""
     pair = Study(("hilos", "h2m2"), ("llama3.1-70b",))
-    (row,) = crossovers(pair, "context=200k:210k", "decode_tok_s")
+    (row,) = find_crossovers(pair, "context=200k:210k", "decode_tok_s")
     assert (row["from"], row["to"]) == ("h2m2", "hilos")
-    beyond = compare(pair.but(context=str(row["above"])))
+    beyond = compare_systems(pair.but(context=str(row["above"])))
     (short_of,) = set(beyond["short_of"]) - {""}
     stops = f"h2m2 no longer runs there: {short_of} memory is short"
     assert row["reason"] == f"{stops}; hilos on hilos-a100, h2m2 on gh-asymmetric"
-    (sentence,) = why_crossover([row])
+    (sentence,) = explain_crossover([row])
     assert sentence.endswith(f"; {row['reason']}.")
 
 
@@ -83,9 +83,9 @@ def test_a_tie_of_rounding_is_part_of_a_crossing(
 def test_a_search_does_not_play_queues() -> None:
     study = Study(("l3",), ("gpt-175b",), traces=("openr1",), method="simulate")
     for ask in (
-        lambda: least_hardware(study, "dimm.ranksets", ["throughput_tok_s=1"]),
-        lambda: sensitivity(study, "throughput_tok_s"),
-        lambda: crossovers(
+        lambda: find_hardware(study, "dimm.ranksets", ["throughput_tok_s=1"]),
+        lambda: find_elasticities(study, "throughput_tok_s"),
+        lambda: find_crossovers(
             study.but(systems=("l3", "gpu"), platforms=A100), "gpu.count=8:16", "throughput_tok_s"
         ),
     ):
@@ -95,8 +95,8 @@ def test_a_search_does_not_play_queues() -> None:
 
 def test_a_crossover_is_where_a_sweep_changes_leader() -> None:
     pair = POINT.but(systems=("flexgen-dram", "hilos"))
-    (row,) = crossovers(pair, "csd.count=1:64", "decode_tok_s")
-    every = compare(pair.but(sets={"csd.count": "1:64:+1"}))
+    (row,) = find_crossovers(pair, "csd.count=1:64", "decode_tok_s")
+    every = compare_systems(pair.but(sets={"csd.count": "1:64:+1"}))
     ahead = every["speedup"].astype(float)[every["system"] == "hilos"] > 1
     assert (row["from"], row["to"], row["along"]) == ("flexgen-dram", "hilos", "csd.count")
     assert row["resolution"] == 0  # every whole number is looked at
@@ -106,7 +106,7 @@ def test_a_crossover_is_where_a_sweep_changes_leader() -> None:
 @pytest.mark.slow
 def test_who_never_loses_is_named() -> None:
     study = POINT.but(systems=("flexgen-ssd", "hilos"), context=Study.context)
-    (row,) = crossovers(study, "context=1k:1M", "decode_tok_s")
+    (row,) = find_crossovers(study, "context=1k:1M", "decode_tok_s")
     assert row["reason"] == "never: hilos leads, where one does, from 1k to 1M"  # 1M fits neither
 
 
@@ -118,13 +118,13 @@ def test_nobody_leads_where_neither_fits() -> None:
     study = Study(
         systems, ("gpt-175b",), platforms=A100, sets={"gpu.memory": "4GB"}
     )  # weights: 350 GB
-    (row,) = crossovers(study, "context=4k:64k", "decode_tok_s")
+    (row,) = find_crossovers(study, "context=4k:64k", "decode_tok_s")
     assert (row["from"], row["reason"]) == ("", "never: neither has a value from 4k to 64k")
 
 
 def test_nobody_leads_where_both_are_equal() -> None:
     study = Study(("flexgen-ssd", "deepspeed-uvm"), ("opt-30b",), context="2k")  # same parts
-    (row,) = crossovers(study, "batch=1:8", "cost_usd")
+    (row,) = find_crossovers(study, "batch=1:8", "cost_usd")
     assert (row["from"], row["reason"]) == ("", "never: both are equal from 1 to 8")
 
 
@@ -143,7 +143,7 @@ def test_crossovers_that_cannot_be_asked_for(
     systems: tuple[str, ...], along: str, of: str, requested: str
 ) -> None:
     with pytest.raises(InputError, match=requested):
-        crossovers(POINT.but(systems=systems, context=Study.context), along, of)
+        find_crossovers(POINT.but(systems=systems, context=Study.context), along, of)
 
 
 @pytest.mark.slow
@@ -165,6 +165,6 @@ def test_a_system_that_runs_without_a_decode_rate_is_not_behind() -> None:
     """L3's prompts ride in its steps; its throughput leads where it has no rate of decoding."""
     pair = Study(("gpu", "l3"), ("gpt-175b",), platforms=A100, traces=("openr1",))
     with pytest.raises(InputError, match=r"l3 runs at gpu.count 8 and has no decode_tok_s there"):
-        crossovers(pair, "gpu.count=8:32", "decode_tok_s")
-    (row, *_) = crossovers(pair, "gpu.count=8:32", "throughput_tok_s")
+        find_crossovers(pair, "gpu.count=8:32", "decode_tok_s")
+    (row, *_) = find_crossovers(pair, "gpu.count=8:32", "throughput_tok_s")
     assert row["from"] == "l3"

@@ -13,10 +13,10 @@ from support.drawing import CASES, seeded
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError, NearkvWarning
 from nearkv.sweeps.evaluate import evaluate as run
-from nearkv.sweeps.evaluate.compare import compare
+from nearkv.sweeps.evaluate.compare import compare_systems
 from nearkv.sweeps.evaluate.evaluate import table
-from nearkv.sweeps.explore.crossover import crossovers
-from nearkv.sweeps.explore.hardware import least_hardware, why_hardware
+from nearkv.sweeps.explore.crossover import find_crossovers
+from nearkv.sweeps.explore.hardware import explain_hardware, find_hardware
 from nearkv.sweeps.study.study import Study
 
 POINT = Study(("hilos",), ("opt-66b",), "16", "64k", "64")
@@ -61,7 +61,7 @@ def studies(draw: st.DrawFn) -> Study:
 
 
 def test_the_least_count_is_the_first_of_all_counts_that_reaches_the_target() -> None:
-    (row,) = least_hardware(POINT, "csd.count", ["throughput_tok_s=0.5"])
+    (row,) = find_hardware(POINT, "csd.count", ["throughput_tok_s=0.5"])
     every = swept(POINT.but(sets=COUNTS), "throughput_tok_s")
     assert (row["limit"], row["value"]) == ("at least", 1 + int(np.argmax(every >= 0.5)))
     assert row["throughput_tok_s"] == pytest.approx(every[int(row["value"]) - 1])
@@ -69,27 +69,27 @@ def test_the_least_count_is_the_first_of_all_counts_that_reaches_the_target() ->
 
 @pytest.mark.slow
 def test_a_knob_stands_for_its_number_and_ranges_are_kept() -> None:
-    (row,) = least_hardware(POINT, "devices", ["throughput_tok_s=0.5"])
+    (row,) = find_hardware(POINT, "devices", ["throughput_tok_s=0.5"])
     assert (
         row["value"]
-        == least_hardware(POINT, "csd.count=1:100", ["throughput_tok_s=0.5"])[0]["value"]
+        == find_hardware(POINT, "csd.count=1:100", ["throughput_tok_s=0.5"])[0]["value"]
     )
-    assert least_hardware(POINT, "csd.count=1:50", ["throughput_tok_s=0.5"])[0]["limit"] == "never"
+    assert find_hardware(POINT, "csd.count=1:50", ["throughput_tok_s=0.5"])[0]["limit"] == "never"
 
 
 @pytest.mark.slow
 def test_all_targets_are_reached_at_once() -> None:
     wanted = ["throughput_tok_s>=0.2", "step_ms<=70000", "speedup:flexgen-ssd>=5"]
-    each = [least_hardware(POINT, "csd.count", [target])[0]["value"] for target in wanted]
-    assert least_hardware(POINT, "csd.count", wanted)[0]["value"] == max(each)
-    ratio = compare(POINT.but(systems=("flexgen-ssd", "hilos"), sets=COUNTS))
+    each = [find_hardware(POINT, "csd.count", [target])[0]["value"] for target in wanted]
+    assert find_hardware(POINT, "csd.count", wanted)[0]["value"] == max(each)
+    ratio = compare_systems(POINT.but(systems=("flexgen-ssd", "hilos"), sets=COUNTS))
     over = ratio["speedup"].astype(float)[ratio["system"] == "hilos"]
     assert each[2] == 1 + int(np.argmax(over >= 5))
 
 
 @pytest.mark.slow
 def test_a_rate_is_met_to_the_last_digit() -> None:
-    (row,) = least_hardware(POINT, "csd.p2p_read", ["step_ms<=80000"])
+    (row,) = find_hardware(POINT, "csd.p2p_read", ["step_ms<=80000"])
     near = [f"{row['value'] * factor!r}{row['unit']}" for factor in (1 - 1e-9, 1 + 1e-9)]
     below, above = swept(POINT.but(sets={"csd.p2p_read": ",".join(near)}), "step_ms")
     assert below > 80000 >= above
@@ -97,7 +97,7 @@ def test_a_rate_is_met_to_the_last_digit() -> None:
 
 @pytest.mark.slow
 def test_the_highest_price_that_pays() -> None:
-    (row,) = least_hardware(POINT, "csd.price", ["cost_usd<=50000"])
+    (row,) = find_hardware(POINT, "csd.price", ["cost_usd<=50000"])
     # 7000 (GPU) + 15000 (host) + 10000 (chassis) + 8 SmartSSDs (HILOS sec. 6.6)
     rest = (
         swept(POINT, "cost_usd")[0]
@@ -108,7 +108,7 @@ def test_the_highest_price_that_pays() -> None:
 
 
 def test_a_target_out_of_reach_names_what_binds() -> None:
-    (row,) = least_hardware(POINT, "uplink.bandwidth", ["step_ms<=1000"])
+    (row,) = find_hardware(POINT, "uplink.bandwidth", ["step_ms<=1000"])
     assert row["limit"] == "never"
     assert row["value"] is None
     assert row["binds"] in {"gpu.tensor", "csd.flash", "csd.kernel"}
@@ -117,17 +117,17 @@ def test_a_target_out_of_reach_names_what_binds() -> None:
 
 @pytest.mark.slow
 def test_never_is_explained_where_the_target_comes_closest() -> None:
-    (row,) = least_hardware(POINT, "csd.count=1:64", ["throughput_tok_s>=0.1", "cost_usd<=100"])
+    (row,) = find_hardware(POINT, "csd.count=1:64", ["throughput_tok_s>=0.1", "cost_usd<=100"])
     cost = swept(POINT.but(sets={"csd.count": "1"}), "cost_usd")[0]
     price = f"never: at csd.count = 1 still cost_usd = {cost:.4g}, because of the rest of the price"
     assert row["reason"].startswith(f"{price}, throughput_tok_s = 0.0")
-    (row,) = least_hardware(POINT, "csd.count=1:64", ["throughput_tok_s>=1000"])
+    (row,) = find_hardware(POINT, "csd.count=1:64", ["throughput_tok_s>=1000"])
     assert row["reason"].startswith(
         "never: at csd.count = 64, where the range ends, still throughput_tok_s = "
     )
     dram = POINT.but(systems=("flexgen-dram",), context="1M")
     with pytest.warns(NearkvWarning, match="--vary uplink.bandwidth changes nothing"):
-        (row,) = least_hardware(dram, "uplink.bandwidth", ["throughput_tok_s>=1"])
+        (row,) = find_hardware(dram, "uplink.bandwidth", ["throughput_tok_s>=1"])
     assert "host memory is short of" in row["reason"]
     assert "nan" not in row["reason"]
 
@@ -136,7 +136,7 @@ def test_a_target_that_is_lost_again_has_an_upper_end() -> None:
     every = run.table(POINT.but(sets=COUNTS))
     cost, rate = (every[name].astype(float) for name in ("cost_usd", "throughput_tok_s"))
     wanted = [f"throughput_tok_s>={float(rate[3])!r}", f"cost_usd<={float(cost[6])!r}"]
-    (row,) = least_hardware(POINT, "csd.count=1:100", wanted)
+    (row,) = find_hardware(POINT, "csd.count=1:100", wanted)
     assert (row["limit"], row["value"], row["up_to"]) == ("from", 4, 7)
 
 
@@ -146,7 +146,7 @@ def test_a_target_that_is_met_again_beyond_its_limit_says_from_where() -> None:
     rows = range(220, 240)
     every = run.table(heads.but(sets={"hbm_chip.rows": rows}))
     limit = float(every["step_ms"][6])
-    (row,) = least_hardware(heads, "hbm_chip.rows=220:240", [f"step_ms<={limit!r}"])
+    (row,) = find_hardware(heads, "hbm_chip.rows=220:240", [f"step_ms<={limit!r}"])
     meets = [count for count, step in zip(rows, every["step_ms"], strict=True) if step <= limit]
     assert (row["limit"], row["value"], row["bound"], row["again_from"]) == (
         "at most",
@@ -156,7 +156,7 @@ def test_a_target_that_is_met_again_beyond_its_limit_says_from_where() -> None:
     )
     assert {226, 228} < {*meets}
     assert 227 not in meets
-    (sentence,) = why_hardware([row])
+    (sentence,) = explain_hardware([row])
     assert "at most 226, and again from 228;" in sentence
 
 
@@ -182,25 +182,25 @@ def test_a_target_that_is_met_again_beyond_its_limit_says_from_where() -> None:
 )
 def test_hardware_that_cannot_be_asked_for(vary: str, targets: list[str], requested: str) -> None:
     with pytest.raises(InputError, match=requested):
-        least_hardware(POINT, vary, targets)
+        find_hardware(POINT, vary, targets)
 
 
 def test_a_number_that_is_searched_is_not_set() -> None:
     with pytest.raises(
         InputError, match=r"--set csd\.count: is what --vary searches; leave it out"
     ):
-        least_hardware(POINT.but(sets={"csd.count": "4,8"}), "csd.count", ["step_ms<=1"])
+        find_hardware(POINT.but(sets={"csd.count": "4,8"}), "csd.count", ["step_ms<=1"])
     with pytest.raises(InputError, match="--knob devices: is what --vary searches; leave it out"):
-        least_hardware(POINT.but(knobs={"devices": "4"}), "csd.count", ["step_ms<=1"])
+        find_hardware(POINT.but(knobs={"devices": "4"}), "csd.count", ["step_ms<=1"])
     with pytest.raises(InputError, match="--context: is what --along walks; leave it out"):
-        crossovers(replace(POINT, systems=("l3", "hilos")), "context=1k:2k", "step_ms")
+        find_crossovers(replace(POINT, systems=("l3", "hilos")), "context=1k:2k", "step_ms")
 
 
 @pytest.mark.parametrize(
     ("varied", "ends"), [("csd.count=1:4", True), ("host.memory=800GB:900GB", False)]
 )
 def test_a_range_that_ends_too_soon_is_named(varied: str, ends: bool) -> None:
-    (row,) = least_hardware(HILOS, varied, ["throughput_tok_s=50"])
+    (row,) = find_hardware(HILOS, varied, ["throughput_tok_s=50"])
     assert row["limit"] == "never"
     assert ("where the range ends" in row["reason"]) is ends
 
@@ -209,17 +209,17 @@ def test_a_range_that_ends_too_soon_is_named(varied: str, ends: bool) -> None:
 def test_hardware_keeps_limits_on_any_column() -> None:
     """One CSD fewer breaks the limit; a limit that no count keeps beside a target is said."""
     study = Study(("hilos",), ("opt-66b",), context="64k")
-    (row,) = least_hardware(study, "csd.count", ["step_ms=40000,prefill_s=2000"])
+    (row,) = find_hardware(study, "csd.count", ["step_ms=40000,prefill_s=2000"])
     assert row["step_ms"] <= 40000
     fewer = table(study.but(sets={"csd.count": str(row["value"] - 1)}))
     assert float(fewer["step_ms"][0]) > 40000
     wanted = ["throughput_tok_s=0.3"]
-    (never,) = least_hardware(study, "csd.count", [*wanted, "cost_usd=60000"])
+    (never,) = find_hardware(study, "csd.count", [*wanted, "cost_usd=60000"])
     assert never["limit"] == "never"
-    (own,) = least_hardware(L3, "dimm.ranksets", ["tpot_ms=60"])
+    (own,) = find_hardware(L3, "dimm.ranksets", ["tpot_ms=60"])
     assert own["tpot_ms"] <= 60
     with pytest.raises(InputError, match="--slo: step_ms cannot be"):
-        least_hardware(study, "csd.count", ["step_ms>=20", "step_ms=10"])
+        find_hardware(study, "csd.count", ["step_ms>=20", "step_ms=10"])
 
 
 @few
@@ -235,7 +235,7 @@ def test_the_least_count_is_the_first_of_a_scan(study: Study, place: int) -> Non
     if np.isnan(target):
         return
     reached = rates >= target
-    (row,) = least_hardware(study, f"{address}=1:{MOST}", [f"throughput_tok_s>={target!r}"])
+    (row,) = find_hardware(study, f"{address}=1:{MOST}", [f"throughput_tok_s>={target!r}"])
     first = 1 + int(np.argmax(reached))
     if row["limit"] == "any":
         assert np.all(reached)
@@ -249,36 +249,38 @@ REPLICA = Study(("gpu",), ("llama3.1-70b",), "16", "64k", "64")
 
 def test_counts_that_no_engine_runs_are_passed_over() -> None:
     """64 heads divide over 2 GPUs of 3, which miss; 4 serve all."""
-    (row,) = least_hardware(REPLICA, "gpu.count=1:8", ["step_ms<=66.7"])
+    (row,) = find_hardware(REPLICA, "gpu.count=1:8", ["step_ms<=66.7"])
     assert (row["limit"], row["value"], row["bound"], row["batch_run"]) == ("at least", 4, 3, 16)
     scan = table(REPLICA.but(sets={"gpu.count": "1:8:+1"}))
     runs = scan["status"] == "ok"
     # 141 GB of weights are too many for one
     assert (np.flatnonzero(runs) + 1).tolist() == [2, 3, 4, 5, 6, 7, 8]
     whole = REPLICA.but(knobs={"tp": "node", "pp": "1", "attention": "tp"})
-    (never,) = least_hardware(whole, "gpu.count=5:7", ["step_ms<=66.7"])
+    (never,) = find_hardware(whole, "gpu.count=5:7", ["step_ms<=66.7"])
     assert never["reason"] == "never: at gpu.count = 7 heads do not divide over this many GPUs"
 
 
 def test_a_count_that_is_enough_is_the_smallest_there_is() -> None:
     """One GPU serves 16 users of gpt-oss-120b; from 3 up, two of three, whose heads divide."""
     oss = REPLICA.but(models=("gpt-oss-120b",))
-    (row,) = least_hardware(oss, "gpu.count=1:8", ["step_ms<=66.7"])
+    (row,) = find_hardware(oss, "gpu.count=1:8", ["step_ms<=66.7"])
     assert (row["limit"], row["value"]) == ("any", 1)
-    (row,) = least_hardware(oss, "gpu.count=3:8", ["step_ms<=66.7"])
+    (row,) = find_hardware(oss, "gpu.count=3:8", ["step_ms<=66.7"])
     assert (row["limit"], row["value"]) == ("any", 3)
-    assert why_hardware([row]) == ["gpu, gpt-oss-120b: gpu.count 3 is enough; gpu.hbm binds there."]
+    assert explain_hardware([row]) == [
+        "gpu, gpt-oss-120b: gpu.count 3 is enough; gpu.hbm binds there."
+    ]
 
 
 def test_a_batch_in_rounds_says_so() -> None:
-    (row,) = least_hardware(REPLICA.but(batch="64"), "gpu.count=1:8", ["step_ms<=100"])
+    (row,) = find_hardware(REPLICA.but(batch="64"), "gpu.count=1:8", ["step_ms<=100"])
     assert (row["value"], int(row["batch_run"])) == (8, 43)
     assert "times count all rounds" in row["note"]
 
 
 def test_every_target_that_is_missed_is_named() -> None:
     targets = ["throughput_tok_s>=1e6", "prefill_s<=1e-6", "step_ms<=1e9"]
-    (never,) = least_hardware(POINT, "csd.count=1:8", targets)
+    (never,) = find_hardware(POINT, "csd.count=1:8", targets)
     assert "throughput_tok_s = " in never["reason"]
     assert "prefill_s = " in never["reason"]
     assert "step_ms" not in never["reason"]

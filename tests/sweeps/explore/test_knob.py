@@ -16,15 +16,15 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
 from nearkv.sweeps.evaluate.evaluate import table
-from nearkv.sweeps.explore.knob import best_knob, why_knob
+from nearkv.sweeps.explore.knob import explain_knob, find_best_knob
 from nearkv.sweeps.study.study import Study
 
 
 def test_a_rule_of_one_system_is_blank_for_another() -> None:
     """HILOS rounds its rule to powers of two as well; INF2 prints one rule."""
-    both = best_knob(Study(("hilos", "inf2"), ("opt-66b",)), "alpha")
+    both = find_best_knob(Study(("hilos", "inf2"), ("opt-66b",)), "alpha")
     for row, name in enumerate(("hilos", "inf2")):
-        alone = best_knob(Study((name,), ("opt-66b",)), "alpha")
+        alone = find_best_knob(Study((name,), ("opt-66b",)), "alpha")
         for column in ("value", "rule", "rule_loss"):
             assert both[column][row] == alone[column][0], (name, column)
     assert np.isnan(both["rule_power_of_two"].astype(float)).tolist() == [False, True]
@@ -32,8 +32,8 @@ def test_a_rule_of_one_system_is_blank_for_another() -> None:
 
 def test_any_share_is_solved_under_its_own_name() -> None:
     """As `solve alpha` solves it, and told with the same reason."""
-    row = best_knob(Study(("hilos",), ("opt-66b",)), "alpha")
-    (own,) = why_knob(row, "alpha")
+    row = find_best_knob(Study(("hilos",), ("opt-66b",)), "alpha")
+    (own,) = explain_knob(row, "alpha")
     assert own.startswith("hilos, opt-66b: alpha = 0.")
     assert "X has 0.5 times the bytes of K and V" in own
 
@@ -41,7 +41,7 @@ def test_any_share_is_solved_under_its_own_name() -> None:
 def test_what_is_not_proven_is_not_said_to_be() -> None:
     """INF2's placement beside a solved alpha is searched; that of hilos, alone, is exact."""
     (searched,), (exact,) = (
-        why_knob(best_knob(Study((system,), ("llama3.1-70b",)), "weights"), "weights")
+        explain_knob(find_best_knob(Study((system,), ("llama3.1-70b",)), "weights"), "weights")
         for system in ("inf2", "hilos")
     )
     assert searched.endswith("no bound is known.")
@@ -50,12 +50,12 @@ def test_what_is_not_proven_is_not_said_to_be() -> None:
 
 def test_of_a_choice_every_value_is_tried() -> None:
     study = Study(("zero-inference",), ("opt-30b",), context="8k")
-    row = best_knob(study, "cache")
+    row = find_best_knob(study, "cache")
     each = table(study.but(knobs={"cache": ("gpu", "host")}))
     steps = dict(zip(each["cache"].tolist(), each["step_ms"].tolist(), strict=True))
     best = min(steps, key=lambda name: steps[name] if steps[name] > 0 else np.inf)
     assert (row["value"][0], row["step_ms"][0]) == (best, steps[best])
-    assert "each tried" in why_knob(row, "cache")[0]
+    assert "each tried" in explain_knob(row, "cache")[0]
 
 
 @pytest.mark.parametrize(
@@ -69,21 +69,23 @@ def test_of_a_choice_every_value_is_tried() -> None:
 def test_a_knob_of_another_question_is_refused(system: str, knob: str, advice: str) -> None:
     model = "gpt3-175b" if system == "asymmetric" else "opt-66b"
     with pytest.raises(InputError, match=advice):
-        best_knob(Study((system,), (model,), band=90), knob)
+        find_best_knob(Study((system,), (model,), band=90), knob)
 
 
 def test_the_ratio_of_x_and_kv_follows_the_widths() -> None:
     """OPT's heads are not grouped: X is half of K and V, and as large as those of 8 bits."""
     for bits, ratio in (("16bit", 0.5), ("8bit", 1.0)):
-        answer = best_knob(Study(("hilos",), ("opt-66b",), sets={"precision.kv": bits}), "alpha")
+        answer = find_best_knob(
+            Study(("hilos",), ("opt-66b",), sets={"precision.kv": bits}), "alpha"
+        )
         assert answer["x_over_kv"][0] == ratio
-        assert f"X has {ratio:g} times the bytes of K and V;" in why_knob(answer, "alpha")[0]
+        assert f"X has {ratio:g} times the bytes of K and V;" in explain_knob(answer, "alpha")[0]
 
 
 def test_where_all_is_x_the_share_is_said_to_be_at_its_largest() -> None:
     """Through one drive half the bytes take half as long, and the GPU keeps up with all of them."""
     study = Study(("hilos",), ("opt-66b",), context="64k", sets={"csd.count": 1})
-    (told,) = why_knob(best_knob(study, "alpha"), "alpha")
+    (told,) = explain_knob(find_best_knob(study, "alpha"), "alpha")
     assert told.endswith("bound by csd.flash; X has 0.5 times the bytes of K and V; all is X.")
 
 
@@ -97,5 +99,5 @@ def test_the_ratio_of_x_and_kv_is_that_of_a_system_of_ones_own(
         return hilos(hw, with_widths(llm, kv_width=1.0), work, knobs)
 
     monkeypatch.setitem(registry._SYSTEMS, "hilos", replace(hilos, model=narrow))
-    answer = best_knob(Study(("hilos",), ("opt-66b",)), "alpha")
+    answer = find_best_knob(Study(("hilos",), ("opt-66b",)), "alpha")
     assert answer["x_over_kv"][0] == 1.0

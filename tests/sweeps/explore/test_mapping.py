@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from nearkv.cli import app
 from nearkv.sweeps.evaluate.evaluate import table
-from nearkv.sweeps.explore.mapping import best_mapping
+from nearkv.sweeps.explore.mapping import find_mapping
 from nearkv.sweeps.study.study import Study
 
 
@@ -93,7 +93,7 @@ def test_all_methods_agree(numbers: tuple[str, ...]) -> None:
 def test_windows_beside_full_layers_have_a_best_mapping_too(model: str) -> None:
     """The same heads of every layer; `compare` answers what `solve` says."""
     study = Study(("asymmetric",), (model,), batch="64", context="32k")
-    best, every = best_mapping(study, method="exact"), best_mapping(study, method="brute")
+    best, every = find_mapping(study, method="exact"), find_mapping(study, method="brute")
     assert best["step_ms"] == every["step_ms"]
     assert best["step_ms"] == pytest.approx(table(study)["step_ms"])
 
@@ -175,7 +175,7 @@ def test_mistakes_get_one_sentence(words: tuple[str, ...], requested: str) -> No
 
 
 def test_a_mapping_that_does_not_fit_is_a_row_with_a_status() -> None:
-    answer = best_mapping(
+    answer = find_mapping(
         Study((), ("gpt3-175b",), batch="32", context="64k", output_tokens="1"), "exact"
     )
     assert list(answer["status"]) == ["infeasible"]

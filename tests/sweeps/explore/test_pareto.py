@@ -10,7 +10,7 @@ import nearkv
 from nearkv.hardware.errors import InputError, NearkvWarning
 from nearkv.sweeps.evaluate import evaluate as run
 from nearkv.sweeps.evaluate.slo import higher_is_better
-from nearkv.sweeps.explore.pareto import pareto
+from nearkv.sweeps.explore.pareto import find_front
 from nearkv.sweeps.jobs import best
 from nearkv.sweeps.study import grid
 from nearkv.sweeps.study.study import Study
@@ -39,7 +39,7 @@ def test_the_frontier_of_a_sweep_is_the_brute_force_one(monkeypatch: pytest.Monk
     wanted = set(zip(speed[kept], cost[kept], strict=True))  # designs alike are one row
     monkeypatch.setattr(grid, "POINTS_AT_ONCE", 16)  # many boxes, none of which sees all
     monkeypatch.setattr(best, "REDUCED", 50)
-    found = pareto(GRID, "throughput_tok_s,cost_usd", ["step_ms<=200000"])
+    found = find_front(GRID, "throughput_tok_s,cost_usd", ["step_ms<=200000"])
     assert set(zip(found["throughput_tok_s"], found["cost_usd"], strict=True)) == wanted
     assert np.all(np.diff(found["throughput_tok_s"].astype(float)) <= 0)
 
@@ -57,17 +57,17 @@ def test_the_frontier_of_a_sweep_is_the_brute_force_one(monkeypatch: pytest.Monk
 )
 def test_frontiers_that_cannot_be_drawn(by: str, where: list[str], requested: str) -> None:
     with pytest.raises(InputError, match=requested):
-        pareto(GRID, by, where)
+        find_front(GRID, by, where)
 
 
 @pytest.mark.slow
 def test_every_workload_has_a_frontier_of_its_own() -> None:
     study = POINT.but(models=("opt-66b", "opt-30b"), context="8k,64k", sets=COUNTS)
-    table = pareto(study, "throughput_tok_s,cost_usd", [])
+    table = find_front(study, "throughput_tok_s,cost_usd", [])
     for model in study.models:
         for context in ("8k", "64k"):
             alone = study.but(models=(model,), context=context)
-            front = pareto(alone, "throughput_tok_s,cost_usd", [])
+            front = find_front(alone, "throughput_tok_s,cost_usd", [])
             tokens = front["context_tok"][0]
             own = (table["model"] == model) & (table["context_tok"] == tokens)
             assert list(table["csd.count"][own]) == list(front["csd.count"])
@@ -76,7 +76,7 @@ def test_every_workload_has_a_frontier_of_its_own() -> None:
 @pytest.mark.filterwarnings("ignore:--set csd.count changes nothing")
 def test_designs_that_an_axis_does_not_change_are_one_row() -> None:
     study = POINT.but(systems=("flexgen-ssd",), sets={"csd.count": "1:32:+1"})
-    table = pareto(study, "throughput_tok_s,cost_usd", [])
+    table = find_front(study, "throughput_tok_s,cost_usd", [])
     assert len(table["system"]) == 1
     assert "the same for 32 values of csd.count, 1 to 32" in str(table["note"][0])
 

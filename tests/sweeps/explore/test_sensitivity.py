@@ -14,8 +14,8 @@ from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.uncertainty.sobol import Index, sobol_indices
 from nearkv.sweeps.evaluate import evaluate as run
-from nearkv.sweeps.explore.crossover import crossovers
-from nearkv.sweeps.explore.sensitivity import sensitivity
+from nearkv.sweeps.explore.crossover import find_crossovers
+from nearkv.sweeps.explore.sensitivity import find_elasticities
 from nearkv.sweeps.study.study import Study
 
 POINT = Study(("hilos",), ("opt-66b",), "16", "64k", "64")
@@ -94,7 +94,7 @@ def test_indices_are_of_one_point() -> None:
 
 @pytest.mark.slow
 def test_a_count_is_nudged_by_one() -> None:
-    rows, band = sensitivity(POINT, "step_ms")
+    rows, band = find_elasticities(POINT, "step_ms")
     (row,) = [row for row in rows if row["number"] == "csd.count"]
     less, more = swept(POINT.but(sets={"csd.count": "7,9"}), "step_ms")
     assert row["elasticity"] == pytest.approx(np.log(more / less) / np.log(9 / 7))
@@ -103,7 +103,7 @@ def test_a_count_is_nudged_by_one() -> None:
 
 @pytest.mark.slow
 def test_the_elasticity_of_the_cost_is_the_share_of_the_price() -> None:
-    rows, band = sensitivity(POINT, "cost_usd")
+    rows, band = find_elasticities(POINT, "cost_usd")
     cost = swept(POINT, "cost_usd")[0]
     numbers = load_platform("hilos-a100").roles
     found = {row["number"]: row["elasticity"] for row in rows}
@@ -118,7 +118,7 @@ def test_the_elasticity_of_the_cost_is_the_share_of_the_price() -> None:
 
 @pytest.mark.slow
 def test_the_ends_of_a_range_are_what_a_sweep_says() -> None:
-    rows, band = sensitivity(POINT, "step_ms")
+    rows, band = find_elasticities(POINT, "step_ms")
     row = next(row for row in rows if row["number"] == "derate.uplink")
     ends = swept(POINT.but(sets={"derate.uplink": f"{row['low']},{row['high']}"}), "step_ms")
     assert [row["step_ms_at_low"], row["step_ms_at_high"]] == pytest.approx(ends)
@@ -135,13 +135,13 @@ def test_the_ends_of_a_range_are_what_a_sweep_says() -> None:
 )
 def test_sensitivities_that_cannot_be_asked_for(study: Study, of: str, requested: str) -> None:
     with pytest.raises(InputError, match=requested):
-        sensitivity(study, of)
+        find_elasticities(study, of)
 
 
 @pytest.mark.slow
 def test_a_discontinuity_is_said_and_the_smooth_side_taken() -> None:
     # a page of 4 KiB is filled by 16 entries of 256 B: any smaller page needs no more of them
-    rows, _ = sensitivity(POINT, "throughput_tok_s")
+    rows, _ = find_elasticities(POINT, "throughput_tok_s")
     row = next(row for row in rows if row["number"] == "csd.page")
     pages = "4.096kB,4.1001kB,4.1005kB"
     _, first, second = swept(POINT.but(sets={"csd.page": pages}), "throughput_tok_s")
@@ -153,13 +153,13 @@ def test_a_discontinuity_is_said_and_the_smooth_side_taken() -> None:
 @pytest.mark.slow
 def test_a_column_of_the_system_itself_can_be_looked_at() -> None:
     """Without a queue, the time between tokens is a step, so both depend on the same numbers."""
-    steps, _ = sensitivity(L3.but(batch="1"), "step_ms")
-    pauses, _ = sensitivity(L3.but(batch="1"), "tpot_ms")
+    steps, _ = find_elasticities(L3.but(batch="1"), "step_ms")
+    pauses, _ = find_elasticities(L3.but(batch="1"), "tpot_ms")
     assert [row["number"] for row in pauses] == [row["number"] for row in steps]
     pair = Study(("gpu", "l3"), ("gpt-89b",))
-    assert all(row["from"] for row in crossovers(pair, "batch=1:4", "tpot_ms"))
+    assert all(row["from"] for row in find_crossovers(pair, "batch=1:4", "tpot_ms"))
     with pytest.raises(InputError, match="--of: unknown column 'pu_power_pct'"):
-        crossovers(Study(("hilos", "l3"), ("opt-66b",)), "batch=1:4", "pu_power_pct")
+        find_crossovers(Study(("hilos", "l3"), ("opt-66b",)), "batch=1:4", "pu_power_pct")
 
 
 @pytest.mark.slow
@@ -180,6 +180,6 @@ def test_what_to_measure_first_is_said_in_words() -> None:
 
 def test_a_node_alone_depends_on_no_fabric() -> None:
     """Seven GPUs divide no 64 heads, and eight in a node of nine are in one node as before."""
-    rows, _ = sensitivity(Study(("gpu",), ("llama3.1-70b",), context="8k"), "step_ms")
+    rows, _ = find_elasticities(Study(("gpu",), ("llama3.1-70b",), context="8k"), "step_ms")
     assert not [row["number"] for row in rows if row["number"].startswith("fabric")]
     assert all(row["elasticity"] is not None for row in rows)

@@ -15,7 +15,7 @@ from nearkv.hardware.errors import InputError, NearkvWarning
 from nearkv.sweeps.evaluate.no_effect import checked_point
 from nearkv.sweeps.explore.explain import time_tree as tree_of_a_point
 from nearkv.sweeps.figures import report as reporting
-from nearkv.sweeps.figures.report import answer, report, time_tree
+from nearkv.sweeps.figures.report import answer, report_page, time_tree
 from nearkv.sweeps.study.study import Study, blocks
 
 STUDY = Study(("flexgen-ssd", "flexgen-dram", "hilos"), ("opt-66b",), "16", "16k,64k")
@@ -23,7 +23,7 @@ STUDY = Study(("flexgen-ssd", "flexgen-dram", "hilos"), ("opt-66b",), "16", "16k
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    return report(STUDY, "nearkv report '<study>'")
+    return report_page(STUDY, "nearkv report '<study>'")
 
 
 def data_of(page: str) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def test_a_page_of_a_knob_that_one_system_lacks() -> None:
     """It has bars of each value, in which that system stands too."""
     study = STUDY.but(systems=("flexgen-dram", "hilos"), context="8k:32k:x2")
     study = study.but(knobs={"devices": "4,8"})
-    drawn = report(study, "nearkv report")
+    drawn = report_page(study, "nearkv report")
     for caption in ("Throughput, devices 4", "Throughput, devices 8"):
         assert caption in drawn
 
@@ -123,7 +123,7 @@ def test_the_answer_names_the_fastest_and_by_how_much(page: str) -> None:
 def test_of_too_many_rows_the_fastest_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reporting, "MOST_REPORT_ROWS", 3)
     with pytest.warns(NearkvWarning, match="what is compared with it is blank there"):
-        page = report(STUDY, "nearkv")
+        page = report_page(STUDY, "nearkv")
     data = data_of(page)
     assert len(data["rows"]) == 3
     assert "3 more are not on this page" in page
@@ -136,14 +136,14 @@ def test_of_too_many_rows_the_fastest_stay(monkeypatch: pytest.MonkeyPatch) -> N
 def report_of_all(monkeypatch: pytest.MonkeyPatch) -> str:
     """The page with all rows."""
     monkeypatch.setattr(reporting, "MOST_REPORT_ROWS", 2000)
-    return report(STUDY, "nearkv")
+    return report_page(STUDY, "nearkv")
 
 
 @pytest.mark.slow
 def test_two_thousand_rows_stay_under_three_megabytes() -> None:
     batches = ",".join(str(batch) for batch in range(1, 126))
     wide = STUDY.but(systems=("flexgen-dram", "hilos"), batch=batches, context="1k:128k:x2")
-    page = report(wide, "nearkv")
+    page = report_page(wide, "nearkv")
     assert len(data_of(page)["rows"]) == 2000
     assert len(page.encode()) < 3_000_000
 
@@ -158,7 +158,7 @@ def test_two_axes_have_bars_for_each_value_of_one() -> None:
 
 @pytest.mark.slow
 def test_where_nothing_fits_the_page_says_why() -> None:
-    page = report(
+    page = report_page(
         STUDY.but(systems=("flexgen-dram",), models=("opt-175b",), context="128k"), "nearkv"
     )
     assert "Nothing fits" in page
@@ -166,7 +166,7 @@ def test_where_nothing_fits_the_page_says_why() -> None:
 
 @pytest.mark.slow
 def test_what_differs_beside_the_system_is_a_note() -> None:
-    page = report(STUDY.but(systems=("hilos", "l3"), context="16k"), "nearkv")
+    page = report_page(STUDY.but(systems=("hilos", "l3"), context="16k"), "nearkv")
     assert "on dgx-a100-pim against hilos-a100" in page
 
 

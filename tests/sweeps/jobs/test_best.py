@@ -17,7 +17,7 @@ from support.studies import drawn_study
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.evaluate import Columns, table
 from nearkv.sweeps.evaluate.slo import higher_is_better
-from nearkv.sweeps.explore.pareto import pareto
+from nearkv.sweeps.explore.pareto import find_front
 from nearkv.sweeps.jobs.best import best, boxes_around, reducer_of
 from nearkv.sweeps.jobs.progress import SweepRun
 from nearkv.sweeps.jobs.search import BestPer, Reducer, Top
@@ -191,7 +191,7 @@ def test_very_many_points_are_compared_with_a_yes_alone() -> None:
         best(study, Top(("step_ms",)), run)
     assert asked == ["Compare 1,000,000,000,000 design points?"]
     with pytest.raises(InputError, match="very many to compare; leave out some"):
-        pareto(study, "step_ms,cost_usd", [])
+        find_front(study, "step_ms,cost_usd", [])
 
 
 @pytest.mark.parametrize("most", [3, 17])

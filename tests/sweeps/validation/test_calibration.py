@@ -17,13 +17,13 @@ from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.validation.calibration import (
-    calibrate,
     factor_rows,
+    fit_factors,
     platform_file,
     residual_rows,
     sentences,
 )
-from nearkv.sweeps.validation.evidence import Evidence, claimed, measured, without
+from nearkv.sweeps.validation.evidence import Evidence, claimed, leave_out, measured
 
 NOISE = 0.05
 
@@ -46,7 +46,7 @@ def noisy(evidence: Evidence, seed: int) -> Evidence:
 def test_known_factors_lie_in_their_intervals_in_90_of_100_trials(exact: Evidence) -> None:
     inside, widths = 0, []
     for seed in range(100):
-        rows = factor_rows(calibrate(noisy(exact, seed), tuple(TRUTH)))
+        rows = factor_rows(fit_factors(noisy(exact, seed), tuple(TRUTH)))
         inside += all(
             row["interval_low"] <= TRUTH[row["number"]] <= row["interval_high"] for row in rows
         )
@@ -59,7 +59,7 @@ def test_known_factors_lie_in_their_intervals_in_90_of_100_trials(exact: Evidenc
 
 
 def test_without_noise_the_factors_come_back(exact: Evidence) -> None:
-    calibration = calibrate(exact, tuple(TRUTH))
+    calibration = fit_factors(exact, tuple(TRUTH))
     assert {row["number"]: row["fitted"] for row in factor_rows(calibration)} == pytest.approx(
         TRUTH, rel=1e-4
     )
@@ -69,7 +69,7 @@ def test_without_noise_the_factors_come_back(exact: Evidence) -> None:
 
 def test_rates_are_measurements_too(tmp_path: Path) -> None:
     file = write_runs(tmp_path / "runs.csv", {"derate.pcie": 0.72}, ("h2o",), "decode_tok_s")
-    (row,) = factor_rows(calibrate(measured(file), ["derate.pcie"]))
+    (row,) = factor_rows(fit_factors(measured(file), ["derate.pcie"]))
     assert row["fitted"] == pytest.approx(0.72, rel=1e-4)
 
 
@@ -77,7 +77,7 @@ def test_intervals_shrink_with_noise_and_are_cut_to_the_range(exact: Evidence) -
     loud = noisy(exact, 1)
     quiet = replace(exact, stated=exact.stated * (loud.stated / exact.stated) ** 0.2)
     for wide, narrow in zip(
-        *(factor_rows(calibrate(rows, tuple(TRUTH))) for rows in (loud, quiet)), strict=True
+        *(factor_rows(fit_factors(rows, tuple(TRUTH))) for rows in (loud, quiet)), strict=True
     ):
         assert (
             wide["range_low"] <= wide["interval_low"] < wide["interval_high"] <= wide["range_high"]
@@ -92,7 +92,9 @@ def test_two_factors_of_a_product_are_not_determined(tmp_path: Path) -> None:
     file = Path(write_runs(tmp_path / "runs.csv", TRUTH, ("infinigen",)))
     head, *lines = file.read_text().splitlines()
     file.write_text("\n".join([f"{head},set", *(f"{line},ssd.read=4GB/s" for line in lines)]))
-    calibration = calibrate(noisy(measured(str(file)), 3), ["host.bandwidth", "derate.cpu_scoring"])
+    calibration = fit_factors(
+        noisy(measured(str(file)), 3), ["host.bandwidth", "derate.cpu_scoring"]
+    )
     (direction,) = calibration.fit.unknown
     assert abs(direction).min() > 0.3
     assert abs(calibration.fit.correlation[0, 1]) > 0.95 or np.all(calibration.fit.half == 1)
@@ -107,11 +109,11 @@ def test_two_factors_of_a_product_are_not_determined(tmp_path: Path) -> None:
 
 def only(rows: Evidence, kept: list[int]) -> Evidence:
     """Only these rows."""
-    return without(rows, [name for i, name in enumerate(rows.names) if i not in kept])
+    return leave_out(rows, [name for i, name in enumerate(rows.names) if i not in kept])
 
 
 def test_default_factors_are_the_derates_that_matter(exact: Evidence) -> None:
-    calibration = calibrate(noisy(exact, 0))
+    calibration = fit_factors(noisy(exact, 0))
     assert set(calibration.factors) == {
         "derate.hbm",
         "derate.pcie",
@@ -125,24 +127,24 @@ def test_default_factors_are_the_derates_that_matter(exact: Evidence) -> None:
 def test_one_system_alone_does_not_determine_two_rates(tmp_path: Path) -> None:
     # h2o waits for the SSD and then for the link, for so many bytes each at every point
     rows = measured(write_runs(tmp_path / "runs.csv", TRUTH, ("h2o",)))
-    calibration = calibrate(noisy(rows, 0), ["derate.pcie", "ssd.read"])
+    calibration = fit_factors(noisy(rows, 0), ["derate.pcie", "ssd.read"])
     assert len(calibration.fit.unknown) == 1
     assert {row["hint"] for row in factor_rows(calibration)} == {"not determined"}
 
 
 def test_a_row_left_out_is_predicted_by_a_fit_to_the_others(exact: Evidence) -> None:
     rows = noisy(exact, 5)
-    calibration = calibrate(rows, tuple(TRUTH))
+    calibration = fit_factors(rows, tuple(TRUTH))
     for i in (0, 7):
         others = [j for j in range(len(rows.stated)) if j != i]
         less = only(rows, others)
-        again = calibrate(less, tuple(TRUTH))
+        again = fit_factors(less, tuple(TRUTH))
         exactly = float(calibration.residuals(again.fit.at[np.newaxis])[0, i])
         assert calibration.left_out[i] == pytest.approx(exactly, abs=5e-3)
 
 
 def test_the_written_platform_predicts_as_fitted(exact: Evidence, tmp_path: Path) -> None:
-    calibration = calibrate(noisy(exact, 2), ["derate.pcie", "ssd.read"])
+    calibration = fit_factors(noisy(exact, 2), ["derate.pcie", "ssd.read"])
     path = tmp_path / "my.toml"
     path.write_text(platform_file(calibration))
     assert tomllib.loads(path.read_text())["base"] == "aipc-4090"
@@ -180,7 +182,10 @@ def test_claims_of_a_paper_are_rows() -> None:
     # bounds (HI-019), ranges over baselines (HI-003) and proven inconsistencies are left out
     assert {"HI-001", "HI-002"} <= set(rows.names)
     assert not any(name.startswith(("HI-003", "HI-019")) for name in rows.names)
-    assert set(rows.names) - set(without(rows, ["HI-002", "HI-001"]).names) == {"HI-001", "HI-002"}
+    assert set(rows.names) - set(leave_out(rows, ["HI-002", "HI-001"]).names) == {
+        "HI-001",
+        "HI-002",
+    }
 
 
 @pytest.mark.slow
@@ -192,11 +197,11 @@ def test_claims_on_test_beds_with_the_same_derates_are_fitted_together() -> None
     kernel, relay = derates["fpga_dram"], derates["cache_relay"]
     # the kernel's rate is what `at` says it is: a fit to both beds' rows
     assert kernel.kind == "fitted"
-    (fit,) = factor_rows(calibrate(rows, ["derate.fpga_dram"]))
+    (fit,) = factor_rows(fit_factors(rows, ["derate.fpga_dram"]))
     assert fit["fitted"] == pytest.approx(kernel.value, rel=1e-2)
     # the relay's is FlexGen's authors'; the rows alone ask for 0.069 (its note), which agrees
     assert relay.kind == "assumed"
-    both = factor_rows(calibrate(rows, ["derate.fpga_dram", "derate.cache_relay"]))
+    both = factor_rows(fit_factors(rows, ["derate.fpga_dram", "derate.cache_relay"]))
     assert [row["fitted"] for row in both] == pytest.approx([kernel.value, 0.069], rel=2e-2)
     assert both[1]["interval_low"] < relay.value < both[1]["interval_high"]
 
@@ -228,7 +233,7 @@ GOOD = "h2o,qwen-7b,2,2k,64,57\nh2o,qwen-7b,4,2k,64,110\n"
 )
 def test_bad_factors_are_one_sentence(exact: Evidence, factors: list[str], words: str) -> None:
     with pytest.raises(InputError) as problem:
-        calibrate(exact, factors)
+        fit_factors(exact, factors)
     assert words in str(problem.value)
 
 
@@ -239,8 +244,8 @@ def test_measured_derates_are_kept_and_fitted_only_by_name(tmp_path: Path) -> No
     file.write_text("\n".join([HEADER, *runs]))
     rows = measured(str(file), "dgx-spark")
     with pytest.raises(InputError, match=r"measured, and kept; .* --factor derate\.hbm"):
-        calibrate(rows, [])
-    (row,) = factor_rows(calibrate(rows, ["derate.hbm"]))
+        fit_factors(rows, [])
+    (row,) = factor_rows(fit_factors(rows, ["derate.hbm"]))
     assert 0.65 <= row["fitted"] <= 0.95
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from nearkv.sweeps.validation.claims import CLAIM_FIELDS, INDEPENDENT, load, papers
-from nearkv.sweeps.validation.validate import by_source, validate, worse
+from nearkv.sweeps.validation.validate import by_source, judge_claims, worse
 
 DOCS = Path(__file__).parents[3] / "docs"
 ROWS = {
@@ -38,7 +38,7 @@ each_paper = pytest.mark.parametrize("paper", papers())
 
 @cache
 def rows(paper: str) -> list[dict[str, Any]]:
-    return validate(paper)
+    return judge_claims(paper)
 
 
 def explained() -> set[str]:

@@ -12,7 +12,7 @@ from support.command_line import succeed
 
 from nearkv.solvers.uncertainty.quantiles import interval_score
 from nearkv.sweeps.uncertainty.model_error import ERROR_TABLE, error_power
-from nearkv.sweeps.validation.coverage import coverage, error_table
+from nearkv.sweeps.validation.coverage import error_table, measure_coverage
 from nearkv.sweeps.validation.evidence import SampledClaim, sampled_claims
 
 
@@ -23,7 +23,7 @@ def rows() -> list[SampledClaim]:
 
 
 def by_group(rows: list[SampledClaim]) -> Mapping[str, Mapping[str, Any]]:
-    return {row["rows_of"]: row for row in coverage(rows)}
+    return {row["rows_of"]: row for row in measure_coverage(rows)}
 
 
 @pytest.mark.slow

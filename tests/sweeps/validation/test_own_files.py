@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.validation.calibration import calibrate
+from nearkv.sweeps.validation.calibration import fit_factors
 from nearkv.sweeps.validation.evidence import measured
 from nearkv.sweeps.validation.own_files import read_claims
 
@@ -124,7 +124,7 @@ def test_a_bad_file_of_claims_is_one_sentence(tmp_path: Path, text: str, words: 
 def test_a_bad_file_of_runs_is_one_sentence(tmp_path: Path, text: str, words: str) -> None:
     (path := tmp_path / "my.csv").write_text(text)
     with pytest.raises(InputError) as problem:
-        calibrate(measured(str(path)))
+        fit_factors(measured(str(path)))
     assert words in str(problem.value)
     assert "\n" not in str(problem.value)
 

@@ -10,7 +10,7 @@ from nearkv.sweeps.validation.checks.reuse import (
     round_of_eviction,
     round_of_hits,
 )
-from nearkv.sweeps.validation.validate import validate
+from nearkv.sweeps.validation.validate import judge_claims
 
 ROUND = ("qwen3-8b", "80", "20", "4096")
 LENGTHS = (2048, 8192, 16384, 32768, 49152)
@@ -42,6 +42,6 @@ def test_rounds_find_their_history_until_it_outgrows_the_cache() -> None:
 
 def test_loading_is_faster_at_each_length_at_which_it_was_measured_to_be() -> None:
     ids = [f"p2p-{way}-{tokens}" for way in ("rec", "pull") for tokens in LENGTHS]
-    predicted = {row["id"]: float(row["predicted"]) for row in validate("reuse", ids)}
+    predicted = {row["id"]: float(row["predicted"]) for row in judge_claims("reuse", ids)}
     for tokens in LENGTHS:
         assert predicted[f"p2p-pull-{tokens}"] < predicted[f"p2p-rec-{tokens}"]
