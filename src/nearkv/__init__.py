@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from nearkv.sweeps.api.design import design as design
     from nearkv.sweeps.api.estimate import Prediction as Prediction
     from nearkv.sweeps.api.estimate import estimate as estimate
-    from nearkv.sweeps.api.evidence import PlatformFit as PlatformFit
+    from nearkv.sweeps.api.evidence import Fit as Fit
     from nearkv.sweeps.api.evidence import calibrate as calibrate
     from nearkv.sweeps.api.evidence import coverage as coverage
     from nearkv.sweeps.api.evidence import validate as validate

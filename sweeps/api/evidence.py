@@ -94,7 +94,7 @@ def coverage(record: bool = False) -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
-class PlatformFit:
+class Fit:
     """Numbers of a platform fitted to measurements or claims.
 
     Attributes:
@@ -127,7 +127,7 @@ def calibrate(
     platform: Value = "",
     factors: Iterable[str] = (),
     without: Iterable[str] = (),
-) -> PlatformFit:
+) -> Fit:
     """Fit assumed numbers of a platform inside their ranges.
 
     Args:
@@ -155,7 +155,7 @@ def calibrate(
     bed = path_of(platform, "platform")
     evidence = measured(file, bed) if file else claimed(claims, bed)
     fitted = calibration.fit_factors(leave_out(evidence, list(without)), list(factors))
-    return PlatformFit(
+    return Fit(
         factors=table_of_rows(calibration.factor_rows(fitted)),
         residuals=table_of_rows(calibration.residual_rows(fitted)),
         summary=tuple(calibration.sentences(fitted)),
