@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,15 @@ from nearkv.hardware.part import (
 )
 from nearkv.hardware.platform import Platform
 from nearkv.hardware.quantity import Quantity, check_complete, numbers_of, source_names
-from nearkv.hardware.schema import NARROW_OPERANDS, PART_TYPES, PARTLESS, ROLES, keys_of
+from nearkv.hardware.schema import (
+    NARROW_OPERANDS,
+    PART_TYPES,
+    PARTLESS,
+    ROLES,
+    check_factor,
+    keys_of,
+)
+from nearkv.hardware.siblings import with_siblings
 
 __all__ = [
     "Part",
@@ -38,7 +46,7 @@ MOST_BASES = 16
 """Platforms that may build on one another."""
 _MISSPELT = 0.8
 """Similarity, as `difflib` measures it, from which one name of a role is taken for a slip."""
-_PART_KEYS = {"kind", "title", "cite", "hub", "config", "form"}
+_PART_KEYS = {"kind", "title", "cite", "hub", "config", "form", "maker", "generation"}
 _SERVER_KEYS = {"platform", "includes", "slots"}
 """Keys of a server's file beside its numbers; `server` reads them."""
 
@@ -46,12 +54,14 @@ _SERVER_KEYS = {"platform", "includes", "slots"}
 def load_part(name: str, what: str = "part") -> Part:
     """Read a part, a model (`what="model"`) or a trace, by name or from a user's .toml file.
 
+    What kernels reach on a chip on which nobody measured it is that of its nearest sibling.
+
     Raises:
         InputError: unknown name, unreadable file, or a number that fails `quantity`.
     """
     path = path_of(what, name)
     if name.endswith(".toml"):
-        return _read_part(path, name, what)
+        return with_siblings(_read_part(path, name, what), _chips)
     return _read_once(path, name, what, _version(path))
 
 
@@ -64,7 +74,16 @@ def _version(path: Path) -> FileVersion:
 @lru_cache(maxsize=1024)
 def _read_once(path: Path, name: str, what: str, _: FileVersion) -> Part:
     """A part of a folder, read again once its file has another time or size."""
-    return _read_part(path, name, what)
+    return with_siblings(_read_part(path, name, what), _chips)
+
+
+@cache
+def _chips(part_type: str) -> tuple[Part, ...]:
+    """Parts of the catalogue of a type, with what their own files state."""
+    kind = f'kind = "{part_type}"\n'
+    paths = sorted((Path(__file__).parent / "parts").glob("*.toml"))
+    of_type = [path for path in paths if kind in path.read_text(encoding="utf-8")]
+    return tuple(_read_part(path, path.stem, "part") for path in of_type)
 
 
 def _read_part(path: Path, name: str, what: str) -> Part:
@@ -85,7 +104,15 @@ def _read_part(path: Path, name: str, what: str) -> Part:
     if "config" in table:
         return _from_config(table, path.stem, title, numbers, where)
     check_complete(numbers, part_type, where)
-    part = Part(path.stem, part_type, title, numbers, form=str(table.get("form", "")))
+    part = Part(
+        path.stem,
+        part_type,
+        title,
+        numbers,
+        form=str(table.get("form", "")),
+        maker=str(table.get("maker", "")),
+        generation=str(table.get("generation", "")),
+    )
     if part_type == "llm":
         check_shape(part.si, where)
         part = with_dense_layers_between(part)
@@ -237,6 +264,8 @@ def _role(role: str, entry: Mapping[str, Any], inherited: Part | None, path: Pat
     """
     where = f"{path}: {role}"
     own = {key: value for key, value in entry.items() if key != "part"}
+    for name in own if role == "derate" else ():
+        check_factor(name, where)
     if "part" in entry:
         name = _part_name(str(entry["part"]), path)
         check_exists("part", name, f"{where}: part")

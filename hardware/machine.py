@@ -23,7 +23,7 @@ class MissingNumberError(InputError):
 
 
 class Role:
-    """The numbers of one part in its place: `hw.csd.count`, `hw.derate.gemm`.
+    """The numbers of one part in its place: `hw.csd.count`, `hw.gpu.gemm`.
 
     Reading a number the part does not have raises MissingNumberError.
     """

@@ -124,6 +124,27 @@ def problems(path: Path) -> list[str]:
     return faults or _refusal(load_platform, path)
 
 
+def of_siblings(path: Path) -> list[str]:
+    """A sentence for each chip of a part or platform file on which numbers were not measured.
+
+    Raises:
+        InputError: the file does not load.
+    """
+    name = str(path)
+    is_part = "kind" in read_toml(path, "part or platform")
+    parts = [load_part(name)] if is_part else load_platform(name).roles.values()
+    sentences = []
+    for part in parts:
+        for sibling in part.siblings:
+            keys = [
+                key for key, number in part.numbers.items() if number.sibling == sibling
+            ]
+            sentences.append(
+                f"{part.name}: measured on {sibling}, not on it: {', '.join(keys)}"
+            )
+    return sentences
+
+
 def model_problems(path: Path) -> list[str]:
     """All that is wrong with a model file or config.json, a sentence each; none where it loads.
 

@@ -26,6 +26,8 @@ class Part:
         placed: keys of numbers that a platform adds to its part: its count, what its place does.
         layer_types: of a model, its types of layer, each with all numbers a model has; empty where
             all layers are alike, with full attention.
+        form: of a card, what slots of servers take it.
+        maker, generation: of a chip, by which its siblings are found.
     """
 
     name: str
@@ -35,6 +37,8 @@ class Part:
     layer_types: tuple[Part, ...] = ()
     placed: frozenset[str] = frozenset()
     form: str = ""
+    maker: str = ""
+    generation: str = ""
 
     @property
     def layer_types_or_self(self) -> tuple[Part, ...]:
@@ -45,6 +49,11 @@ class Part:
     def si(self) -> dict[str, float]:
         """Every number in SI base units, by key."""
         return {key: number.si for key, number in self.numbers.items()}
+
+    @property
+    def siblings(self) -> list[str]:
+        """Chips on which some of its numbers were measured in its place, by name."""
+        return sorted({number.sibling for number in self.numbers.values()} - {""})
 
     def in_place_of(self, before: Part) -> Part:
         """This part where another stood: what the place adds stays, as the count."""

@@ -16,7 +16,7 @@ from nearkv.hardware.part import (
     warn_of_doubts,
 )
 from nearkv.hardware.quantity import stated_by_user
-from nearkv.hardware.schema import ROLES, Key, keys_of
+from nearkv.hardware.schema import ROLES, Key, check_factor, keys_of
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,8 @@ class Platform:
             raise InputError(
                 f"{address!r} is not ROLE.KEY, as in csd.count; the roles are {roles}"
             )
+        if role == "derate":
+            check_factor(name, where)
         check_known("part", [role], self.roles, where)
         part = self.roles[role]
         keys = keys_of(part.type, part.numbers)

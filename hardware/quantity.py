@@ -43,6 +43,7 @@ class Quantity:
         shares: names what several numbers have in common (one chassis, one code base): where one
             of them is high in its range, so are the others.
         date: of a price, as `2026-05`.
+        sibling: chip on which it was measured, where that is another; empty where it is not.
     """
 
     value: float
@@ -56,6 +57,7 @@ class Quantity:
     quantiles: tuple[float, float, float] | None = None
     shares: str = ""
     date: str = ""
+    sibling: str = ""
 
     @cached_property
     def si(self) -> float:

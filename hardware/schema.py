@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from nearkv.hardware.errors import InputError
 from nearkv.hardware.units import unit_of
 
 COLUMN_UNITS = {
@@ -48,10 +49,11 @@ class Key:
         whole: True where only whole numbers count.
         optional: True where a part may lack it.
         zero: True where zero is a value.
-        least, most: smallest and largest value, in `unit`; those of `KEY_LIMITS` if none is stated.
+        least, most: smallest and largest value, in `unit`; of `KEY_LIMITS` where none is stated.
         only: the values it may take, in `unit`; any where empty.
         usual: range of the machines there are, in `unit`; not known where empty.
         column: unit that columns show it in; that of its dimension where empty.
+        sibling: True where kernels decide it, so that a part without it takes its sibling's.
         instead: what to do where it would be zero, behind a semicolon.
     """
 
@@ -65,6 +67,7 @@ class Key:
     only: tuple[float, ...] = ()
     usual: tuple[float, ...] = ()
     column: str = ""
+    sibling: bool = False
     instead: str = ""
 
     @property
@@ -205,3 +208,16 @@ def keys_of(part_type: str, names: Iterable[str]) -> Mapping[str, Key]:
         names: of the numbers that a part states.
     """
     return PART_TYPES[part_type] or dict.fromkeys(names, DERATE)
+
+
+def check_factor(name: str, where: str) -> None:
+    """Refuse a factor of a `derate` table that belongs to a chip or to an engine.
+
+    Raises:
+        InputError: it does.
+    """
+    for owner in ("gpu", "host", "engine"):
+        if name in PART_TYPES.get(owner, {}):
+            raise InputError(
+                f"{where}: unknown number 'derate.{name}'; it is '{owner}.{name}' now"
+            )

@@ -29,19 +29,19 @@ def processor(hw: Machine, width: Real) -> Gpu:
 
     A core makes so many operations a cycle by its widest instructions, and a kernel reaches a share
     of them. Weights in blocks of a few bits are multiplied in 8 bits after unpacking, which costs
-    both products (`derate.packed_gemm`) and reading (`derate.packed_dram`) a part of their rate.
+    both products (`packed_gemm`) and reading (`packed_dram`) a part of their rate.
 
     Args:
         hw: role host, with cores, clock, flops_cycle, ops_cycle.
         width: of a weight, or of an element of the KV cache [B].
     """
-    part, reached = hw.host, hw.derate
+    part = hw.host
     packed = np.mod(width, 1.0) > 0
     operations = np.where(
         np.greater_equal(width, NATIVE_BYTES), part.flops_cycle, part.ops_cycle
     )
-    products = np.where(packed, reached.packed_gemm, reached.cpu_gemm)
-    reading = np.where(packed, reached.packed_dram, reached.dram_read)
+    products = np.where(packed, part.packed_gemm, part.cpu_gemm)
+    reading = np.where(packed, part.packed_dram, part.dram_read)
     rate = part.count * part.cores * part.clock * operations * products
     return Gpu(
         run=Port("host.cores", "run", rate[()], "FLOP"),

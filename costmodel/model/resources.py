@@ -1,4 +1,4 @@
-"""What a machine's parts can do: effective rate = peak of the datasheet x derate of the platform.
+"""What a machine's parts can do: effective rate = peak of the datasheet x share that is reached.
 
 Every resource is named `role.port`; each direction of a link is a resource of its own.
 """
@@ -94,22 +94,18 @@ def takes(width: float, operand: Real) -> NDArray[np.bool_]:
 def gpu(hw: Machine, role: str = "gpu") -> Gpu:
     """Build the GPUs of a role, working as one.
 
-    Products of 8 bits reach `derate.gemm_narrow` of their peak, of 4 bits `derate.gemm_4bit`, those
-    of prompts `derate.prefill`, where these are stated.
+    Products of 8 bits reach `gemm_narrow` of their peak, of 4 bits `gemm_4bit`, those of prompts
+    `derate.prefill` where a platform states it.
     """
     part = hw[role]
     peak = part.count * part.flops
-    run = Port(f"{role}.tensor", "run", peak * hw.derate.gemm, "FLOP")
-    of_prompts = peak * hw.derate.maybe("prefill", hw.derate.gemm)
+    run = Port(f"{role}.tensor", "run", peak * part.gemm, "FLOP")
+    of_prompts = peak * hw.derate.maybe("prefill", part.gemm)
     prompts = Port(f"{role}.tensor", "run", of_prompts, "FLOP")
-    read = Port(f"{role}.hbm", "read", part.count * part.bandwidth * hw.derate.hbm)
-    of_8_bits = hw.derate.maybe("gemm_narrow", hw.derate.gemm)
-    reached = {
-        "flops_8bit": of_8_bits,
-        "flops_4bit": hw.derate.maybe("gemm_4bit", of_8_bits),
-    }
+    read = Port(f"{role}.hbm", "read", part.count * part.bandwidth * part.hbm)
+    reached = {"flops_8bit": "gemm_narrow", "flops_4bit": "gemm_4bit"}
     narrow = [
-        (width, part.count * part[key] * reached[key])
+        (width, part.count * part[key] * part[reached[key]])
         for key, width in NARROW_OPERANDS.items()
         if key in part
     ]

@@ -212,7 +212,9 @@ class Offload:
                 weights=gpus.read(weights, "weights once a pass"),
                 compute=layer_compute(layer, work.tokens, 0.0, gpus, eq),
             ),
-            launch=launch(launches * self.hw.gpu.launch, "kernels of a layer"),
+            launch=launch(
+                launches * self.hw.gpu.launch_alone, "kernels of a layer, one by one"
+            ),
         )
 
     def experts(self, llm: LLM, work: TokenChunks, choice: Real) -> Span:
@@ -248,13 +250,13 @@ class Offload:
     @property
     def attention_kernel(self) -> Port:
         """Products of attention on the GPU, with the softmax between them [FLOP]."""
-        rate = self.hw.gpu.flops * self.hw.derate.prefill_attention
+        rate = self.hw.gpu.flops * self.hw.gpu.prefill_attention
         return Port("gpu.tensor", "run", rate, "FLOP")
 
     def step_attention(self, llm: LLM) -> Attend:
         """Attention of a step, where the cache of the GPU's layers lies and on the cores."""
         b, s = self.work.batch, self.work.context
-        rate = self.hw.gpu.bandwidth * self.hw.derate.decode_attention
+        rate = self.hw.gpu.bandwidth * self.hw.gpu.decode_attention
         read = Port("gpu.hbm", "read", rate)
         on_gpu = overlap(
             read=read(llm.cache_traffic(b, s), "KV cache"),

@@ -10,7 +10,7 @@ import typer
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.options import option
 from nearkv.sweeps.commands.printing import counted_by, print_table
-from nearkv.sweeps.commands.writing import report_problems, write_toml
+from nearkv.sweeps.commands.writing import printable, report_problems, write_toml
 
 NUMBERS = "part,key,value,unit,kind,source,at,range,si,note"
 """Columns of a number, the most important first."""
@@ -87,8 +87,13 @@ def new(name: NewPlatform, base: BasePlatform = "hilos-a100") -> None:
 def check(file: OwnFile) -> None:
     """Say all that is wrong with a part or platform file; exit 1 where something is.
 
+    Where nothing is, say which of its numbers were measured on another chip.
+
     Example: nearkv hardware check my-machine.toml
     """
-    from nearkv.hardware.own import problems
+    from nearkv.hardware.own import of_siblings, problems
 
-    report_problems(file, problems(Path(file)))
+    faults = problems(Path(file))
+    report_problems(file, faults)
+    for sentence in of_siblings(Path(file)):
+        typer.echo(printable(sentence))

@@ -194,7 +194,12 @@ def cells_at(
     answers |= _shortage(estimate.fits, wanted)
     if is_asked("note", wanted):
         overridden = block.overridden(mesh["model"].astype(int))
-        notes = {**estimate.notes, **overridden, **without_idle_power(answer)}
+        notes = {
+            **estimate.notes,
+            **overridden,
+            **without_idle_power(answer),
+            **block.of_siblings,
+        }
         if block.method == "simulate":
             of_closed_form = (FULL, IN_STEP)
             notes = {name: notes[name] for name in notes if name not in of_closed_form}

@@ -276,6 +276,18 @@ class Block:
                 widths.append(key)
         return widths
 
+    @property
+    def of_siblings(self) -> dict[str, NDArray[np.bool_]]:
+        """Sentence on each chip that is used and on which kernels were not measured."""
+        roles = self.platform.roles
+        chips = [roles[role] for role in self.system.owns if role in roles]
+        sentences = [
+            f"{chip.name}: kernels as on {', '.join(chip.siblings)}"
+            for chip in chips
+            if chip.siblings
+        ]
+        return dict.fromkeys(sentences, np.array(True))
+
     def overridden(self, models: NDArray[np.intp]) -> dict[str, NDArray[np.bool_]]:
         """Sentence on a width that the user set -> where the model states its own."""
         notes: dict[str, NDArray[np.bool_]] = {}

@@ -122,7 +122,8 @@ def _derates_that_matter(
     idle: list[str] = []
     measured: list[str] = []
     for address, number in ranged.items():
-        if not address.startswith("derate."):
+        is_share = address.startswith("derate.") or evidence.platform.key(address).sibling
+        if not is_share:
             continue
         low, high = evidence.predict({address: np.array(_ends(number))})
         matters = not np.allclose(low, high, rtol=1e-9)

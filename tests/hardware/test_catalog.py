@@ -309,7 +309,7 @@ PLATFORMS = {
     f"{BASE}[gpu]\ncuont = 1": "did you mean 'count'",
     f"{BASE}[csd]\ncount = nan": "count",
     f'{BASE}[csd]\np2p_read = "12 GHz"': "does not measure this",
-    f"{BASE}[derate]\ngemm = 2": "at most 1",
+    f"{BASE}[derate]\npcie = 2": "at most 1",
     f'{BASE}[precision]\nkv = "64 bit"': "kv",
     '[tpu]\nflops = "1 TFLOP/s"': "names no part",
 }

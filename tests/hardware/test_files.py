@@ -33,7 +33,7 @@ count = { value = 2, unit = "1", kind = "assumed", source = "user", at = "x", no
 range = [1, 3] }
 
 [derate]
-gemm = 0.6
+pcie = 0.6
 """
 PART = """\
 kind = "gpu"

@@ -29,7 +29,7 @@ part = "pcie-5.0-x16"
 count = 1
 
 [derate]
-gemm = 0.6
+pcie = 0.6
 """
 
 
@@ -46,7 +46,7 @@ def test_a_role_of_the_base_keeps_what_it_does_not_change(tmp_path: Path) -> Non
     changed = {"count", "p2p_read", "price"}
     for key, value in base.roles["csd"].si.items():
         assert key in changed or csd[key] == value
-    assert mine.roles["derate"].si == {**base.roles["derate"].si, "gemm": 0.6}
+    assert mine.roles["derate"].si == {**base.roles["derate"].si, "pcie": 0.6}
     assert mine.roles["gpu_link"].si["bandwidth"] == 63e9
     assert mine.roles["host"] == base.roles["host"]
 
@@ -77,13 +77,14 @@ def test_a_wrong_short_form_gets_a_sentence(tmp_path: Path, line: str, problem: 
 
 
 def test_a_part_of_a_file_stands_where_one_of_the_command_line_does(tmp_path: Path) -> None:
-    """The place keeps its launches and latencies, whoever fills it."""
+    """The place keeps its latencies, whoever fills it; launches come with the chip."""
     text = 'base = "hgx-h200"\n[gpu]\npart = "b200-sxm"\n[nvlink]\npart = "nvlink5"\n'
     swapped = load_platform("hgx-h200")
     for role, name in (("gpu", "b200-sxm"), ("nvlink", "nvlink5")):
         swapped = swapped.with_part(role, load_part(name), name)
     assert load_platform(write(tmp_path, text)).roles == swapped.roles
-    assert "launch" in swapped.roles["gpu"].si
+    assert "latency" in swapped.roles["nvlink"].si
+    assert swapped.roles["gpu"].si["launch"] == load_part("b200-sxm").si["launch"]
 
 
 def test_a_rate_of_the_base_does_not_survive_a_stated_one(tmp_path: Path) -> None:
@@ -173,7 +174,7 @@ def test_a_new_platform_works_as_it_is_and_uncommented(tmp_path: Path) -> None:
 
 def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     csd = '[csd]\npart = "smartssd"\ncount = 2.5\nread = "3"\n'
-    text = f'base = "hilos-a100"\n{csd}[derate]\ngemm = 2\n'
+    text = f'base = "hilos-a100"\n{csd}[derate]\npcie = 2\n'
     sentences = problems(Path(write(tmp_path, text)))
     assert len(sentences) == 3
     for words in ("csd: count: '2.5' must be a whole", "'3' has no unit", "must be at most 1"):

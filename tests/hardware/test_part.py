@@ -55,7 +55,7 @@ def test_no_idle_part_draws_more_than_a_working_one() -> None:
         ("gpu__memory", "1e10PB", "must be at most 1e.10 GB"),
         ("gpu__bandwidth", "1e20GB/s", "must be at most"),
         ("gpu__count", "2.5", "must be a whole number"),
-        ("derate__gemm", "1.5", "must be at most 1"),
+        ("gpu__gemm", "1.5", "must be at most 1"),
     ],
 )
 def test_what_no_machine_has_is_refused(address: str, text: str, problem: str) -> None:
@@ -138,7 +138,7 @@ def test_hostile_parts_get_a_sentence(tmp_path: Path, line: str) -> None:
         'cite = ["x"]\n',
         'base = ["x"]\n',
         'base = "mine.toml"\n',
-        f'base = "hilos-a100"\n[derate]\ngemm = {{ value = 1{"0" * 400} }}\n',
+        f'base = "hilos-a100"\n[derate]\npcie = {{ value = 1{"0" * 400} }}\n',
         "[gpu]\npart = 3\n",
         "x = [",
     ],

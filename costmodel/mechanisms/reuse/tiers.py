@@ -144,7 +144,7 @@ def tier(name: str, hw: Machine, block_bytes: Real, staged: bool = False) -> Tie
     is_staged = staged and ("read" in part or place.is_shared)
     before = [role for role in place.links if not (is_staged and role == "gpu_link")]
     links = {role: link(hw, role, LINK_DERATES[role]) for role in before}
-    derate = hw.derate.hbm if place.medium == "gpu" else 1.0
+    derate = hw.gpu.hbm if place.medium == "gpu" else 1.0
     each = part.maybe("read", part.maybe("bandwidth", np.nan))
     reads = part.count * each * derate
     writes = part.count * part.maybe("write", each) * derate

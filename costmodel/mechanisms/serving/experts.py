@@ -54,7 +54,7 @@ def grouped_products(
     """Products of one layer's experts, each expert divided over the GPUs that hold it.
 
     Weights that products take wider than they are stored are dequantised inside the kernel, which
-    reads them at `derate.packed_hbm`; full tiles reach `derate.experts_gemm` of the peak, and the
+    reads them at `packed_hbm`; full tiles reach `experts_gemm` of the peak, and the
     last tile of each expert is half empty on average. Every GPU gathers and scatters the tokens of
     its experts. Where GPUs hold other experts than others, all wait for the fullest, from the
     multinomial of the router's choices.
@@ -99,17 +99,17 @@ def grouped_products(
 
 
 def kernels(hw: Machine, layer: LLM, operand: Real) -> Gpu:
-    """The GPUs at the rates of grouped products, where the platform states them.
+    """The GPUs at the rates of grouped products.
 
     Args:
         operand: width of the wider operand of the products [B].
     """
-    wide = hw.derate.maybe("experts_gemm", hw.derate.gemm)
+    full_tiles = hw.gpu.experts_gemm
     grouped = {
-        "derate.gemm": wide,
-        "derate.gemm_narrow": wide,
-        "derate.gemm_4bit": wide,
-        "derate.hbm": streamed(hw, layer, layer.weight_width, operand),
+        "gpu.gemm": full_tiles,
+        "gpu.gemm_narrow": full_tiles,
+        "gpu.gemm_4bit": full_tiles,
+        "gpu.hbm": streamed(hw, layer, layer.weight_width, operand),
     }
     return gpu(hw.with_values(grouped))
 
@@ -123,8 +123,8 @@ def streamed(hw: Machine, layer: LLM, width: Real, operand: Real) -> Real:
         width: of a weight as it is stored [B].
         operand: width of the wider operand of the products [B].
     """
-    rates, gpus = hw.derate, gpu(hw)
+    rates, gpus = hw.gpu, gpu(hw)
     packed = np.less(width, gpus.product_width(operand)) & ~gpus.multiplies(layer)
     of_4_bits = np.less_equal(operand, _FOUR_BITS) & ~packed
-    reached = np.where(packed, rates.maybe("packed_hbm", rates.hbm), rates.hbm)
-    return np.where(of_4_bits, rates.maybe("hbm_4bit", rates.hbm), reached)[()]
+    reached = np.where(packed, rates.packed_hbm, rates.hbm)
+    return np.where(of_4_bits, rates.hbm_4bit, reached)[()]

@@ -148,7 +148,7 @@ def linear(
     shared = without_experts(layer)
     operand, _ = gpu(hw).operands(layer)
     reached = streamed(hw, layer, layer.attention_width, operand)
-    gpus = gpu(hw.with_values({"derate.hbm": reached}))
+    gpus = gpu(hw.with_values({"gpu.hbm": reached}))
     replica_tokens = tokens / split.dp
     # a replica without a token reads no weights and launches nothing
     visits = passes * np.minimum(replica_tokens, 1.0)
@@ -167,7 +167,7 @@ def linear(
         ),
     )
     launch = Port("gpu.launch", "wait", 1.0, "s")
-    of_experts = layer.is_moe * hw.gpu.maybe("experts_launch", hw.gpu.launch)
+    of_experts = layer.is_moe * hw.gpu.experts_launch
     times = visits / split.pp
     return serial(
         products=products,
@@ -179,7 +179,7 @@ def linear(
 
 def prefill_attention(hw: Machine, llm: LLM, squares: Real) -> Span:
     """Causal attention of prompts in one layer, 4 D (l c0 + l^2 / 2) FLOPs per chunk."""
-    rate = hw.gpu.count * hw.gpu.flops * hw.derate.prefill_attention
+    rate = hw.gpu.count * hw.gpu.flops * hw.gpu.prefill_attention
     run = Port("gpu.tensor", "run", rate, "FLOP")
     flops = llm.prefill_attention_flops(squares, 1.0)
     return run(flops, "4 D (l c0 + l^2/2)")
@@ -283,10 +283,9 @@ def gpu_cache(hw: Machine, llm: LLM, layer_type: LLM, tokens: Real) -> Real:
 
 def gpu_attention(hw: Machine, kv_width: Real = 2.0) -> Port:
     """Decode attention from HBM, in KV bytes, of elements of a width [B]."""
-    rates = hw.derate
-    narrow = rates.maybe("decode_attention_narrow", rates.decode_attention)
-    reached = np.where(np.less(kv_width, _WIDE), narrow, rates.decode_attention)[()]
-    return Port("gpu.hbm", "read", hw.gpu.count * hw.gpu.bandwidth * reached)
+    part, is_narrow = hw.gpu, np.less(kv_width, _WIDE)
+    reached = np.where(is_narrow, part.decode_attention_narrow, part.decode_attention)[()]
+    return Port("gpu.hbm", "read", part.count * part.bandwidth * reached)
 
 
 def copies(llm: LLM, tp: Real) -> Real:

@@ -194,7 +194,7 @@ def prompt_cache_over_feed_forward(*models: str) -> list[float]:
     for name in models:
         hw, llm = model_on(PLATFORM, name)
         link_rate = hw.gpu_link.count * hw.gpu_link.bandwidth * hw.derate.link
-        compute_rate = hw.gpu.count * hw.gpu.flops * hw.derate.gemm
+        compute_rate = hw.gpu.count * hw.gpu.flops * hw.gpu.gemm
         sent = llm.kv_bytes(1, 1.0) / link_rate
         feed_forward = llm.ffn_flops(1.0) / compute_rate
         shares.append(float(100 * sent / feed_forward))

@@ -39,8 +39,8 @@ HILOS = (
             "gpu.flops": 100.0,
             "gpu.bandwidth": 30.0,
             "gpu.memory": 9.0,
-            "derate.gemm": 0.5,
-            "derate.hbm": 0.7,
+            "gpu.gemm": 0.5,
+            "gpu.hbm": 0.7,
             "derate.pcie": 0.8,
             "gpu_link.count": 2,
             "gpu_link.bandwidth": 6.0,
@@ -119,6 +119,8 @@ def test_a_gpu_runs_narrow_products_at_the_rate_that_its_part_states() -> None:
     assert h200.products(0.5).rate == h200.run.rate
     assert h200.products(2.0).rate == h200.run.rate
     rtx = gpu_of("aipc-5090")
-    assert rtx.products(0.5).rate / rtx.products(1.0).rate == pytest.approx(1676 / 419)
+    assert rtx.products(0.5).rate / rtx.products(1.0).rate == pytest.approx(
+        0.6 * 1676 / (0.68 * 419)
+    )
     a100 = gpu_of("hilos-a100")
     assert a100.products(0.5).rate == a100.run.rate

@@ -136,7 +136,7 @@ def test_a_layer_with_experts_launches_twice() -> None:
     """Once for what every token needs and once for the experts; a dense layer once."""
     for llm, launches in ((MOE, 2), (DENSE, 1)):
         seconds = answer(llm, gpu_experts=1.0).step.busy_of("gpu.launch")
-        assert seconds == pytest.approx(3 * launches * BED.gpu.launch)
+        assert seconds == pytest.approx(3 * launches * BED.gpu.launch_alone)
 
 
 def test_one_token_is_multiplied_without_tiles() -> None:
@@ -242,7 +242,7 @@ def random_case(seed: int) -> tuple[Machine, LLM, Workload]:
         "host.clock": between(1e8, 1e11),
         "gpu_link.bandwidth": between(4e9, 4e11),
         "ssd.read": between(1e9, 1e11),
-        "gpu.launch": between(1e-6, 1e-3),
+        "gpu.launch_alone": between(1e-6, 1e-3),
         "host.launch": between(1e-6, 1e-3),
     }
     return BED.with_values(numbers), llm, Workload(between(1, 60, whole=True), 64.0, 8.0)

@@ -516,9 +516,7 @@ STATED = {claim.id: claim for claim in load("inf2")}
 def test_filling_memory_with_x_loses_on_an_a100() -> None:
     # sec. 7.5 says INF² fully uses main memory for X; OPT-30B at 16K would rebuild all of its KV
     # even with pinned memory and products at the top of their range
-    best = (
-        load_platform("inf2-a100").override("derate.cache_relay", 0.8).override("derate.gemm", 0.85)
-    )
+    best = load_platform("inf2-a100").override("derate.cache_relay", 0.8).override("gpu.gemm", 0.85)
     hw, llm, work = best.machine(), model("opt-30b"), Workload(32.0, 16384.0, 64.0)
     rest = {"interval": 2.0, "writeback": 1.0, "buffering": 0.0, "ssd_weights": 0.0}
     steps = np.ravel(

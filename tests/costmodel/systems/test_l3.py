@@ -145,7 +145,7 @@ def test_one_rankset_of_four_is_engaged_as_long_as_pcie_takes() -> None:
 def test_prompt_cache_hides_under_feed_forward() -> None:
     llm, tokens = LLMS["gpt-175b"], 1000.0
     sent = llm.kv_bytes(1, tokens) / (HW.gpu_link.count * HW.gpu_link.bandwidth * HW.derate.link)
-    computed = llm.ffn_flops(tokens) / (HW.gpu.count * HW.gpu.flops * HW.derate.gemm)
+    computed = llm.ffn_flops(tokens) / (HW.gpu.count * HW.gpu.flops * HW.gpu.gemm)
     assert sent / computed == pytest.approx(0.16, abs=0.02)  # sec. 5.1: typically 16 %
 
 
@@ -319,7 +319,7 @@ def test_each_request_waits_for_all_weights_of_its_own_replica(system: str, requ
     llm = LLMS["opt-66b"]
     answer = estimate(system, llm, equal(requests, 100.0, 2.0).workload)
     layers = llm.layers * llm.layer_weight_bytes(1.0)
-    at_least = layers / 2 / (HW.gpu.bandwidth * HW.derate.hbm)
+    at_least = layers / 2 / (HW.gpu.bandwidth * HW.gpu.hbm)
     assert answer.step.seconds >= at_least
     assert answer.prefill.seconds >= at_least
 
@@ -413,7 +413,7 @@ GPT175 = model("gpt-175b", HW)
 
 def prompt_cache_over_feed_forward(flops: float) -> float:
     sent = GPT175.kv_bytes(1, 1.0) / (HW.gpu_link.count * HW.gpu_link.bandwidth * HW.derate.link)
-    return float(sent / (GPT175.ffn_flops(1.0) / (flops * HW.derate.gemm)))
+    return float(sent / (GPT175.ffn_flops(1.0) / (flops * HW.gpu.gemm)))
 
 
 def test_156_tflops_is_the_fp32_rate() -> None:

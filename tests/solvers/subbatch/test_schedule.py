@@ -418,7 +418,7 @@ def test_the_most_prompt_tokens_are_those_of_all_plans(
     The plans were counted of decoder layers alone, at these rates.
     """
     monkeypatch.setattr(subbatch, "SLACK", slack)
-    counted = {"precision.output_head": 0, "derate.hbm": 0.85, "gpu.launch": "20us"}
+    counted = {"precision.output_head": 0, "gpu.hbm": 0.85, "gpu.launch": "20us"}
     rows = nearkv.solve("subbatch", model, requests=requests, prompts=prompts, sets=counted)
     best = rows.query("load == 'modelled' and method == 'optimal'")
     assert best["proof"].item() == "optimal"

@@ -115,13 +115,13 @@ def only(rows: Evidence, kept: list[int]) -> Evidence:
 def test_default_factors_are_the_derates_that_matter(exact: Evidence) -> None:
     calibration = fit_factors(noisy(exact, 0))
     assert set(calibration.factors) == {
-        "derate.hbm",
+        "gpu.hbm",
         "derate.pcie",
         "derate.cpu_scoring",
         "derate.gather",
     }
-    assert {"derate.gemm", "derate.fpga_dram", "derate.uvm"} <= set(calibration.idle)
-    assert "No row depends on derate.gemm" in sentences(calibration)[-1]
+    assert {"gpu.gemm", "derate.fpga_dram", "derate.uvm"} <= set(calibration.idle)
+    assert "No row depends on gpu.gemm" in sentences(calibration)[-1]
 
 
 def test_one_system_alone_does_not_determine_two_rates(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ GOOD = "h2o,qwen-7b,2,2k,64,57\nh2o,qwen-7b,4,2k,64,110\n"
                 "host.bandwidth",
                 "csd.launch",
                 "derate.pcie",
-                "derate.hbm",
+                "gpu.hbm",
                 "derate.gather",
             ],
             "7 factors are too many; choose at most six with --factor",
@@ -238,14 +238,14 @@ def test_bad_factors_are_one_sentence(exact: Evidence, factors: list[str], words
 
 
 def test_measured_derates_are_kept_and_fitted_only_by_name(tmp_path: Path) -> None:
-    """What decides the steps of a DGX Spark is stated as measured; it once "changed nothing"."""
+    """What decides the steps of an RTX PRO 6000 is stated as measured; it once "changed nothing"."""
     file = tmp_path / "spark.csv"
     runs = [f"gpu,llama3.1-8b,{n},{n}k,64,{70 + n}" for n in (1, 2, 4, 8)]
     file.write_text("\n".join([HEADER, *runs]))
-    rows = measured(str(file), "dgx-spark")
-    with pytest.raises(InputError, match=r"measured, and kept; .* --factor derate\.hbm"):
+    rows = measured(str(file), "rtx-pro-6000-server")
+    with pytest.raises(InputError, match=r"measured, and kept; .* --factor gpu\.hbm"):
         fit_factors(rows, [])
-    (row,) = factor_rows(fit_factors(rows, ["derate.hbm"]))
+    (row,) = factor_rows(fit_factors(rows, ["gpu.hbm"]))
     assert 0.65 <= row["fitted"] <= 0.95
 
 

@@ -117,7 +117,7 @@ def test_a_bad_file_of_claims_is_one_sentence(tmp_path: Path, text: str, words: 
         (f"{RUN}\nh2o,qwen-7b,2,2k,64,1e-310\n", "'1e-310' is beyond any machine"),
         (
             f"{RUN}\n{GOOD}",
-            "2 rows cannot determine 2 factors (derate.hbm, derate.pcie); give more rows",
+            "2 rows cannot determine 2 factors (gpu.hbm, derate.pcie); give more rows",
         ),
     ],
 )

@@ -141,7 +141,7 @@ def holding(llm: LLM, gpu: Real, host: Real) -> Machine:
     """One replica whose memories hold so many bytes beside the weights; attention takes no time."""
     hw, tp = with_replicas(llm, 1.0)
     memories = {"gpu.memory": (llm.weight_bytes + gpu) / tp, "host.memory": host}
-    return hw.with_values({**memories, "derate.decode_attention": 1e6, "host.bandwidth": 1e20})
+    return hw.with_values({**memories, "gpu.decode_attention": 1e6, "host.bandwidth": 1e20})
 
 
 def test_states_stay_on_the_gpus_at_any_share() -> None:

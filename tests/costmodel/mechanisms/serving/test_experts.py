@@ -55,7 +55,7 @@ def test_many_tokens_are_bound_by_the_products() -> None:
 
 def test_few_rows_an_expert_take_small_tiles() -> None:
     """2 rows of 16, multiplied as 64: of 128 experts a seventh has none."""
-    hw = node(1.0).with_values({"derate.packed_hbm": 100.0})
+    hw = node(1.0).with_values({"gpu.packed_hbm": 100.0})
     llm = layer_of("gpt-oss-120b", hw)
     products = grouped_products(hw, llm, ALONE, 64.0, 1.0).parts["products"]
     used = 128 * (1 - (1 - 4 / 128) ** 64)

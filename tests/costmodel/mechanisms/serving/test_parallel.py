@@ -118,7 +118,7 @@ def test_the_tokens_of_one_pass_decide_which_experts_it_reads(prompts: float) ->
 
 
 def test_prompts_attend_at_a_rate_of_their_own() -> None:
-    rate = 8 * HW.gpu.flops * HW.derate.prefill_attention
+    rate = 8 * HW.gpu.flops * HW.gpu.prefill_attention
     assert prefill_attention(HW, TINY, 1000.0).seconds == pytest.approx(2 * 1000 * 18 / rate)
 
 
@@ -138,7 +138,7 @@ def test_gpus_hold_what_replicas_of_the_weights_leave() -> None:
 
 def test_attention_reads_all_gpus_at_the_share_of_its_kernel() -> None:
     box = load_platform("dgx-a100-pim").machine()
-    attention = 8 * box.gpu.bandwidth * box.derate.decode_attention
+    attention = 8 * box.gpu.bandwidth * box.gpu.decode_attention
     assert gpu_attention(box).rate == attention
 
 
