@@ -17,7 +17,7 @@ from nearkv.costmodel.mechanisms.serving.residents import resident
 from nearkv.costmodel.model.queue import Serving
 from nearkv.costmodel.model.workload import ENDLESS_TOKENS, Arrivals
 from nearkv.solvers.goodput import first_within, quantile, within
-from nearkv.sweeps.evaluate.simulate import simulate
+from nearkv.sweeps.simulate.play import simulate
 from nearkv.sweeps.study.study import Study, blocks
 from nearkv.sweeps.study.traces import Trace
 

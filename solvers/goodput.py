@@ -50,7 +50,10 @@ def load_columns(estimate: Estimate) -> dict[str, Real]:
     """
     columns: dict[str, Real] = {}
     if estimate.laws is not None:
-        columns["tpot_p90_ms"] = 1e3 * quantile(estimate.laws, 0.9)
+        slow = 1e3 * quantile(estimate.laws, 0.9)
+        columns["tpot_p90_ms"] = np.where(
+            np.greater(estimate.work.output, 1), slow, np.nan
+        )[()]
     served = estimate.work.batch * _kept(estimate)
     return {**columns, "goodput_req_s": goodput(estimate), "users_served": served}
 

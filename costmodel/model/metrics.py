@@ -43,19 +43,26 @@ Compute = Callable[[Evaluated], Real]
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its name carries the unit."""
+    """One column: its name carries the unit.
+
+    Attributes:
+        name, what: its name, and a sentence on it.
+        compute: an answer -> its value.
+        of_machine: whether it is of the machine alone, however requests are served.
+    """
 
     name: str
     what: str
     compute: Compute
+    of_machine: bool = False
 
 
 COLUMNS: dict[str, Column] = {}
 
 
-def _column(name: str, what: str) -> Callable[[Compute], Compute]:
+def _column(name: str, what: str, of_machine: bool = False) -> Callable[[Compute], Compute]:
     def register(compute: Compute) -> Compute:
-        COLUMNS[name] = Column(name, what, compute)
+        COLUMNS[name] = Column(name, what, compute, of_machine)
         return compute
 
     return register
@@ -111,10 +118,14 @@ def _time_to_first_token(answer: Evaluated) -> Real:
 
 
 @_column(
-    "tpot_ms", "mean time per output token of a request, pauses for prompts counted [ms]"
+    "tpot_ms",
+    "mean time per output token of a request after the first, pauses for prompts counted; "
+    "blank if all answers are of one token [ms]",
 )
 def _time_per_output_token(answer: Evaluated) -> Real:
-    return 1e3 * answer.estimate.latency.tpot
+    estimate = answer.estimate
+    has_second = np.greater(estimate.work.output, 1)
+    return np.where(has_second, 1e3 * estimate.latency.tpot, np.nan)[()]
 
 
 @_column(
@@ -170,7 +181,11 @@ def power(answer: Evaluated) -> Real:
     return _joules(answer, total) / total.seconds
 
 
-@_column("power_cap_w", "power of all owned devices while all of them work [W]")
+@_column(
+    "power_cap_w",
+    "power of all owned devices while all of them work [W]",
+    of_machine=True,
+)
 def power_cap(answer: Evaluated) -> Real:
     """Sum over the owned roles; NaN where a device states no power at all [W]."""
     devices = answer.devices.values()
@@ -199,7 +214,9 @@ def _working_seconds(span: Span, name: str) -> Real:
 
 
 @_column(
-    "cost_usd", "price of the machine that the system needs, host and server included [USD]"
+    "cost_usd",
+    "price of the machine that the system needs, host and server included [USD]",
+    of_machine=True,
 )
 def cost(answer: Evaluated) -> Real:
     """Sum over the owned roles, and DRAM that is not in a price; NaN where one is missing [USD]."""
@@ -211,7 +228,7 @@ def cost(answer: Evaluated) -> Real:
     return sum(prices, 0.0) + dimms
 
 
-@_column("rack_units", "height of the server in a rack")
+@_column("rack_units", "height of the server in a rack", of_machine=True)
 def rack_units(answer: Evaluated) -> Real:
     """Rack units of the server; NaN where the platform names none [1]."""
     return answer.devices[SERVER].rack_units if SERVER in answer.devices else np.nan

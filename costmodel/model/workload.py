@@ -63,6 +63,9 @@ ENDLESS_TOKENS = 1e6
 """Stands for the batch of requests that arrive without end: as many as memory holds [1]."""
 
 
+GROWS = "requests come faster than they are answered, so the queue grows without end"
+
+
 @dataclass(frozen=True)
 class Arrivals:
     """How requests come one by one, and what is asked of their answers.
@@ -71,12 +74,15 @@ class Arrivals:
         rate: requests per second over the machine, at random (Poisson) [1/s].
         users: in place of a rate, that each ask again when they are answered [1].
         ttft_slo, tpot_slo: longest times to first token and per output token that count [s].
+        overload: what is said of requests that come faster than they are answered; nothing where
+            they end and are simulated to the last one.
     """
 
     rate: Real = 0.0
     users: Real | None = None
     ttft_slo: Real = np.inf
     tpot_slo: Real = np.inf
+    overload: str = GROWS
 
 
 @dataclass(frozen=True)

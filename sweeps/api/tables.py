@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 WHOLE_COLUMNS = ("batch", "context_tok", "output_tokens")
-"""Columns of integers; all other numbers are floats, whatever their values."""
+"""Columns of integers, unless lengths are means of a trace; all other numbers are floats."""
 
 
 def table_of_columns(
@@ -40,7 +40,7 @@ def table_of_columns(
     import pandas as pd
 
     shown = {
-        name: values.astype(np.int64) if name in WHOLE_COLUMNS else values
+        name: _whole(values) if name in WHOLE_COLUMNS else values
         for name, values in columns.items()
         if empty or not _is_empty(values)
     }
@@ -51,6 +51,12 @@ def table_of_columns(
         table.attrs["units"] = {name: unit for name, unit in units.items() if unit}
         table.attrs["provenance"] = text_of(provenance(blocks(study)))
     return table
+
+
+def _whole(values: NDArray[np.generic]) -> NDArray[np.generic]:
+    """Numbers as integers where all of them are."""
+    integers = values.astype(np.int64)
+    return integers if np.array_equal(integers, values) else values
 
 
 def _is_empty(values: NDArray[np.generic]) -> bool:

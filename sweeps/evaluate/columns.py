@@ -146,7 +146,7 @@ def cells(
     resolved = resolved or block.resolved(box)
     beside: dict[str, NDArray[np.float64]] = {}
     if block.method == "simulate":
-        from nearkv.sweeps.evaluate.simulate import simulated
+        from nearkv.sweeps.simulate.columns import simulated
 
         beside |= simulated(block, box, resolved)
     if block.band is not None:

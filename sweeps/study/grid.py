@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine, recording
 from nearkv.solvers.knobs import Requested, Resolved, resolve_knobs
 from nearkv.sweeps.study.bands import Band, draws_of
-from nearkv.sweeps.study.traces import Trace, workload_of
+from nearkv.sweeps.study.traces import OUTRUN, Trace, workload_of
 
 Inputs = tuple[Machine, LLM, Workload, dict[str, Requested]]
 """Machine, model, workload and knobs: what a system is called with."""
@@ -247,7 +248,7 @@ class Block:
 
     def _arrivals(self, workload: Mapping[str, Numbers]) -> Arrivals | None:
         """How requests come, where they do not all wait from the start."""
-        limits = {
+        limits: dict[str, Any] = {
             f"{name.partition('_')[0]}_slo": limit for name, limit in self.slo.items()
         }
         if "tpot_slo" in limits:
@@ -258,7 +259,8 @@ class Block:
             return Arrivals(rate=workload["rate_req_s"], **limits)
         if self.traces and all(trace.arrival is not None for trace in self.traces):
             rates = np.array([trace.rate for trace in self.traces])
-            return Arrivals(rate=rates[workload["trace"].astype(int)], **limits)
+            timed = Arrivals(rate=rates[workload["trace"].astype(int)], **limits)
+            return replace(timed, overload="" if self.method == "simulate" else OUTRUN)
         return None
 
     @property

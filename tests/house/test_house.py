@@ -26,6 +26,7 @@ ROOMS = (
     "sweeps.study",
     "sweeps.tables",
     "sweeps.uncertainty",
+    "sweeps.simulate",
     "sweeps.evaluate",
     "sweeps.jobs",
     "sweeps.explore",

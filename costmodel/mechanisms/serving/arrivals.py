@@ -32,7 +32,6 @@ from nearkv.costmodel.model.estimate import Estimate, Latency, Laws, WaitingLine
 from nearkv.costmodel.model.queue import Load, Serving
 from nearkv.costmodel.model.workload import Workload
 
-GROWS = "requests come faster than they are answered, so the queue grows without end"
 FULL = (
     "memory is full at times, which the closed form leaves out and --method simulate counts"
 )
@@ -442,7 +441,8 @@ def under_load(
     assert arrivals is not None, "a batch is answered by `fluid.steady`"
     if arrivals.users is None:
         response = at_rate(work, serving, arrivals.rate)
-        fits = fits.without({GROWS: response.overloaded})
+        if arrivals.overload:
+            fits = fits.without({arrivals.overload: response.overloaded})
         latency, rate = response.latency, arrivals.rate
     else:
         response = of_users(work, serving, arrivals.users)
@@ -459,7 +459,9 @@ def under_load(
     held = requests_held(work, serving)
     users = 0.0 if arrivals.users is None else arrivals.users
     notes = {
-        FULL: np.greater(n, FULL_SHARE * held) & np.greater(work.batch, held),
+        FULL: ~fits.unmodelled
+        & np.greater(n, FULL_SHARE * held)
+        & np.greater(work.batch, held),
         IN_STEP: np.less_equal(work.spread.longest, 1) & np.greater(users, 1),
     }
     return Estimate(

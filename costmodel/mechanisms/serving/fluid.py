@@ -1,4 +1,4 @@
-"""Full queues in closed form; `sweeps/evaluate/simulate.py` runs the same event by event.
+"""Full queues in closed form; `sweeps/simulate` runs the same event by event.
 
 The fluid model is the average iteration of a queue that keeps the memory full. Whenever a request
 ends, the next one starts; once nothing waits, fewer and fewer decode (the drain).

@@ -51,11 +51,11 @@ def test_a_batch_that_runs_in_parts_is_noted() -> None:
     assert "batch_run" not in whole["note"][0]
 
 
-def test_one_token_waits_for_no_other_prompt() -> None:
-    """Between tokens lies a step; a request of one token has no pause to share out."""
+def test_one_token_has_no_time_to_another() -> None:
+    """The prompt gives it, and no other follows; a step is that of a batch nonetheless."""
     row = answer("gpu", "gpt-89b", **ON_A100, batch="32", context="6000", output_tokens="1")
-    step = row["step_ms"].astype(float) * row["batch_run"].astype(float) / 32
-    np.testing.assert_allclose(row["tpot_ms"].astype(float), step, rtol=1e-6)
+    assert np.isnan(row["tpot_ms"]).all()
+    assert row["step_ms"][0] > 0
 
 
 @pytest.mark.parametrize(("context", "noted"), [("1k", False), ("4k", True)])

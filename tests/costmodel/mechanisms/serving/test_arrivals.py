@@ -18,7 +18,7 @@ from nearkv.costmodel.model.capacity import fits
 from nearkv.costmodel.model.queue import Load, Serving
 from nearkv.costmodel.model.workload import Arrivals, Workload
 from nearkv.solvers.goodput import first_within, quantile, within
-from nearkv.sweeps.evaluate.simulate import simulate
+from nearkv.sweeps.simulate.play import simulate
 from nearkv.sweeps.study.traces import Trace
 
 

@@ -14,7 +14,7 @@ import pytest
 from nearkv.costmodel.algebra.span import Leaf, Real, Span
 from nearkv.costmodel.model.queue import Load, Serving
 from nearkv.costmodel.model.workload import Arrivals
-from nearkv.sweeps.evaluate.simulate import SimulatedQueue, simulate
+from nearkv.sweeps.simulate.play import SimulatedQueue, simulate
 from nearkv.sweeps.study.traces import Trace
 
 Rows = list[tuple[float, float, float]]
@@ -127,6 +127,14 @@ def test_a_user_alone_never_waits() -> None:
     assert queue.tpot == pytest.approx(1.5)
     # a request each 4.5 s
     assert queue.throughput == pytest.approx(3 / 4.5)
+
+
+def test_an_answer_on_one_replica_brings_its_successor_to_the_one_with_fewer() -> None:
+    """Users of two replicas: none waits for a run of the other that was planned before it asked."""
+    outputs = np.resize([3.0, 400.0], 60)
+    queue = simulate(Trace("two", np.full(60, 50.0), outputs), serving(2.0), Arrivals(users=2.0))
+    # each has a replica of its own, but for the end of an iteration of 1.5 s
+    assert np.all(queue.ttft < 1.5 + 1.5 + 1e-9)
 
 
 def test_a_rate_brings_as_many_requests_as_it_says() -> None:

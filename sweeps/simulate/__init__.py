@@ -1,0 +1,1 @@
+"""A queue of requests served event by event, beside the closed forms."""

@@ -1,0 +1,110 @@
+"""Seconds of the iterations of one replica, tabulated once and read many times."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+
+import numpy as np
+
+from nearkv.costmodel.algebra.span import Numbers, Real
+from nearkv.costmodel.model.queue import Load, Serving
+
+_ONE_BY_ONE = np.arange(9.0)
+"""Numbers of sequences where sub-batches and experts begin."""
+_NODES = 32
+"""Further nodes along each axis, at equal ratios; times are close to affine between two."""
+
+
+class Interpolant:
+    """A function of a few variables, affine between the nodes at which it is evaluated once."""
+
+    def __init__(self, function: Callable[..., Real], *axes: Numbers) -> None:
+        mesh = np.meshgrid(*axes, indexing="ij")
+        values = np.broadcast_to(function(*mesh), mesh[0].shape)
+        self._axes: list[list[float]] = [axis.tolist() for axis in axes]
+        self._strides = [stride // values.itemsize for stride in values.copy().strides]
+        self._values: list[float] = values.ravel().tolist()
+
+    def __call__(self, *place: float) -> float:
+        """The function at a place; plain Python, which is fastest for single numbers."""
+        corners = [(0, 1.0)]
+        for axis, stride, x in zip(self._axes, self._strides, place, strict=True):
+            below = min(max(bisect_right(axis, x) - 1, 0), len(axis) - 2)
+            share = (x - axis[below]) / (axis[below + 1] - axis[below])
+            low = below * stride
+            nearer = [(at + low, weight * (1 - share)) for at, weight in corners]
+            if share:
+                nearer += [(at + low + stride, weight * share) for at, weight in corners]
+            corners = nearer
+        return sum([weight * self._values[at] for at, weight in corners])
+
+
+class Iterations:
+    """Seconds of the iterations of one replica; `alone` of a prompt, while decoding pauses.
+
+    Args:
+        serving: how one design point serves, all numbers scalar.
+        sequences: the most that decode on a replica [1].
+        lengths: of the shortest prompt, and of the longest request [tokens].
+        prompt: the most prompt tokens of an iteration [tokens].
+        sizes: mean square over squared mean of the contexts [1].
+    """
+
+    def __init__(
+        self,
+        serving: Serving,
+        sequences: float,
+        lengths: tuple[float, float],
+        prompt: float,
+        sizes: Real,
+    ) -> None:
+        dp = serving.replicas
+
+        def load(n: Real, context: Real, tokens: Real, length: Real) -> Load:
+            """Of all replicas, each with as much [1]."""
+            return serving.load_at(dp * n, context, sizes, dp * tokens, length)
+
+        most = max(sequences, _ONE_BY_ONE[-1] + 1)
+
+        def counts(nodes: int) -> Numbers:
+            """Numbers of sequences, the first ones one by one [1]."""
+            return np.unique([*_ONE_BY_ONE, *np.geomspace(_ONE_BY_ONE[-1], most, nodes)])
+
+        def tokens(nodes: int) -> Numbers:
+            """Tokens of a request [1]."""
+            return np.geomspace(lengths[0], lengths[1] + 1, nodes)
+
+        chunks = np.append(0.0, np.geomspace(1.0, max(prompt, 2.0), _NODES))
+        self._decode = Interpolant(
+            lambda n, context: serving.iteration(load(n, context, 0.0, 0.0)).seconds,
+            counts(4 * _NODES),
+            tokens(2 * _NODES),
+        )
+        self._mixed = Interpolant(
+            lambda *at: serving.iteration(load(*at)).seconds,
+            counts(_NODES),
+            tokens(_NODES // 4),
+            chunks,
+            tokens(_NODES // 4),
+        )
+        self.alone = Interpolant(
+            lambda length: serving.prefill(dp, load(0.0, 0.0, length, length)).seconds,
+            tokens(4 * _NODES),
+        )
+
+    def seconds(
+        self, n: float, tokens: float, prompt: float = 0, squares: float = 0
+    ) -> float:
+        """An iteration: one token of n sequences, and a part of the prompts that wait [s].
+
+        Args:
+            n: sequences that decode [1].
+            tokens: of context they attend to, in all [1].
+            prompt: prompt tokens beside them [1].
+            squares: of those, the sum of l^2 + 2 l c0 over chunks of l tokens after c0 [1].
+        """
+        context = tokens / n if n else 0.0
+        if not prompt:
+            return self._decode(n, context)
+        return self._mixed(n, context, prompt, squares / prompt)

@@ -1,0 +1,427 @@
+"""The scheduler of a queue, by the rules of vLLM: who is served where, and what runs together.
+
+A request that arrives goes to the replica with the least of 4 x waiting + running [2]; those of a
+batch wait in one line, from which the replica with fewest takes the next. A replica admits a
+request, first come first served, once memory holds its prompt [1]; without a budget of tokens, a
+request of mean size. Prompts ride in decode iterations chunk by chunk, or are computed first. A
+full memory puts the newest request back, whose tokens so far become its prompt.
+
+Between two events (a request arrives or ends, a prompt is done, memory is full) the batch is
+constant and its context grows evenly, so a run of iterations costs its number times the iteration
+in its middle.
+
+[1] vLLM, `v1/core/sched/scheduler.py`; Kwon et al., SOSP 2023, sec. 4.5.
+[2] vLLM, `v1/engine/core_client.py`, `get_core_engine_for_request`.
+
+Symbols: n decoding sequences, k iterations so far.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from nearkv.costmodel.mechanisms.serving.arrivals import OF_WAITING
+from nearkv.solvers.subbatch.problem import CHUNK_TOKENS
+from nearkv.sweeps.simulate.iterations import Iterations
+
+WATERMARK = 0.99
+"""Share of the memory that prompts may fill, so that those that decode have pages to grow."""
+
+_ROUNDING = 1e-9
+"""Share of an iteration by which a request may miss the next one and still join it."""
+
+
+@dataclass(eq=False)
+class Request:
+    """One request and its times.
+
+    Attributes:
+        arrived: when it came [s].
+        prompt: tokens to compute before it decodes; after a preemption, what it generated too.
+        left: tokens still to generate.
+        done: prompt tokens computed so far.
+        ends: the iteration after which it has all its tokens.
+        first: when it had its first token [s].
+        ended: when it had its last token [s].
+    """
+
+    arrived: float
+    prompt: float
+    left: float
+    done: float = 0.0
+    ends: float = 0.0
+    first: float = np.nan
+    ended: float = np.nan
+
+    @property
+    def unread(self) -> float:
+        """Prompt tokens that are still to be computed."""
+        return self.prompt - self.done
+
+    @property
+    def final(self) -> float:
+        """Tokens that it holds at its end."""
+        return self.prompt + self.left
+
+
+@dataclass(frozen=True)
+class ReplicaRules:
+    """How each replica works.
+
+    Attributes:
+        iterations: their seconds.
+        capacity: tokens that a replica holds.
+        mean: tokens that a resident request takes on average.
+        chunked, reserve, minimum_chunk, budget: as in `Serving`.
+    """
+
+    iterations: Iterations
+    capacity: float
+    mean: float
+    chunked: bool
+    reserve: bool
+    minimum_chunk: float
+    budget: float
+
+
+@dataclass
+class PlannedRun:
+    """Iterations of a replica up to its next event, or a prompt that is computed first.
+
+    Attributes:
+        iterations: how many; none while a prompt is computed first [1].
+        chunk: prompt tokens of each [1].
+        until: when it ends [s].
+    """
+
+    iterations: float
+    chunk: float
+    until: float
+
+
+@dataclass
+class SimulatedReplica:
+    """State of one replica.
+
+    Attributes:
+        rules: how it works.
+        waiting: requests that have come to it and are not admitted.
+        loading: requests whose prompts are being computed.
+        ends: a heap of (iteration after which a request ends, its key in `order`).
+        order: decoding requests by key, the newest last.
+        run: what it does now; nothing while it is idle, or between two runs.
+        now: when that began [s].
+        k: iterations before it.
+        held_tokens: tokens that its requests hold then.
+        promised: tokens that they hold at their ends.
+        count: requests it has started, from which keys are drawn.
+        preempted: requests it has put back.
+        decoding: seconds that its requests spent decoding, over all of them [s].
+    """
+
+    rules: ReplicaRules
+    waiting: deque[Request] = field(default_factory=deque)
+    loading: deque[Request] = field(default_factory=deque)
+    ends: list[tuple[float, int]] = field(default_factory=list)
+    order: dict[int, Request] = field(default_factory=dict)
+    run: PlannedRun | None = None
+    now: float = 0.0
+    k: float = 0.0
+    held_tokens: float = 0.0
+    promised: float = 0.0
+    count: int = 0
+    preempted: int = 0
+    decoding: float = 0.0
+
+    @property
+    def running(self) -> int:
+        """Requests that it has admitted."""
+        return len(self.order) + len(self.loading)
+
+    @property
+    def context(self) -> float:
+        """Tokens that decoding requests attend to, in all [1]."""
+        return self.held_tokens - sum([one.prompt for one in self.loading])
+
+    def takes(self, request: Request) -> bool:
+        """Whether memory holds one more; a replica without any takes it.
+
+        Prompts that wait for their turn hold no memory: one is taken once those before it no longer
+        fill an iteration.
+        """
+        if not self.running:
+            return True
+        rules = self.rules
+        unread = sum([one.unread for one in self.loading])
+        if self.loading and unread >= max(rules.budget, rules.minimum_chunk):
+            return False
+        if rules.reserve:
+            return self.promised + request.final <= rules.capacity
+        if rules.budget:
+            return self.held_tokens + request.prompt <= WATERMARK * rules.capacity
+        return self.held_tokens + max(rules.mean, request.prompt) <= rules.capacity
+
+    def admit(self, request: Request) -> None:
+        """Give a request a place in memory; its prompt is computed next."""
+        self.held_tokens += request.prompt
+        self.promised += request.final
+        self.loading.append(request)
+
+    # --- a run begins -------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """PlannedRun until the next event, or compute one prompt first, while decoding pauses."""
+        if self.loading and not self.rules.chunked:
+            seconds = self.rules.iterations.alone(self.loading[0].prompt)
+            self.run = PlannedRun(0.0, 0.0, self.now + seconds)
+        elif self.running:
+            self.plan(np.inf, self._chunk())
+
+    def plan(self, most: float, chunk: float) -> None:
+        """Plan iterations up to the next event, at most as many as named."""
+        steps = min(most, self._until_event(chunk))
+        self.run = PlannedRun(steps, chunk, self.now + steps * self._seconds(steps, chunk))
+
+    def interrupt(self, arrived: float) -> None:
+        """End a run with the iteration in which a request comes, which may join the next."""
+        run = self.run
+        if run is not None and run.iterations > 1:
+            begun = (arrived - self.now) / self._seconds(1.0, run.chunk)
+            self.plan(max(np.ceil(begun - _ROUNDING), 1.0), run.chunk)
+
+    def _chunk(self) -> float:
+        """Prompt tokens of an iteration.
+
+        What decoding leaves of the budget (vLLM, `max_num_batched_tokens`); without a budget as
+        many as decoding hides, at least the minimum (L3 sec. 5.3, steps 3 and 4).
+        """
+        if not self.loading:
+            return 0.0
+        n = len(self.order)
+        if self.rules.budget:
+            return max(self.rules.budget - n, 1.0)
+        first = self.loading[0]
+        if not n:
+            return first.unread
+        seconds = self.rules.iterations.seconds
+        alone = seconds(n, self.context) * (1 + 1e-9)
+
+        def is_longer(chunks: int) -> bool:
+            tokens = CHUNK_TOKENS * chunks
+            return seconds(n, self.context, tokens, tokens * first.prompt) > alone
+
+        minimum, most = self.rules.minimum_chunk, int(first.unread // CHUNK_TOKENS)
+        least = int(minimum // CHUNK_TOKENS) + 1
+        if least > most or is_longer(least):
+            return minimum
+        hidden = bisect_left(range(most + 1), x=True, lo=least, key=is_longer) - 1
+        return float(CHUNK_TOKENS * hidden)
+
+    def _until_event(self, chunk: float) -> float:
+        """Iterations until a request ends, the first prompt is done, or memory is full."""
+        steps = self.ends[0][0] - self.k if self.order else np.inf
+        if chunk:
+            steps = min(steps, max(self.loading[0].unread // chunk, 1.0))
+        free = self.rules.capacity - self.held_tokens
+        if self.order and not self.rules.reserve and free >= 0:
+            steps = min(steps, free // len(self.order) + 1)
+        return max(float(steps), 1.0)
+
+    def _seconds(self, steps: float, chunk: float) -> float:
+        """Each of the next iterations, at their middle [s]."""
+        n = len(self.order)
+        prompt = squares = 0.0
+        for tokens, request in self._next_prompts(steps * chunk):
+            prompt += tokens / steps
+            squares += tokens / steps * request.prompt
+        context = self.context + n * steps / 2
+        return self.rules.iterations.seconds(n, context, prompt, squares)
+
+    def _next_prompts(self, tokens: float) -> Iterator[tuple[float, Request]]:
+        """Prompts of which some tokens are computed next, and how many of each."""
+        for request in self.loading:
+            if tokens <= 0:
+                return
+            taken = min(tokens, request.unread)
+            tokens -= taken
+            yield taken, request
+
+    # --- and ends -----------------------------------------------------------------------------
+
+    def end(self) -> list[Request]:
+        """End the run; requests start, and others are put back where memory is full.
+
+        Returns:
+            The requests that have all their tokens.
+        """
+        run, self.run = self.run, None
+        assert run is not None, "only what runs ends"
+        computed = run.iterations * run.chunk if run.iterations else self.loading[0].unread
+        self.decoding += (run.until - self.now) * len(self.order)
+        self.held_tokens += len(self.order) * run.iterations
+        self.now = run.until
+        self.k += run.iterations
+        for taken, request in self._next_prompts(computed):
+            request.done += taken
+        while self.loading and self.loading[0].unread <= 0:
+            self._start(self.loading.popleft())
+        ended = self._finish()
+        grows = not self.rules.reserve
+        while grows and self.held_tokens > self.rules.capacity and self.running > 1:
+            self._preempt()
+        return ended
+
+    def _start(self, request: Request) -> None:
+        """Decode the other tokens of a request; its prompt gave the first."""
+        if np.isnan(request.first):
+            request.first = self.now
+        request.ends = self.k + request.left - 1
+        self.held_tokens += 1
+        self.count += 1
+        self.order[self.count] = request
+        heapq.heappush(self.ends, (request.ends, self.count))
+
+    def _finish(self) -> list[Request]:
+        """Let go of the requests that have all their tokens."""
+        ended = []
+        while self.ends and (
+            self.ends[0][0] <= self.k or self.ends[0][1] not in self.order
+        ):
+            _, key = heapq.heappop(self.ends)
+            request = self.order.pop(
+                key, None
+            )  # a preempted one left its place in the heap
+            if request:
+                request.ended = self.now
+                self.held_tokens -= request.final
+                self.promised -= request.final
+                ended.append(request)
+        return ended
+
+    def _preempt(self) -> None:
+        """Put the newest request back; what it generated becomes part of its prompt."""
+        if self.loading:
+            request = self.loading.pop()
+            held_tokens = request.prompt
+        else:
+            _, request = self.order.popitem()
+            remaining = request.ends - self.k
+            held_tokens = request.prompt + request.left - remaining
+            request.prompt, request.left = held_tokens, remaining
+        request.done = 0.0
+        self.held_tokens -= held_tokens
+        self.promised -= request.final
+        self.preempted += 1
+        self.waiting.appendleft(request)
+
+
+@dataclass
+class Queue:
+    """What comes, and who serves it.
+
+    Attributes:
+        replicas: all of them.
+        coming: a heap of requests that have yet to arrive: (arrival, number, request).
+        later: requests of a closed loop, each asked once another one is answered.
+        clock: a heap of (time, number) of the replicas whose runs end.
+    """
+
+    replicas: list[SimulatedReplica]
+    coming: list[tuple[float, int, Request]] = field(default_factory=list)
+    later: deque[Request] = field(default_factory=deque)
+    clock: list[tuple[float, int]] = field(default_factory=list)
+    asked: int = 0
+
+    def ask(self, requests: Iterable[Request]) -> None:
+        """Let requests come when they say."""
+        for request in requests:
+            heapq.heappush(self.coming, (request.arrived, self.asked, request))
+            self.asked += 1
+
+    def line_up(self, requests: Iterable[Request]) -> None:
+        """Let requests wait in one line for all replicas."""
+        line = deque(requests)
+        for replica in self.replicas:
+            replica.waiting = line
+
+    def play(self) -> None:
+        """Let requests come and be served until nothing is left."""
+        self._begin(set(range(len(self.replicas))))
+        while self.coming or self.clock:
+            now = min(heap[0][0] for heap in (self.coming, self.clock) if heap)
+            ready = self._end(now)
+            while self.coming and self.coming[0][0] <= now:
+                ready.add(self._route())
+            self._begin(ready)
+
+    def _end(self, now: float) -> set[int]:
+        """End the runs that end now; each answered request lets another one come.
+
+        Returns:
+            The numbers of their replicas.
+        """
+        ended = set()
+        while self.clock and self.clock[0][0] <= now:
+            until, number = heapq.heappop(self.clock)
+            replica = self.replicas[number]
+            if replica.run is None or replica.run.until != until:
+                continue  # interrupted before
+            ended.add(number)
+            for _ in replica.end():
+                if self.later:
+                    successor = self.later.popleft()
+                    successor.arrived = replica.now
+                    self.ask([successor])
+        return ended
+
+    def _route(self) -> int:
+        """Let the next request wait at the replica that has least to do.
+
+        Returns:
+            The number of that replica.
+        """
+        now, _, request = heapq.heappop(self.coming)
+        busy = [OF_WAITING * len(one.waiting) + one.running for one in self.replicas]
+        number = busy.index(min(busy))
+        chosen = self.replicas[number]
+        if chosen.run is None:
+            chosen.now = now
+        elif not chosen.waiting:  # whom another one waits for waits as long
+            chosen.interrupt(now)
+            heapq.heappush(self.clock, (chosen.run.until, number))
+        chosen.waiting.append(request)
+        return number
+
+    def _begin(self, ready: set[int]) -> None:
+        """Let replicas admit who waits, and run."""
+        for number in sorted(ready):
+            replica = self.replicas[number]
+            if replica.run is not None:
+                continue
+            while (
+                replica.waiting
+                and replica.takes(replica.waiting[0])
+                and not self._yields(replica)
+            ):
+                replica.admit(replica.waiting.popleft())
+                if not replica.rules.chunked:
+                    break
+            replica.begin()
+            if replica.run is not None:
+                heapq.heappush(self.clock, (replica.run.until, number))
+
+    def _yields(self, replica: SimulatedReplica) -> bool:
+        """Whether a replica leaves the next request of its line to another with fewer."""
+        return any(
+            one.waiting is replica.waiting
+            and one.run is None
+            and one.running < replica.running
+            and one.takes(replica.waiting[0])
+            for one in self.replicas
+        )
