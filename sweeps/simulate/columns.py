@@ -13,9 +13,9 @@ from nearkv.sweeps.study.grid import Slices, scalar, shape_of
 from nearkv.sweeps.study.study import Block
 from nearkv.sweeps.study.traces import alike
 
-MOST_POINTS = 2_000
+MOST_SIMULATED = 2_000
 """Simulations a table may ask for; each takes about a tenth of a second."""
-QUANTILES = (50, 90, 99)
+PERCENTILES = (50, 90, 99)
 
 
 def simulated(
@@ -35,9 +35,9 @@ def simulated(
         InputError: too many points, or a system that serves no queue.
     """
     shape = shape_of(box)
-    if block.grid.size > MOST_POINTS:
+    if block.grid.size > MOST_SIMULATED:
         raise InputError(
-            f"{block.grid.size:,} points are too many to simulate (at most {MOST_POINTS:,}); "
+            f"{block.grid.size:,} points are too many to simulate (at most {MOST_SIMULATED:,}); "
             "use --method fluid"
         )
     if resolved.estimate.serving is None and np.any(resolved.estimate.fits.ok):
@@ -90,7 +90,7 @@ def _times(queue: SimulatedQueue) -> dict[str, float]:
         "tpot_ms": 1e3 * float(np.mean(queue.tpot)),
         "preempted": float(queue.preempted),
     }
-    for share in QUANTILES:
+    for share in PERCENTILES:
         columns[f"ttft_p{share}_s"] = float(np.percentile(queue.ttft, share))
         columns[f"tpot_p{share}_ms"] = 1e3 * float(np.percentile(queue.tpot, share))
     return columns
