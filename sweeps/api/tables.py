@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -75,16 +75,17 @@ def table_of_rows(
 
 def columns_of(table: pd.DataFrame | Sequence[Mapping[str, Any]]) -> Columns:
     """The columns of a table as arrays: numbers where all that is not blank is one, else text."""
-    import pandas as pd
-
+    if isinstance(table, Sequence):
+        names = list(table[0]) if table else []
+        return {name: _unboxed([row[name] for row in table]) for name in names}
     columns: Columns = {}
-    for name, values in pd.DataFrame(table).items():
+    for name, values in table.items():
         array = values.to_numpy()
         columns[str(name)] = array if array.dtype.kind in "fiub" else _unboxed(array)
     return columns
 
 
-def _unboxed(values: NDArray[np.object_]) -> NDArray[np.generic]:
+def _unboxed(values: Iterable[object]) -> NDArray[np.generic]:
     """Values of several types as numbers or text; what is missing is NaN or blank."""
     cells = [plain(value) for value in values]
     numbers = [cell for cell in cells if is_number(cell)]

@@ -80,7 +80,6 @@ def print_table(
         typer.Exit: the only row has no answer.
     """
     from nearkv.sweeps.api.tables import rows_of
-    from nearkv.sweeps.tables.formats import render
     from nearkv.sweeps.tables.table import MOST_ROWS_SHOWN
 
     form = view.form or "table"
@@ -107,14 +106,24 @@ def print_table(
         if written:
             shown = display(rows, replace(view, form=written), usual, study, requested)
             shown = replace(shown, title=title or shown.title)
-            text = render(shown, written, view.caption, view.label)
+            text = text_of(shown, written, view)
             save_bytes(text.encode(), len(shown.rows), study, view.file)
         shown = display(rows, replace(view, form=form), usual, study, requested)
         prices = prices_of(study, [*comma_list(view.columns), *requested])
         told = (*below, *left_out(rows, shown, view, study), *prices)
         shown = replace(shown, title=title or shown.title, below=told)
-        echo(render(shown, form, view.caption, view.label))
+        echo(text_of(shown, form, view))
         check_answered(rows)
+
+
+def text_of(shown: Display, form: str, view: View) -> str:
+    """A table in a format; a terminal's CSV has the digits of a file's."""
+    from nearkv.sweeps.tables.formats import render
+
+    if form == "csv":
+        rows = list(shown.rows)
+        return encoded(rows, "", form).decode() if rows else "\n"
+    return render(shown, form, view.caption, view.label)
 
 
 def prices_of(study: Study | None, names: Collection[str]) -> list[str]:

@@ -32,8 +32,10 @@ TIME_PREFIX = "time_s:"
 """What names of columns of seconds by resource begin with."""
 FOOTPRINT = "footprint_gb:"
 """What names of columns of what a model keeps in memory begin with."""
-ON_REQUEST = (BOTTLENECK, TIME_PREFIX, FOOTPRINT)
-"""Columns that begin so take longer than others, or say what no system decides."""
+OF_ONE_FIGURE = ("hbm_", "rank_pu_area_pct", "pu_power_pct", "rack_units")
+"""What names of columns begin with that one figure, or one question, asks for."""
+ON_REQUEST = (BOTTLENECK, TIME_PREFIX, FOOTPRINT, *OF_ONE_FIGURE)
+"""Columns that begin so take longer than others, or say what few decide by."""
 PARTLY = "fits in some draws alone (fits_share), and the band is of these"
 """The note of a design that does not fit in every draw of its band."""
 
@@ -204,7 +206,7 @@ def cells_at(
             of_closed_form = (FULL, IN_STEP)
             notes = {name: notes[name] for name in notes if name not in of_closed_form}
         answers["note"] = noted(notes)
-    answers |= _metrics(answer, wanted)
+    answers |= _metrics(answer, wanted, extra)
     if block.method != "simulate" and (BOTTLENECK in asked or TIME_PREFIX in asked):
         answers |= _times(estimate, asked)
     if FOOTPRINT in asked:
@@ -316,7 +318,9 @@ def _shortage(fits: Fits, wanted: Collection[str]) -> dict[str, Cell]:
     return cells
 
 
-def _metrics(answer: Evaluated, wanted: Collection[str]) -> dict[str, Cell]:
+def _metrics(
+    answer: Evaluated, wanted: Collection[str], extra: Collection[str]
+) -> dict[str, Cell]:
     """The numbers that answer, NaN where there is none.
 
     They are most of the work, and a search for the best rows needs one or two of them.
@@ -329,7 +333,7 @@ def _metrics(answer: Evaluated, wanted: Collection[str]) -> dict[str, Cell]:
         values |= load_columns(estimate)
     own = list(values)
     for name, metric in COLUMNS.items():
-        if is_asked(name, wanted):
+        if is_asked(name, wanted, extra):
             values[name] = metric.compute(answer)
     ok = estimate.fits.ok
     everywhere = np.all(ok)

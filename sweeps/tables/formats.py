@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from nearkv.hardware.errors import check_known
-from nearkv.sweeps.tables.labels import stem_and_unit
+from nearkv.sweeps.tables.labels import label_of
 from nearkv.sweeps.tables.layout import SENTENCES, is_numeric, layout
-from nearkv.sweeps.tables.table import Display, Row, cell_text
+from nearkv.sweeps.tables.table import Display, Row, cell_text, is_number
 from nearkv.sweeps.tables.terminal import lay_out
 
 TABLE_FORMATS = ("table", "csv", "json", "markdown", "latex")
@@ -20,18 +19,10 @@ PAGE = 80
 """Characters of a line that fit the page of a paper."""
 LONG = 40
 """A column of longer texts is a paragraph in LaTeX."""
-SPECIAL = str.maketrans(
-    {
-        **{letter: f"\\{letter}" for letter in "&%$#_{}"},
-        "\\": r"\textbackslash{}",
-        "^": r"\textasciicircum{}",
-        "~": r"\textasciitilde{}",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "|": r"\textbar{}",
-    }
-)
-"""Letters that LaTeX does not print as they are -> what prints them."""
+TEXT_KEY = ("system", "model", "platform", "part", "trace")
+"""Columns of names, which a paper prints where they begin."""
+MOST_DECIMALS = 4
+"""A column of a paper that needs more decimals than this prints each number by itself."""
 
 
 def check_format(name: str) -> str:
@@ -55,8 +46,6 @@ def render(shown: Display, form: str, caption: str = "", label: str = "") -> str
     Returns:
         The text, ending in a newline.
     """
-    if form == "csv":
-        return _csv(shown.rows)
     if form == "json":
         return _json(shown.rows)
     if form == "markdown":
@@ -64,14 +53,6 @@ def render(shown: Display, form: str, caption: str = "", label: str = "") -> str
     if form == "latex":
         return _latex(shown, caption, label)
     return lay_out(shown)
-
-
-def _csv(rows: Sequence[Row]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 def _json(rows: Sequence[Row]) -> str:
@@ -97,6 +78,8 @@ def _markdown(shown: Display) -> str:
 
 def _latex(shown: Display, caption: str, label: str) -> str:
     """A table for LaTeX's booktabs: the columns that fit a page, notes below in small print."""
+    from tabulate import tabulate
+
     rows, names = shown.rows, shown.names
     remark, notes = "", [shown.title] if shown.title else []
     if len(rows) == 1:  # upright: a line per quantity that has a value
@@ -105,7 +88,7 @@ def _latex(shown: Display, caption: str, label: str) -> str:
             f"{name}: {row[name]}" for name in names if name in row and name in SENTENCES
         ]
         lines = [name for name in names if name in row and name not in SENTENCES]
-        rows = [{"quantity": _in_words(name), "value": row[name]} for name in lines]
+        rows = [{"quantity": label_of(name), "value": row[name]} for name in lines]
         names = ["quantity", "value"]
     elif rows:
         chosen = layout(shown, PAGE)
@@ -113,18 +96,20 @@ def _latex(shown: Display, caption: str, label: str) -> str:
         notes += [chosen.common, *chosen.notes] if chosen.common else chosen.notes
         if chosen.left_out:
             remark = f"% --columns shows {', '.join(chosen.left_out)} too\n"
-    sides = ""
+    columns = []
     for name in names:
-        is_long = max(len(str(row[name])) for row in rows) > LONG
-        sides += "r" if is_numeric(rows, name) else "p{6cm}" if is_long else "l"
-    header = [_escaped(_in_words(name)) for name in names]
-    body = [[_escaped(cell_text(row[name])) for name in names] for row in rows]
-    parts = [rf"\begin{{tabular}}{{{sides}}}", r"\toprule", rf"{' & '.join(header)} \\"]
-    parts += [r"\midrule", *(rf"{' & '.join(cells)} \\" for cells in body)]
-    parts += [r"\bottomrule", r"\end{tabular}"]
+        cells = [row[name] for row in rows]
+        # quantities that stand upright have units of their own
+        is_of_one_unit = len(shown.rows) > 1
+        columns.append(_printed(cells) if is_of_one_unit else list(map(_cell, cells)))
+    body = _named_once(list(zip(*columns, strict=True)), names)
+    header = [label_of(name) for name in names]
+    text = tabulate(body, header, tablefmt="latex_booktabs", disable_numparse=True)
+    _, *lines = text.replace("|", r"\textbar{}").splitlines()
+    parts = [rf"\begin{{tabular}}{{{_sides(rows, names)}}}", *lines]
     if notes:
-        text = r" \\ ".join(map(_escaped, notes))
-        parts.append(rf"\par\smallskip{{\footnotesize {text}\par}}")
+        below = r" \\ ".join(map(_escaped, notes))
+        parts.append(rf"\par\smallskip{{\footnotesize {below}\par}}")
     if caption or label:
         above = [rf"\caption{{{_escaped(caption)}}}"] if caption else []
         above += [rf"\label{{{label}}}"] if label else []
@@ -132,14 +117,60 @@ def _latex(shown: Display, caption: str, label: str) -> str:
     return "\n".join([f"{remark}{parts[0]}", *parts[1:]]) + "\n"
 
 
-def _in_words(name: str) -> str:
-    """A column's name in words, its unit in brackets."""
-    stem, unit = stem_and_unit(name)
-    words = stem.replace("_", " ")
-    return f"{words} [{unit}]" if unit else words
+def _sides(rows: Sequence[Row], names: Sequence[str]) -> str:
+    """How LaTeX sets each column: numbers on the right, long texts as paragraphs."""
+    sides = ""
+    for name in names:
+        is_long = max(len(str(row[name])) for row in rows) > LONG
+        sides += "r" if is_numeric(rows, name) else "p{6cm}" if is_long else "l"
+    return sides
+
+
+def _printed(cells: Sequence[Any]) -> list[str]:
+    """The cells of a column as a paper prints them: numbers with equally many decimals.
+
+    They are as many as three digits of the largest need, and two of the least.
+
+    >>> _printed([12.5, 0.5, 3, "OOM"])
+    ['12.50', '0.50', '3.00', 'OOM']
+    """
+    numbers = [cell for cell in cells if is_number(cell) and math.isfinite(cell)]
+    sizes = [abs(number) for number in numbers if number]
+    if not any(isinstance(number, float) for number in numbers) or not sizes:
+        return list(map(_cell, cells))
+    largest, least = (math.floor(math.log10(end)) for end in (max(sizes), min(sizes)))
+    decimals = max(2 - largest, 1 - least, 0)
+    if decimals > MOST_DECIMALS:
+        return list(map(_cell, cells))
+    return [f"{cell:,.{decimals}f}" if cell in numbers else _cell(cell) for cell in cells]
+
+
+def _cell(value: object) -> str:
+    """A cell as people read it; a tree keeps its indentation."""
+    text = cell_text(value)
+    indent = len(text) - len(text.lstrip())
+    return "\N{NO-BREAK SPACE}" * indent + text.lstrip()
+
+
+def _named_once(rows: Sequence[Sequence[str]], names: Sequence[str]) -> list[list[str]]:
+    """Rows in which a name, as of a system, stands only where it begins."""
+    leading = 0
+    while leading < len(names) - 1 and names[leading] in TEXT_KEY:
+        leading += 1
+    shown = []
+    above: Sequence[str] = ()
+    for row in rows:
+        repeated = 0
+        while repeated < leading and above and row[repeated] == above[repeated]:
+            repeated += 1
+        shown.append([*[""] * repeated, *row[repeated:]])
+        above = row
+    return shown
 
 
 def _escaped(text: str) -> str:
-    """A text as LaTeX prints it; what is indented stays so."""
-    indent = len(text) - len(text.lstrip())
-    return r"\quad " * (indent // 2) + text.lstrip().translate(SPECIAL)
+    """A text as LaTeX prints it."""
+    from tabulate import LATEX_ESCAPE_RULES
+
+    rules = {**LATEX_ESCAPE_RULES, "|": r"\textbar{}"}
+    return "".join(rules.get(letter, letter) for letter in text)

@@ -261,13 +261,13 @@ def test_a_table_of_latex_fits_a_page(tmp_path: Path) -> None:
     assert "model opt-66b, platform hilos-a100" in text
     assert r"\\ all rows: prompt and output exceed" in text
     assert text.startswith("% --columns shows alpha, ")
-    header = next(line for line in text.splitlines() if line.startswith("system &"))
+    header = next(line for line in text.splitlines() if line.startswith(" System "))
     assert len(header.split(" & ")) < 9
     tree = ("estimate", "hilos", "--model", "opt-66b", "--explain", "--columns", "span,equation")
     printed(*tree, "-o", str(file))
-    assert r"h s\textasciicircum{}2" in file.read_text()
+    assert r"h s\^{}2" in file.read_text()
     printed("estimate", "hilos", "--model", "opt-66b", "-o", str(file))
-    assert r"bottleneck & gpu.tensor \\" in file.read_text()
+    assert re.search(r"Bottleneck +& gpu\.tensor +\\\\", file.read_text())
 
 
 def test_what_a_file_for_readers_cannot_hold_is_refused(tmp_path: Path) -> None:

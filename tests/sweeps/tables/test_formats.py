@@ -19,9 +19,30 @@ ROWS = [
 ]
 
 
-def test_json_has_no_infinity_and_csv_has() -> None:
+def test_json_has_no_infinity() -> None:
     assert json.loads(render(Display(ROWS), "json"))[1]["step_ms"] is None
-    assert render(Display(ROWS), "csv").splitlines()[2].startswith("inf2,inf,")
+
+
+def lines_of(latex: str) -> list[str]:
+    """Lines without the blanks that align their cells."""
+    return [" ".join(line.split()) for line in latex.splitlines()]
+
+
+def test_latex_prints_a_column_with_equally_many_decimals_and_a_name_once() -> None:
+    rows = [
+        {"system": "hilos", "model": "a", "context_tok": 8192, "decode_tok_s": 12.345},
+        {"system": "hilos", "model": "a", "context_tok": 16384, "decode_tok_s": 0.25},
+        {"system": "hilos", "model": "b", "context_tok": 8192, "decode_tok_s": "OOM"},
+        {"system": "inf2", "model": "b", "context_tok": 8192, "decode_tok_s": 1234.5},
+    ]
+    header, _, *body = lines_of(render(Display(rows, tuple(rows[0])), "latex"))[2:8]
+    assert header == r"System & Model & Context (tokens) & Decode (tok/s) \\"
+    assert body == [
+        r"hilos & a & 8192 & 12.35 \\",
+        r"& & 16384 & 0.25 \\",
+        r"& b & 8192 & OOM \\",
+        r"inf2 & b & 8192 & 1,234.50 \\",
+    ]
 
 
 def test_markdown_keeps_bars_in_their_cells() -> None:
@@ -32,9 +53,10 @@ def test_markdown_keeps_bars_in_their_cells() -> None:
 
 def test_latex_escapes_and_prints_units() -> None:
     text = render(Display(ROWS), "latex", "Steps of 100 %", "tab:steps")
-    assert r"system & step [ms] & what \\" in text
-    assert r"hilos & 12.5 & a \& b \textbar{} c \\" in text
-    assert r"inf2 & inf & 50 \% of x\_1 \\" in text
+    lines = lines_of(text)
+    assert r"System & Step (ms) & What \\" in lines
+    assert r"hilos & 12.5 & a \& b \textbar{} c \\" in lines
+    assert r"inf2 & inf & 50 \% of x\_1 \\" in lines
     assert r"\caption{Steps of 100 \%}" in text
     assert r"\label{tab:steps}" in text
     assert text.count(r"\toprule") == text.count(r"\bottomrule") == 1
@@ -44,7 +66,7 @@ def test_latex_escapes_and_prints_units() -> None:
 def test_one_row_of_many_quantities_stands_upright_in_latex() -> None:
     row = {f"number_{i}_ms": float(i) for i in range(8)} | {"note": "its sentence"}
     text = render(Display([row]), "latex")
-    assert r"number 3 [ms] & 3 \\" in text
+    assert r"Number 3 (ms) & 3 \\" in lines_of(text)
     assert r"{\footnotesize note: its sentence\par}" in text
 
 
