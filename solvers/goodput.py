@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import betainc
 
 from nearkv.costmodel.algebra.span import Real, total
@@ -20,16 +21,34 @@ _PER_REQUEST = 1e4
 """Seconds a token that one request per second more is worth: any but differences of rounding."""
 
 
+_PER_MISS = 1e12
+"""Seconds a token that missing a limit by itself is worth: more than any request per second."""
+
+
 def load_cost(estimate: Estimate) -> Real:
     """What is least where most requests per second keep the limits; of equal ones, the TPOT.
 
     Shares that differ by less than a hundredth are equal: the laws of latencies are no better.
+    Where none keeps them, least is the largest ratio of a mean latency to its limit.
 
     Args:
         estimate: of requests that arrive.
     """
-    kept = np.round(_kept(estimate), 2)
-    return estimate.latency.tpot - _PER_REQUEST * _answered(estimate) * kept
+    kept, latency = _kept_of_100(estimate), estimate.latency
+    arrivals = estimate.work.arrivals
+    assert arrivals is not None, "limits are of requests that arrive"
+    ratios = latency.ttft / arrivals.ttft_slo, latency.tpot / arrivals.tpot_slo
+    served = latency.tpot - _PER_REQUEST * _answered(estimate) * kept
+    return np.where(np.equal(kept, 0), _PER_MISS * np.maximum(*ratios), served)
+
+
+def none_kept(estimate: Estimate) -> NDArray[np.bool_]:
+    """Whether not one request in a hundred keeps the limits."""
+    return np.equal(_kept_of_100(estimate), 0)
+
+
+def _kept_of_100(estimate: Estimate) -> Real:
+    return np.round(_kept(estimate), 2)
 
 
 def goodput(estimate: Estimate) -> Real:

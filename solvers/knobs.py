@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Booleans, Real
-from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.estimate import Estimate, Notes
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import Knob, System
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine, MissingNumberError, lacking
 from nearkv.hardware.schema import PARTLESS
+from nearkv.solvers.objective import TOTAL, Cost, Timed, objective
 from nearkv.solvers.shares.minimum import Minimum
-from nearkv.solvers.shares.solve import MOST_PROBED, NotAffineError, Timed, solve
+from nearkv.solvers.shares.solve import MOST_PROBED, NotAffineError, solve
 
 Requested = Real | str
 """A knob's value, the name of a rule, or `auto`."""
@@ -32,12 +33,17 @@ _VALUES = 33
 """Values of a continuous knob that are tried at a time."""
 _ZOOMS = 7
 """How often those around the best are then tried: to 1e-10 of the range."""
-TOTAL: Timed = attrgetter("total")
-"""The span that a placement of weights makes least, unless another is asked for."""
-Cost = Callable[[Estimate], Real]
-"""What a search makes least."""
+_EACH = 2048
+"""Values of a whole number up to which every one is tried."""
+_RATIOS = 400
+"""Whole numbers that are tried of more, at equal ratios."""
+_ROUNDING = 1e-12
+"""Relative difference of two costs that is rounding [1]."""
 _ALIKE = 1e-9
 """A placement that is faster by less than this share is as fast [1]."""
+
+
+MISSES_LEAST = "no choice keeps --slo; the one that misses it by the least ratio is taken"
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,7 @@ class _Question:
     work: Workload
     requested: Mapping[str, Requested]
     explained: bool
-    placed_for: Timed = TOTAL
+    timed: Timed = TOTAL
 
     def having(self, knobs: Mapping[str, Requested]) -> _Question:
         """This question with other values of the knobs named."""
@@ -90,13 +96,14 @@ class _Question:
         return [name for name, value in self.requested.items() if isinstance(value, str)]
 
     @property
-    def axes(self) -> int:
-        """The most axes that a number has of what is asked."""
+    def shape(self) -> tuple[int, ...]:
+        """Of all numbers together of what is asked."""
         parts = [vars(self.llm), vars(self.work), vars(self.work.spread), self.stated]
         parts += [role.values for role in self.hw.roles.values()]
         if self.work.arrivals is not None:
             parts.append(vars(self.work.arrivals))
-        return max(getattr(number, "ndim", 0) for part in parts for number in part.values())
+        numbers = [number for part in parts for number in part.values()]
+        return np.broadcast_shapes(*(getattr(number, "shape", ()) for number in numbers))
 
     def estimate(self, **shares: Real) -> Estimate:
         """Evaluate the system at the stated knobs and some more."""
@@ -123,29 +130,29 @@ def resolve_knobs(
     work: Workload,
     requested: Mapping[str, Requested],
     explained: bool = False,
-    placed_for: Timed = TOTAL,
+    timed: Timed = TOTAL,
 ) -> Resolved:
-    """Evaluate a system as requested; solve the knobs that are `auto` for the fastest step.
+    """Evaluate a system as requested; solve the knobs that are `auto` for `objective`.
 
     Of values that fit no memory, those that miss the fewest bytes are taken.
 
     Knobs that name a joint solver are solved together by it. Other integer knobs and
     choices are searched exhaustively; a share is then minimised exactly for each of their values.
-    A number in which amounts are not affine, or that is solved beside another knob, is searched:
-    values all over its range, then closer and closer around the best.
+    A count of very many values is searched, and a number in which amounts are not affine or that is
+    solved beside another knob: values all over its range, then closer and closer around the best.
 
     Args:
         system: a registered system.
         hw, llm, work: what it runs on and does; broadcast over design points.
         requested: value, rule name or `auto`, for every knob that sets no hardware number.
         explained: whether to say what binds at a solved share, too.
-        placed_for: the span whose seconds a choice that leaves a share open makes least.
+        timed: what is made short in place of the whole request.
 
     Raises:
         InputError: two shares are both `auto`, or amounts are not affine in a share.
         LackingError: the machine lacks roles or numbers that the system reads.
     """
-    question = _Question(system, hw, llm, work, requested, explained, placed_for)
+    question = _Question(system, hw, llm, work, requested, explained, timed)
     try:
         return _resolve(question)
     except MissingNumberError:
@@ -187,68 +194,93 @@ def _resolve(question: _Question) -> Resolved:
         for name, kind in kinds.items()
         if kind != "share" and not system.knobs[name].share
     ]
+    if not ruled.unsolved:
+        return Resolved(ruled.estimate(), ruled.stated)
     if not searched:
         return _innermost(question.having(joint))
     return _search(question.having(joint), searched)
 
 
 def _search(question: _Question, searched: list[str]) -> Resolved:
-    """Try all combinations of the searched knobs' values; of a number some, then closer ones."""
-    knobs = [question.system.knobs[name] for name in searched]
-    trials = replace(question, explained=False)
-    points = (1,) * question.axes
-    mesh = _combined(question, searched)
-    best = _best_of(trials, searched, mesh.reshape(*mesh.shape, *points))
-    if not any(knob.kind == "number" for knob in knobs):
-        return _trial(question, best, searched)
-    tried = mesh.shape[1]
-    for zoom in range(1, _ZOOMS + 1):
-        for place, knob in enumerate(knobs):
-            if knob.kind == "number":
-                near = _near(knob, best[place], zoom)
-                values = np.broadcast_to(
-                    best[:, np.newaxis], (len(best), *near.shape)
-                ).copy()
-                values[place] = near
-                best = _best_of(trials, searched, values)
-                tried += len(near)
-    resolved = _trial(question, best, searched)
-    place = [knob.kind for knob in knobs].index("number")
-    seconds = resolved.estimate.step.seconds
-    choice = Minimum(best[place], seconds, np.nan, knobs[place].low, knobs[place].high)
-    return replace(resolved, choice=choice, tried=tried)
+    """Try all combinations of the searched knobs' values; of very many some, then closer ones."""
+    knobs = question.system.knobs
+    sampled = [name for name in searched if _is_sampled(knobs[name])]
+    combinations = _combined(question, searched)
+    best = _best_of(question, combinations)
+    tried = len(combinations[searched[0]]) if sampled else 0
+    for zoom in range(_ZOOMS if sampled else 0):
+        for name in sampled:
+            around = {other: best[other][np.newaxis] for other in searched}
+            around[name] = _near(knobs[name], best[name], zoom)
+            best = _best_of(question, around)
+            tried += len(around[name])
+    if question.explained:
+        chosen = {name: best[name] for name in searched}
+        resolved = _innermost(question.having(chosen))
+    else:
+        solved = question.having(best)
+        resolved = Resolved(solved.estimate(), solved.stated)
+    notes = _notes(question, resolved.estimate, sampled)
+    estimate = replace(resolved.estimate, notes={**resolved.estimate.notes, **notes})
+    return replace(resolved, estimate=estimate, tried=tried)
 
 
-def _cost_of(question: _Question) -> Cost:
-    """What a search makes least: of splits over GPUs the whole batch, of other knobs a step.
+def _notes(question: _Question, estimate: Estimate, sampled: Sequence[str]) -> Notes:
+    """What a reader should know: not every value was tried, or none keeps the limits."""
+    notes: dict[str, NDArray[np.bool_]] = {}
+    for name in sampled:
+        knob = question.system.knobs[name]
+        some = f"the best of some values from {knob.low:,.10g} to {knob.high:,.10g}"
+        notes[f"{name} is {some}, at equal {_apart(knob)} and then closer"] = np.array(True)
+    if question.work.arrivals is not None:
+        from nearkv.solvers.goodput import none_kept
 
-    Where requests arrive, a split serves most of them within the limits.
-    """
-    if not question.system.combinations:
-        return attrgetter("step.seconds")
-    if question.work.arrivals is None:
-        return attrgetter("total.seconds")
-    from nearkv.solvers.goodput import load_cost
-
-    return load_cost
+        missed = none_kept(estimate)
+        if np.any(missed):
+            notes[MISSES_LEAST] = missed
+    return notes
 
 
-def _combined(question: _Question, searched: list[str]) -> NDArray[np.float64]:
-    """Combinations of the searched knobs' values: (knobs, combinations)."""
+def _apart(knob: Knob) -> str:
+    return "ratios" if knob.kind == "count" else "distances"
+
+
+def _is_sampled(knob: Knob) -> bool:
+    """Whether a knob has too many values to try each."""
+    is_long = knob.kind == "count" and knob.high - knob.low > _EACH
+    return knob.kind == "number" or is_long
+
+
+def _combined(question: _Question, searched: list[str]) -> dict[str, NDArray[np.float64]]:
+    """Combinations of the searched knobs' values: (combinations, *points) of each."""
     joint = tried_together(question.system, question.hw, question.llm, question.requested)
     others = [name for name in searched if name not in joint]
-    knobs = [question.system.knobs[name] for name in others]
-    ranges = [
-        np.linspace(knob.low, knob.high, _VALUES)
-        if knob.kind == "number"
-        else np.arange(int(knob.low), int(knob.high) + 1.0)
-        for knob in knobs
-    ]
-    together = len(next(iter(joint.values()), [0.0]))
-    place, *meshes = np.meshgrid(np.arange(together), *ranges, indexing="ij")
-    values = {name: each[place] for name, each in joint.items()}
-    values |= dict(zip(others, meshes, strict=True))
-    return np.stack([values[name].ravel() for name in searched])
+    values = [_values(question, name) for name in others]
+    together = np.arange(len(next(iter(joint.values()), [0.0])))
+    places = [np.arange(len(each)) for each in values]
+    place, *rest = (mesh.ravel() for mesh in np.meshgrid(together, *places, indexing="ij"))
+    points = (1,) * len(question.shape)
+    combined = {name: each[place].reshape(-1, *points) for name, each in joint.items()}
+    for name, each, own in zip(others, values, rest, strict=True):
+        combined[name] = each[own]
+    return combined
+
+
+def _values(question: _Question, name: str) -> NDArray[np.float64]:
+    """The values of a knob that are tried first: all, or some of very many: (values, *points)."""
+    knob = question.system.knobs[name]
+    points = (1,) * len(question.shape)
+    if knob.kind == "number":
+        return np.linspace(knob.low, knob.high, _VALUES).reshape(-1, *points)
+    if not _is_sampled(knob):
+        return np.arange(int(knob.low), int(knob.high) + 1.0).reshape(-1, *points)
+    ratios = np.geomspace(max(knob.low, 1.0), knob.high, _RATIOS)
+    tried = np.unique([knob.low, *np.round(ratios)]).reshape(-1, *points)
+    if knob.breaks is None:
+        return tried
+    bends = knob.breaks(question.hw, question.llm, question.work, question.stated)
+    whole = [np.clip(np.round(bend), knob.low, knob.high) for bend in bends]
+    return np.stack(np.broadcast_arrays(*tried, *whole))
 
 
 def tried_together(
@@ -284,50 +316,57 @@ def tried_together(
 
 
 def _near(knob: Knob, best: NDArray[np.float64], zoom: int) -> NDArray[np.float64]:
-    """Values of a number between the neighbours of the best, as a further first axis."""
-    step = (knob.high - knob.low) / (_VALUES - 1)
-    reach = step / ((_VALUES - 1) / 2) ** (zoom - 1)
-    offsets = np.linspace(-reach, reach, _VALUES).reshape(-1, *(1,) * best.ndim)
+    """Values between the neighbours of the best, as a further first axis; closer at each zoom."""
+    reach = np.full(np.shape(best), (knob.high - knob.low) / (_VALUES - 1))
+    if knob.kind == "count":
+        reach = best * np.log(knob.high / max(knob.low, 1.0)) / (_RATIOS - 1)
+    reach = reach / ((_VALUES - 1) / 2) ** zoom
+    offsets = np.linspace(-1.0, 1.0, _VALUES).reshape(-1, *(1,) * np.ndim(best)) * reach
+    if knob.kind == "count":
+        offsets = np.round(offsets)
     return np.clip(best + offsets, knob.low, knob.high)
 
 
 def _best_of(
-    question: _Question,
-    searched: list[str],
-    combinations: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """The combination of the least cost at each design point: (knobs, *points).
+    question: _Question, combinations: Mapping[str, NDArray[np.float64]]
+) -> dict[str, NDArray[np.float64]]:
+    """Values of all knobs left open with the least cost at each design point, the first on a tie.
 
     Args:
         question: what is evaluated.
-        searched: names of the knobs.
-        combinations: their values: (knobs, combinations, *points).
+        combinations: knob -> its values: (combinations, *points).
     """
-    cost = _cost_of(question)
-    first = combinations[:, :1]
-    best = first[:, 0]
-    lowest = _cost(_trial(question, first, searched), cost)[0]
-    at_once = max(_POINTS_AT_ONCE // max(lowest.size, 1), 1)
-    for begin in range(1, combinations.shape[1], at_once):
-        values = combinations[:, begin : begin + at_once]
-        seconds = _cost(_trial(question, values, searched), cost)
-        # one trial may lack an axis that another has, as what it runs knows nothing of it
-        every = np.broadcast_shapes(seconds.shape, values.shape[1:])
-        seconds = np.broadcast_to(seconds, every)
-        values = np.broadcast_to(values, (len(values), *every))
-        fastest = np.argmin(seconds, axis=0)
+    cost = objective(question.work, question.timed)
+    knobs = question.system.knobs
+    # a choice that is solved may raise the share it leaves open above the least that is stated
+    names = [
+        share for name in question.unsolved for share in (name, knobs[name].share) if share
+    ]
+    trials = replace(question, explained=False)
+    values = np.broadcast_arrays(*combinations.values())
+    at_once = max(_POINTS_AT_ONCE // math.prod(question.shape), 1)
+    best: dict[str, NDArray[np.float64]] = {}
+    lowest: NDArray[np.float64] = np.array(np.inf)
+    for begin in range(0, len(values[0]), at_once):
+        tried = [each[begin : begin + at_once] for each in values]
+        # rules may look at what is searched, so they are evaluated anew for each value
+        trial = _innermost(trials.having(dict(zip(combinations, tried, strict=True))))
+        solved = [np.asarray(trial.knobs[name]) for name in names]
+        seconds, *solved = np.broadcast_arrays(_cost(trial, cost), *solved)
         least = np.min(seconds, axis=0)
-        here = np.take_along_axis(values, fastest[np.newaxis, np.newaxis], axis=1)[:, 0]
-        best = np.where(np.less(least, lowest), here, best)
-        lowest = np.minimum(lowest, least)
+        first = np.argmax(_is_alike(seconds, least), axis=0)[np.newaxis]
+        here = [np.take_along_axis(each, first, axis=0)[0] for each in solved]
+        is_better = np.less(least, lowest) & ~_is_alike(least, lowest)
+        for name, value in zip(names, here, strict=True):
+            best[name] = np.where(is_better, value, best.get(name, value))
+        lowest = np.minimum(least, lowest)
     return best
 
 
-def _trial(question: _Question, values: Iterable[Real], searched: list[str]) -> Resolved:
-    """The system at some values of the searched knobs."""
-    candidate = dict(zip(searched, values, strict=True))
-    # rules may look at what is searched, so they are evaluated anew for each value
-    return _innermost(question.having(candidate))
+def _is_alike(cost: Real, least: Real) -> Booleans:
+    """Whether rounding alone sets costs apart."""
+    alike: Booleans = np.isclose(cost, least, rtol=_ROUNDING, atol=0.0)
+    return alike
 
 
 def _cost(trial: Resolved, cost: Cost) -> NDArray[np.float64]:
@@ -408,7 +447,7 @@ def _fastest(first: _Question, options: Sequence[Mapping[str, Requested]]) -> Re
 
     def seconds_of(option: Mapping[str, Requested]) -> NDArray[np.float64]:
         trial = _innermost(trials.having(option))
-        return _cost(trial, lambda estimate: first.placed_for(estimate).seconds)
+        return _cost(trial, lambda estimate: first.timed(estimate).seconds)
 
     lowest = seconds_of(best)
     for other in others:
@@ -429,7 +468,7 @@ def _least_total(question: _Question, share: str, least: Real) -> Minimum:
         least,
         1.0,
         edges,
-        timed=question.placed_for,
+        timed=question.timed,
     ).choice
 
 
@@ -474,6 +513,10 @@ def _solve_share(question: _Question) -> Resolved:
         )
     (name,) = unsolved
     knob = question.system.knobs[name]
+    if knob.beside and np.any(
+        stated[knob.beside] == question.system.knobs[knob.beside].high
+    ):
+        return _beside_faster(question, name)
     breaks: Sequence[Real] = ()
     if knob.breaks:
         breaks = knob.breaks(question.hw, question.llm, question.work, stated)
@@ -487,6 +530,7 @@ def _solve_share(question: _Question) -> Resolved:
             breaks,
             question.explained,
             most,
+            question.timed,
         )
     except NotAffineError as problem:
         if knob.kind == "number":
@@ -497,3 +541,15 @@ def _solve_share(question: _Question) -> Resolved:
         ) from problem
     at_best = question.having({name: solved.choice.value})
     return Resolved(at_best.estimate(), at_best.stated, solved.choice, solved.bound_by)
+
+
+def _beside_faster(question: _Question, name: str) -> Resolved:
+    """Solve a share beside a choice that takes the faster of its others: at each of them."""
+    choice = question.system.knobs[name].beside
+    others = np.arange(question.system.knobs[choice].high)
+    apart = others.reshape(-1, *(1,) * len(question.shape))
+    shares = _solve_share(question.having({choice: apart})).knobs[name]
+    best = question.having(_best_of(question, {name: np.asarray(shares)}))
+    estimate, value = best.estimate(), best.stated[name]
+    unproven = Minimum(value, question.timed(estimate).seconds, np.nan, 0.0, 1.0)
+    return Resolved(estimate, best.stated, unproven)

@@ -58,6 +58,9 @@ class Knob:
             placement, with a name of its own. Where the choice is `auto`, that share is solved for
             the least seconds of the whole batch, no less than stated, and the other values are
             tried beside it.
+        beside: the choice whose last value takes the faster of the others, which no share is affine
+            in; the share is solved beside each of these, and the best of them is taken.
+        follows: the knob with whose statement this one takes its first value, unless stated too.
         within: the number of the workload that bounds what a count can use, as `batch`; a larger
             count is noted.
     """
@@ -74,6 +77,8 @@ class Knob:
     breaks: Breaks | None = None
     settled: Settled | None = None
     share: str = ""
+    beside: str = ""
+    follows: str = ""
     within: str = ""
 
     @property
@@ -96,11 +101,17 @@ class Knob:
 
 
 def choice(
-    what: str, names: tuple[str, ...], default: float | str = 0, share: str = ""
+    what: str,
+    names: tuple[str, ...],
+    default: float | str = 0,
+    share: str = "",
+    follows: str = "",
 ) -> Knob:
     """A knob that has one of several names, by default the first; the others as of `Knob`."""
     most = len(names) - 1
-    return Knob(what, 0, most, default, kind="choice", choices=names, share=share)
+    return Knob(
+        what, 0, most, default, kind="choice", choices=names, share=share, follows=follows
+    )
 
 
 ANY = "any"

@@ -125,6 +125,7 @@ def expert_breaks(
 GPU_EXPERTS = Knob(
     "share of the routed experts in GPU memory, the most chosen; of a dense model, of its layers",
     breaks=expert_breaks,
+    beside="prompts",
 )
 
 

@@ -109,9 +109,11 @@ DP = degree(
 )
 EP = degree("GPUs, or groups of them, with other experts each")
 ATTENTION = choice(
-    "tp: GPUs share the heads of a sequence; dp: each attends to sequences of its own",
+    "tp: GPUs share the heads of a sequence; dp: each attends to sequences of its own; auto, "
+    "but tp where tp is stated",
     ("tp", "dp"),
     default="auto",
+    follows="tp",
 )
 OFFLOAD = Knob(
     "GB of weights a GPU leaves in host memory and reads from there (vLLM, cpu_offload_gb)",
@@ -178,7 +180,7 @@ CHUNK = Knob(
     "arrive (vLLM's max_num_batched_tokens); 0: prompts first",
     high=131_072,
     default=8192,
-    kind="number",
+    kind="count",
 )
 """vLLM serves with 8,192 on GPUs of 70 GiB or more, 2,048 on others (`engine/arg_utils.py`)."""
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
-from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +18,12 @@ from numpy.typing import NDArray
 from nearkv.costmodel.algebra.blend import blend, is_same
 from nearkv.costmodel.algebra.span import Booleans, Real, Span
 from nearkv.costmodel.model.estimate import Estimate
+from nearkv.solvers.objective import TOTAL, Timed
 from nearkv.solvers.shares.headroom import feasible_share
 from nearkv.solvers.shares.minimum import Minimum, minimise
 
 EstimateOfShare = Callable[[Real], Estimate]
 """A value -> the system's answer there."""
-Timed = Callable[[Estimate], Span]
-"""What of an answer is to be short."""
 
 _INSIDE = 1e-9
 """How far inside a piece its ends are evaluated: at a break, rounding decides the side."""
@@ -60,7 +58,7 @@ def solve(
     breaks: Sequence[Real] = (),
     explained: bool = False,
     most_probed: float = MOST_PROBED,
-    timed: Timed = attrgetter("step"),
+    timed: Timed = TOTAL,
 ) -> Solved:
     """Find the value with the fewest seconds among those that fit, for every design point at once.
 
@@ -83,7 +81,7 @@ def solve(
     if len(pieces) == 1:
         (piece,) = pieces
         if np.size(piece.choice.seconds) <= most_probed:
-            _check_affine(piece, evaluate(low + _PROBE * (high - low)))
+            _check_affine(piece, evaluate(low + _PROBE * (high - low)), timed)
         first, last = piece.at_start, piece.at_end
     else:
         piece = reduce(_better, pieces)
@@ -178,14 +176,15 @@ def _better(best: _Piece, other: _Piece) -> _Piece:
     )
 
 
-def _check_affine(piece: _Piece, between: Estimate) -> None:
+def _check_affine(piece: _Piece, between: Estimate, timed: Timed) -> None:
     """Compare every amount, every need of memory and every capacity with a line through both ends.
 
     Raises:
         NotAffineError: one is not on it.
     """
     evaluations = (piece.at_start, piece.at_end, between)
-    for start, end, actual in zip(*map(_amounts, evaluations), strict=True):
+    amounts = [_amounts(estimate, timed) for estimate in evaluations]
+    for start, end, actual in zip(*amounts, strict=True):
         on_line = (1 - _PROBE) * start + _PROBE * end
         size = np.maximum(np.abs(start), np.abs(end))
         # a capacity without a limit is on its line, though infinity less infinity is no number
@@ -195,9 +194,9 @@ def _check_affine(piece: _Piece, between: Estimate) -> None:
             raise NotAffineError
 
 
-def _amounts(estimate: Estimate) -> Iterator[Real]:
-    """Amounts of the step's leaves, then bytes needed of each memory and bytes available there."""
-    for _, leaf, times in estimate.step.leaves():
+def _amounts(estimate: Estimate, timed: Timed) -> Iterator[Real]:
+    """Amounts of the span's leaves, then bytes needed of each memory and bytes available there."""
+    for _, leaf, times in timed(estimate).leaves():
         yield times * leaf.amount
     for tier in estimate.fits.tiers.values():
         yield from tier

@@ -197,7 +197,7 @@ def knob(
 
     Example: nearkv solve knob cache --system zero-inference --model opt-30b --context 8k
     """
-    show_knob(line, "knob", system, KNOB, name=name)
+    show_knob(line, "knob", system, f"{KNOB},total_s", name=name)
 
 
 @options.taking(options.of_study, options.of_table)

@@ -20,9 +20,11 @@ from nearkv.solvers.beta import (
     PaperRule,
     best_beta,
 )
+from nearkv.solvers.knobs import Resolved, resolve_knobs
+from nearkv.solvers.objective import STEP, TOTAL, Timed
 from nearkv.sweeps.evaluate.evaluate import Columns, columns, stack
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
-from nearkv.sweeps.explore.knob import excess
+from nearkv.sweeps.explore.knob import excess, of_whole_request, why_auto
 from nearkv.sweeps.explore.lines import searched
 from nearkv.sweeps.explore.rows import lacks_answer, sentences
 from nearkv.sweeps.study.grid import Slices
@@ -69,13 +71,13 @@ def _over_draws(block: Block, hot_share: Numbers) -> Columns:
     solved = replace(block, requested={**block.requested, "hot_share": "auto"})
 
     def of_tile(outer: Slices, _: Slices) -> dict[str, Numbers]:
-        share = sampled(solved, outer).column("hot_share")
+        share = sampled(solved, outer, timed=STEP).column("hot_share")
         with np.errstate(divide="ignore"):
             return ends(band, "value", share / (1 - share))
 
     betas = reduced(solved, box, of_tile)
     stated = hot_share.reshape(block.grid.shape)
-    losses = knob_bands(solved, box, "hot_share", stated)
+    losses = knob_bands(solved, box, "hot_share", stated, STEP)
     is_split = ~np.isnan(hot_share)
     return {
         name: np.where(is_split, column.ravel(), np.nan)
@@ -102,10 +104,14 @@ def _solved(block: Block) -> Columns:
     table: Columns = {
         name: evaluated[name]
         for name in evaluated
-        if name == "step_ms" or name not in COLUMNS
+        if name in ("step_ms", "total_s") or name not in COLUMNS
     }
     ok = (table["status"] == "ok").reshape(block.grid.shape)
-    for name, column in (_answer_columns(answer) | _fastest(block, answer)).items():
+    whole = of_whole_request(table["total_s"].reshape(ok.shape), _auto(block), "hot_share")
+    if whole:
+        whole["auto_value"] = whole["auto_value"] / (1 - whole["auto_value"])
+    beside = _answer_columns(answer) | _fastest(block, answer) | whole
+    for name, column in beside.items():
         blank = "" if name == "bound_by" else np.nan
         shown = np.where(ok, column, blank)
         table[name] = np.broadcast_to(shown, block.grid.shape).ravel()
@@ -114,10 +120,16 @@ def _solved(block: Block) -> Columns:
     return table
 
 
+def _auto(block: Block, timed: Timed = TOTAL) -> Resolved:
+    """The answer with the split that is shortest in a span."""
+    hw, llm, work, requested = block.inputs(block.grid.whole)
+    asked = {**requested, "hot_share": "auto"}
+    return resolve_knobs(block.system, hw, llm, work, asked, timed=timed)
+
+
 def _fastest(block: Block, answer: BestBeta) -> dict[str, Real]:
     """The split with the shortest decode step, and that step [ms]."""
-    solved = replace(block, requested={**block.requested, "hot_share": "auto"})
-    resolved = solved.resolved(block.grid.whole)
+    resolved = _auto(block, STEP)
     hot_share = resolved.knobs["hot_share"]
     is_split = (answer.bound_by != NOT_SPLIT) & np.less(hot_share, 1)
     hot_share = np.where(is_split, hot_share, np.nan)
@@ -189,6 +201,7 @@ def _why_beta(row: Row) -> str:
     times = f"T_CPU = {cpu:.4g} ms {sign} T_SmartSSD = {csd:.4g} ms: {straggler}"
     moves = MOVES_BETA.get(bound_by)
     reason = f"{optimum} {bound_by}; {times}{f'; {moves}' if moves else ''}."
+    reason += why_auto(row)
     if row["step_ms"] <= _NEARLY * row["fastest_ms"]:
         return reason
     shortest = "with nothing on the drive"
@@ -197,5 +210,5 @@ def _why_beta(row: Row) -> str:
     return (
         f"{reason} Eq. 2 leaves out what else a step does there, such as writing back promoted "
         f"tokens: the decode step takes {row['step_ms']:.4g} ms, and is shortest "
-        f"{shortest}, {row['fastest_ms']:.4g} ms (hillinfer's hot_share=auto)."
+        f"{shortest}, {row['fastest_ms']:.4g} ms."
     )

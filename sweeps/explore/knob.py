@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -9,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.model.registry import System, find_knob, find_system
+from nearkv.costmodel.model.registry import Knob, System, find_knob, find_system
 from nearkv.hardware.errors import InputError
-from nearkv.solvers.knobs import resolve_knobs
+from nearkv.hardware.machine import MissingNumberError
+from nearkv.solvers.knobs import LackingError, Resolved, resolve_knobs
+from nearkv.solvers.objective import STEP, TOTAL, Timed
 from nearkv.sweeps.evaluate.evaluate import (
     Columns,
     check_rows,
@@ -26,24 +29,38 @@ from nearkv.sweeps.tables.table import Row, records
 
 ROUNDING = 1e-12
 """A relative difference below this is rounding."""
+OF_STEP = ("alpha", "interval")
+"""Knobs that papers choose for one decode step (HILOS sec. 4.2, 4.3)."""
+NOTABLE = 0.005
+"""Share of the whole request by which the best of a step takes longer, if that is told [1]."""
+MEASURES: Mapping[Timed, tuple[str, str, float]] = {
+    STEP: ("step_ms", "bound_ms", 1e3),
+    TOTAL: ("total_s", "bound_s", 1.0),
+}
+"""Column of what is made short, column of its bound, and units a second."""
 PAPER = "paper"
 """The rule that a paper prints first; its columns are named `rule` alone."""
 
 
 def find_best_knob(study: Study, knob: str) -> Columns:
-    """Solve one knob of a system for the fastest decode step, at every design point.
+    """Solve one knob of a system at every design point: for the whole request, as `auto` does.
+
+    Those of `OF_STEP` are solved for one decode step, as their papers do.
 
     Args:
         study: what to evaluate; every system in it must have the knob.
         knob: its name.
 
     Returns:
-        `value` of the knob, its `step_ms`, `bound_ms` that no value beats and `gap`, the relative
-        distance between both. For each rule of the paper `rule`, the value it picks, its
-        `rule_step_ms` and `rule_loss`, how much longer its step takes; rules beyond the first carry
-        their own name behind `rule`. A share also comes with `bound_by`, the resources that meet at
-        the optimum, and `x_over_kv`, bytes of X over bytes of K and V. With a band, how far the
-        value moves (`value_p05` and so on) and what `value` loses in each draw (`regret_p05`).
+        `value` of the knob, its `total_s`, `bound_s` that no value beats and `gap`, the relative
+        distance between both. For each rule of the paper that the machine has the numbers for
+        `rule`, the value it picks, its `rule_total_s` and `rule_loss`, how much longer it takes;
+        rules beyond the first carry their own name behind `rule`. Of a step `step_ms`, `bound_ms`
+        and `rule_step_ms`, and where the whole request is shorter by more than `NOTABLE` with what
+        `auto` takes, `auto_value` and `auto_total_s`. A share also comes with `bound_by`, the
+        resources that meet at the optimum, and `x_over_kv`, bytes of X over bytes of K and V. With
+        a band, how far the value moves (`value_p05` and so on) and what `value` loses in each draw
+        (`regret_p05`).
 
     Raises:
         InputError: a system has no such knob, or the study cannot be evaluated.
@@ -86,42 +103,40 @@ def _check_solvable(system: System, name: str, band: float) -> None:
 def _solved(block: Block, box: Slices, knob: str) -> Columns:
     """All columns of a box with the knob solved, its bound, what binds and the paper's rules."""
     hw, llm, work, requested = block.inputs(box)
-    is_share = block.system.knobs[knob].is_continuous
-    resolved = resolve_knobs(block.system, hw, llm, work, requested, explained=is_share)
+    system, timed = block.system, STEP if knob in OF_STEP else TOTAL
+    measure, bound_name, unit = MEASURES[timed]
+    resolved = resolve_knobs(system, hw, llm, work, requested, explained=True, timed=timed)
     table: Columns = {}
     for name, column in columns(block, box, resolved=resolved).items():
         is_of_knob = name == knob or name.startswith(f"{knob}_p")
         table[f"value{name.removeprefix(knob)}" if is_of_knob else name] = column
-    step_ms = 1e3 * resolved.estimate.step.seconds
-    # of a count each value is tried, so that the best of them is its own bound
-    bound_ms = step_ms if resolved.choice is None else 1e3 * resolved.choice.bound
+    least = unit * timed(resolved.estimate).seconds
+    bound = unit * _bound(resolved, system.knobs[knob], timed)
     beside: dict[str, Real | NDArray[np.generic]] = {
         "value": table["value"].reshape(shape_of(box)),
-        "bound_ms": bound_ms,
-        "gap": excess(step_ms, bound_ms),
+        bound_name: bound,
+        "gap": excess(least, bound),
     }
-    if resolved.bound_by is not None:
+    if resolved.bound_by is not None and system.knobs[knob].is_continuous:
         beside["bound_by"] = resolved.bound_by
-    if resolved.bound_by is not None and knob == "alpha":
-        # a system may keep K and V in widths of its own
-        beside["x_over_kv"] = resolved.estimate.also.get("x_over_kv", llm.x_over_kv)
-    is_of_placement = block.system.knobs[knob].share or (
-        is_share and resolved.choice is None
-    )
-    if is_of_placement and resolved.placement is not None:
-        total = resolved.estimate.total.seconds
-        del beside["bound_ms"]
-        beside["bound_s"] = resolved.placement.bound
-        beside["gap"] = excess(total, resolved.placement.bound)
-    for rule in block.system.knobs[knob].rules:
-        ruled = resolve_knobs(block.system, hw, llm, work, {**requested, knob: rule})
-        ruled_ms = 1e3 * np.where(
-            ruled.estimate.fits.ok, ruled.estimate.step.seconds, np.nan
-        )
-        name = f"rule{rule.removeprefix(PAPER).replace('-', '_')}"
+        if knob == "alpha":
+            # a system may keep K and V in widths of its own
+            beside["x_over_kv"] = resolved.estimate.also.get("x_over_kv", llm.x_over_kv)
+    for rule in system.knobs[knob].rules:
+        try:
+            ruled = resolve_knobs(system, hw, llm, work, {**requested, knob: rule})
+        except (LackingError, MissingNumberError):
+            continue  # a rule of a paper whose numbers this machine does not have
+        fits = ruled.estimate.fits.ok
+        of_rule = unit * np.where(fits, timed(ruled.estimate).seconds, np.nan)
+        suffix = rule.removeprefix(PAPER).removeprefix("-").replace("-", "_")
+        name = f"rule_{suffix}" if suffix else "rule"
         beside[name] = ruled.knobs[knob]
-        beside[f"{name}_step_ms"] = ruled_ms
-        beside[f"{name}_loss"] = excess(ruled_ms, step_ms)
+        beside[f"{name}_{measure}"] = of_rule
+        beside[f"{name}_loss"] = excess(of_rule, least)
+    if timed is STEP:
+        auto = resolve_knobs(system, hw, llm, work, requested)
+        beside |= of_whole_request(resolved.estimate.total.seconds, auto, knob)
     ok = (table["status"] == "ok").reshape(shape_of(box))
     if resolved.tried:
         beside["tried"] = np.asarray(resolved.tried)
@@ -133,8 +148,41 @@ def _solved(block: Block, box: Slices, knob: str) -> Columns:
         from nearkv.sweeps.explore.knob_bands import knob_bands
 
         value = table["value"].astype(float).reshape(ok.shape)
-        table |= knob_bands(block, box, knob, value)
+        table |= knob_bands(block, box, knob, value, timed)
     return table
+
+
+def _bound(resolved: Resolved, knob: Knob, timed: Timed) -> Real:
+    """Seconds that no value of a knob beats; NaN where not every value was tried [s].
+
+    Of a count or a choice each value is tried, so that the best of them is its own bound.
+    """
+    if resolved.tried:
+        return np.nan
+    is_of_placement = knob.share or (knob.is_continuous and resolved.choice is None)
+    if is_of_placement and resolved.placement is not None:
+        return resolved.placement.bound
+    if knob.is_continuous and resolved.choice is not None:
+        return resolved.choice.bound
+    return timed(resolved.estimate).seconds
+
+
+def of_whole_request(seconds: Real, auto: Resolved, knob: str) -> dict[str, Real]:
+    """What `auto` takes and its whole request, where that is notably shorter; nothing elsewhere.
+
+    Args:
+        seconds: of the whole request, at the value that is best for a step [s].
+        auto: at that which is best for the whole request.
+        knob: its name.
+    """
+    total = auto.estimate.total.seconds
+    is_notable = np.greater(seconds, (1 + NOTABLE) * total)
+    if not np.any(is_notable):
+        return {}
+    return {
+        "auto_value": np.where(is_notable, auto.knobs[knob], np.nan),
+        "auto_total_s": np.where(is_notable, total, np.nan),
+    }
 
 
 def excess(value: Real, least: Real) -> NDArray[np.float64]:
@@ -150,9 +198,17 @@ def explain_knob(answer: Columns, name: str) -> list[str]:
 
     def sentence(row: Row) -> str:
         point = f"{row['system']}, {row['model']}"
-        return lacks_answer(row, point) or f"{point}: {tell(row)}"
+        return lacks_answer(row, point) or f"{point}: {tell(row)}{why_auto(row)}"
 
     return sentences(map(sentence, records(answer)))
+
+
+def why_auto(row: Row) -> str:
+    """Say what `auto` takes instead, where the whole request is notably shorter with it."""
+    if row.get("auto_total_s") is None:
+        return ""
+    other = f"{row['auto_total_s']:.4g} s with {row['auto_value']:.4g}, which auto takes"
+    return f" The whole request takes {row['total_s']:.4g} s, and {other}."
 
 
 def _why_alpha(row: Row) -> str:
@@ -167,7 +223,8 @@ def _why_alpha(row: Row) -> str:
         reason = f"X has {times}; all is X"
     elif bound_by.startswith("memory"):
         reason = f"{reason}; more memory would raise it"
-    return f"alpha = {alpha:.4g}, bound by {bound_by}; {reason}."
+    best = f"alpha = {alpha:.4g} makes a decode step shortest"
+    return f"{best}, bound by {bound_by}; {reason}."
 
 
 def _balance(bound_by: str) -> str:
@@ -183,13 +240,15 @@ def _why(name: str, row: Row) -> str:
         best = f"{best} at {share} = {row[share]:.4g}"
     if row.get("tried"):
         return f"{best}, the best of {row['tried']:,.0f} values that were tried; no bound is known."
-    if "bound_s" in row:  # a placement, which is of least total_s
-        proof = "no placement takes less" if row["bound_s"] else "no bound is known"
-        return f"{best}, in {row['total_s']:.4g} s in all; {proof}."
+    best = f"{best}, in {row['total_s']:.4g} s in all"
+    if not row["bound_s"]:
+        return f"{best}; no bound is known."
+    if share:
+        return f"{best}; no placement takes less."
     if bound_by := row.get("bound_by"):
         is_inside = value not in (0.0, 1.0)  # at an end nothing balances
         return f"{best}, bound by {bound_by}{_balance(bound_by) if is_inside else ''}."
-    return f"{best}, the best of all its values, each tried."
+    return f"{best}; the best of all its values, each tried."
 
 
 def _why_spill(row: Row) -> str:

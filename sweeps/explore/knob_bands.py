@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from nearkv.solvers.objective import Timed
 from nearkv.sweeps.study.grid import Slices
 from nearkv.sweeps.study.study import Block, Numbers
 from nearkv.sweeps.uncertainty.sampled import ends, reduced, sampled
 
-STEP_COLUMN = "step_ms"
 
-
-def knob_bands(block: Block, box: Slices, knob: str, value: Numbers) -> dict[str, Numbers]:
-    """How much longer a step takes than with the knob solved anew for each draw.
+def knob_bands(
+    block: Block, box: Slices, knob: str, value: Numbers, timed: Timed
+) -> dict[str, Numbers]:
+    """How much longer a request or a step takes than with the knob solved anew for each draw.
 
     Args:
         block: with a band, the knob solved.
@@ -20,6 +21,7 @@ def knob_bands(block: Block, box: Slices, knob: str, value: Numbers) -> dict[str
         knob: its name.
         value: its best value at the stated numbers, as large as the box; NaN where the design does
             not fit.
+        timed: what the knob makes short.
 
     Returns:
         `regret_p05` and so on, the ends of the loss over the draws, and `regret_mean` [1].
@@ -31,9 +33,9 @@ def knob_bands(block: Block, box: Slices, knob: str, value: Numbers) -> dict[str
     chosen = np.where(np.isnan(value), lowest, value)
 
     def of_tile(outer: Slices, inner: Slices) -> dict[str, Numbers]:
-        best = sampled(block, outer).column(STEP_COLUMN)
-        steps = sampled(block, outer, {knob: chosen[inner]}).column(STEP_COLUMN)
-        loss = np.maximum(steps / best - 1, 0.0)
+        best = sampled(block, outer, timed=timed).seconds(timed)
+        seconds = sampled(block, outer, {knob: chosen[inner]}, timed).seconds(timed)
+        loss = np.maximum(seconds / best - 1, 0.0)
         columns = ends(band, "regret", loss)
         total = np.nansum(loss, axis=-1)
         known = np.sum(~np.isnan(loss), axis=-1)

@@ -352,6 +352,7 @@ def _blocks(study: Study) -> list[Block]:
                             swept.append(item)
                         else:
                             requested |= [item]
+                    swept += _followers(system, study, requested)
                     block = Block(
                         system=system,
                         platform=platform,
@@ -366,6 +367,17 @@ def _blocks(study: Study) -> list[Block]:
                     )
                     divided.append(block)
     return divided
+
+
+def _followers(system: System, study: Study, requested: dict[str, str]) -> list[Axis]:
+    """Knobs that keep their first value beside one that is stated, taken from those requested."""
+    axes = []
+    for name, knob in system.knobs.items():
+        is_open = name not in study.knobs and requested.get(name) == "auto"
+        if knob.follows and is_open and requested.get(knob.follows) != "auto":
+            del requested[name]
+            axes.append(Axis(name, np.zeros(1), knob.choices))
+    return axes
 
 
 def _workload_axes(study: Study) -> tuple[list[Axis], tuple[Trace, ...]]:

@@ -20,6 +20,7 @@ from nearkv.hardware.quantity import Quantity
 from nearkv.hardware.schema import Key
 from nearkv.hardware.units import unit_of
 from nearkv.solvers.knobs import resolve_knobs
+from nearkv.solvers.objective import TOTAL, Timed
 from nearkv.solvers.uncertainty.draws import Law, Measured, Ranged, listed, ranks
 from nearkv.solvers.uncertainty.quantiles import quantiles
 from nearkv.sweeps.study.bands import Band
@@ -94,12 +95,21 @@ class Sampled:
             values = own[name]
         else:
             raise InputError(f"--band: {name} has no band; leave out one of them")
-        everywhere = np.broadcast_to(values, self.shape)
-        return np.where(self.fits, everywhere, np.nan)
+        return self._where_it_fits(values)
+
+    def seconds(self, timed: Timed) -> Numbers:
+        """Seconds of a span at every draw; NaN where the design does not fit [s]."""
+        return self._where_it_fits(timed(self.answer.estimate).seconds)
+
+    def _where_it_fits(self, values: Real) -> Numbers:
+        return np.where(self.fits, np.broadcast_to(values, self.shape), np.nan)
 
 
 def sampled(
-    block: Block, box: Slices, knobs: Mapping[str, Numbers] = NO_NUMBERS
+    block: Block,
+    box: Slices,
+    knobs: Mapping[str, Numbers] = NO_NUMBERS,
+    timed: Timed = TOTAL,
 ) -> Sampled:
     """Evaluate a box of design points at every draw of the block's band.
 
@@ -109,6 +119,7 @@ def sampled(
         block: with a band.
         box: the design points.
         knobs: values of knobs in place of those requested; they broadcast to the box.
+        timed: what solved knobs make short.
     """
     assert block.band is not None
     points = block.grid.mesh(box)
@@ -123,7 +134,7 @@ def sampled(
     }
     given = _with_draws({**stated, **knobs})
     values = {**requested, **given}
-    resolved = resolve_knobs(block.system, hw, llm, work, values)
+    resolved = resolve_knobs(block.system, hw, llm, work, values, timed=timed)
     answer = Evaluated(resolved.estimate, hw, block.system.owns)
     shape = (*shape_of(box), block.band.samples)
     return Sampled(answer, resolved.knobs, shape)

@@ -96,7 +96,6 @@ def test_a_number_in_which_amounts_bend_is_searched() -> None:
     bent = toy(1.0, 8.0, lambda x: overlap(a=leaf("a", 9.0 / x), b=leaf("b", x)))
     solved = answer(bent, number="auto")
     assert np.ravel(solved.knobs["number"]) == pytest.approx([3.0], rel=1e-8)
-    assert np.isnan(solved.choice.bound)
     assert solved.tried == (1 + 7) * 33
 
 
@@ -110,7 +109,7 @@ def test_a_searched_number_beats_a_fine_grid_at_every_design_point() -> None:
     solved = resolve_knobs(system, hw, llm, work, requested)
     for factor in (1.0, 2.0, 7.9, 8.0):
         at = resolve_knobs(system, hw, llm, work, {**requested, "compression": factor})
-        assert np.all(solved.estimate.step.seconds <= at.estimate.step.seconds * (1 + 1e-9))
+        assert np.all(solved.estimate.total.seconds <= at.estimate.total.seconds * (1 + 1e-9))
     assert middle(system)["compression"] == pytest.approx(1 + 0.3 * 7)
 
 

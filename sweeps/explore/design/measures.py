@@ -183,9 +183,7 @@ class CaseGroup:
         try:
             for name, values in self.splits(numbers).items():
                 requested[name] = values[:, np.newaxis]
-            solved = resolve_knobs(
-                system, hw, llm, work, requested, placed_for=attrgetter(span)
-            )
+            solved = resolve_knobs(system, hw, llm, work, requested, timed=attrgetter(span))
         except MissingNumberError:
             return None
         return Evaluated(solved.estimate, hw, system.owns)

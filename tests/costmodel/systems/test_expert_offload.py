@@ -258,17 +258,13 @@ def test_the_solved_share_and_the_better_way_equal_brute_force(seed: int) -> Non
     best = np.full((CASES, 1), np.inf)
     for way in (0.0, 1.0):
         tried = answer(llm, hw, work, gpu_experts=shares, experts=way)
-        seconds = np.where(tried.fits.ok, tried.step.seconds, np.inf)
+        seconds = np.where(tried.fits.ok, tried.total.seconds, np.inf)
         best = np.minimum(best, seconds.min(axis=1, keepdims=True))
-    choice = solved.choice
-    assert choice is not None
-    least = solved.estimate.step.seconds
+    least = solved.estimate.total.seconds
     # at a break a share is right to 1e-9
     assert np.all(least <= best * (1 + 1e-7))
     # a grid misses the best share by less than one of its steps
     assert np.all(best <= least * 1.01)
-    assert np.all(choice.bound <= least * (1 + 1e-9))
-    assert np.all(np.abs(choice.gap) < 1e-9)
 
 
 def test_the_cores_alone_do_all_of_a_model() -> None:

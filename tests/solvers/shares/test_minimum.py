@@ -18,6 +18,7 @@ from nearkv.costmodel.algebra.span import Leaf, Numbers, Port, Repeat, Serial, S
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.solvers.knobs import resolve_knobs
+from nearkv.solvers.objective import STEP
 from nearkv.solvers.shares.minimum import Minimum, minimise, tangent
 from nearkv.sweeps.explore.knob import explain_knob, find_best_knob
 from nearkv.sweeps.study.study import Study
@@ -84,7 +85,9 @@ def test_alpha_beats_every_grid_point_on_a_thousand_machines(name: str) -> None:
         Workload(16.0, 32768.0, 64.0),
     )
     requested = {"interval": 16.0, "writeback": 1.0}
-    solved = resolve_knobs(SYSTEMS["hilos"], hw, llm, work, {**requested, "alpha": "auto"})
+    solved = resolve_knobs(
+        SYSTEMS["hilos"], hw, llm, work, {**requested, "alpha": "auto"}, timed=STEP
+    )
     grid = SYSTEMS["hilos"](hw, llm, work, {**requested, "alpha": GRID[None, :]}).step.seconds
     assert np.all(np.ravel(solved.estimate.step.seconds) <= np.min(grid, axis=1) * (1 + 1e-12))
     assert solved.choice is not None

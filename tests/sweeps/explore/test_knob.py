@@ -20,6 +20,15 @@ from nearkv.sweeps.explore.knob import explain_knob, find_best_knob
 from nearkv.sweeps.study.study import Study
 
 
+def test_a_rule_whose_numbers_the_machine_lacks_is_left_out() -> None:
+    """HGX H200 states no `policy.weights_per_gpu`, by which L3 picks the degree."""
+    answer = find_best_knob(Study(("gpu",), ("llama3.1-8b",)), "tp")
+    assert "rule_node" in answer
+    assert "rule_l3" not in answer
+    assert answer["gap"][0] == 0
+    assert answer["bound_s"][0] == answer["total_s"][0]
+
+
 def test_a_rule_of_one_system_is_blank_for_another() -> None:
     """HILOS rounds its rule to powers of two as well; INF2 prints one rule."""
     both = find_best_knob(Study(("hilos", "inf2"), ("opt-66b",)), "alpha")

@@ -1,0 +1,84 @@
+"""`auto` is the best: against values drawn from a knob's whole range, on random machines."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from support.drawing import POINTS, Design, Points, designs, seeded
+from support.systems import SYSTEMS
+
+from nearkv.costmodel.algebra.span import Booleans
+from nearkv.costmodel.model.registry import Knob
+from nearkv.solvers.objective import objective
+
+VALUES = 33
+CLOSE = 1e-8
+NOT_BEST = {"mapping-greedy", "mapping-a-major", "mapping-q-major", "mapping-f-major"}
+"""Policies of the H2M2 paper, which are what their systems are named after."""
+KNOBS = [
+    (system.name, name)
+    for system in SYSTEMS.values()
+    for name, knob in system.knobs.items()
+    if not knob.sets and knob.solver not in NOT_BEST
+]
+LOADED = ("gpu", "cpu-offload", "l3", "hbm-pim", "rank-pim")
+
+
+def drawn(points: Points, knob: Knob) -> np.ndarray:
+    """Random values of a knob at every design point: (values, points)."""
+    return np.stack([points.knob(knob) for _ in range(VALUES)])
+
+
+def with_auto(design: Design, name: str, points: Points) -> Design:
+    """The design with one knob at `auto`; others at their defaults at half the draws."""
+    asked = {**design.knobs}
+    if points.random.integers(0, 2):
+        asked |= design.system.defaults
+    for other, value in asked.items():
+        # two shares are not solved together
+        knob = design.system.knobs[other]
+        if value == "auto" and knob.kind in ("share", "number") and other != name:
+            asked[other] = design.knobs[other]
+    return replace(design, knobs=asked).having(**{name: "auto"})
+
+
+def beaten(best: Design, other: Design, tolerance: float = CLOSE) -> Booleans:
+    """Where another choice has an answer and the best has none, or one that costs more."""
+    cost = objective(best.work)
+    ours, theirs = best.estimate, other.estimate
+    least = np.asarray(cost(theirs))
+    costlier = np.greater(cost(ours), least + tolerance * np.abs(least))
+    where: Booleans = theirs.fits.ok & (~np.asarray(ours.fits.ok) | costlier)
+    return where
+
+
+def compare(name: str, knob: str, data: st.DataObject) -> None:
+    design = data.draw(designs(name))
+    points = data.draw(st.integers(0, 2**32 - 1).map(np.random.default_rng).map(Points))
+    if data.draw(st.booleans()):  # prompts alone, or nearly
+        work = replace(design.work, output=points.wholes(1, 8))
+        design = replace(design, work=work)
+    best = with_auto(design, knob, points)
+    assume(not best.is_refused)
+    other = best.having(**{knob: drawn(points, best.system.knobs[knob])})
+    where = beaten(best, other)
+    assert not np.any(where), (best.knobs, best.resolved.knobs, other.knobs[knob])
+
+
+@pytest.mark.parametrize(("name", "knob"), KNOBS)
+@settings(seeded, max_examples=1)
+@given(st.data())
+def test_no_value_beats_auto(name: str, knob: str, data: st.DataObject) -> None:
+    compare(name, knob, data)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(("name", "knob"), KNOBS)
+@settings(seeded, max_examples=200 // POINTS)
+@given(st.data())
+def test_no_value_beats_auto_on_200_machines(name: str, knob: str, data: st.DataObject) -> None:
+    compare(name, knob, data)
