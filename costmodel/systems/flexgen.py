@@ -1,6 +1,8 @@
-"""FlexGen: offloading to host DRAM or storage, attention on the CPU.
+"""FlexGen: a block of sequences offloaded to host DRAM and drives, attention on the CPU.
 
-HILOS sec. 2.2, 6.1; INF² sec. 2.2, 7.1.
+The baselines of HILOS (sec. 2.2, 6.1) and INF² (sec. 2.2, 7.1) state where their tensors lie;
+`flexgen-percent` takes the shares of FlexGen's `--percent` (Sheng et al., ICML 2023, sec. 4). All
+are the program of `mechanisms.weights.flexgen`.
 
 Symbols: b batch, s context, h hidden, L layers.
 """
@@ -13,20 +15,31 @@ from functools import partial
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import overlap, stream
-from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.gpu_layer import (
-    gpu_contents,
+    arriving_latents,
     gpu_working_set,
     passing_latents,
 )
-from nearkv.costmodel.mechanisms.weights.flexgen_loop import ATTENDS, LACKS, decode_layer
+from nearkv.costmodel.mechanisms.weights.flexgen import ATTENDS, LACKS, Block, EagerBlock
+from nearkv.costmodel.mechanisms.weights.percent import (
+    drive_breaks,
+    drive_share,
+    gpu_breaks,
+    gpu_share,
+    waiting_bytes,
+    whole_tensors,
+)
 from nearkv.costmodel.mechanisms.weights.residency import (
+    ALL_IN_HOST,
+    ALL_ON_STORAGE,
     FILLED,
     LEAST_IN_ALL,
     SSD_WEIGHTS,
     WEIGHTS,
     Headroom,
+    Residency,
+    beside_gpu,
     dram_or_drives,
     host_weights,
     kv_share_in,
@@ -37,21 +50,19 @@ from nearkv.costmodel.mechanisms.weights.residency import (
 )
 from nearkv.costmodel.mechanisms.weights.streaming import (
     FileStorage,
-    WeightStream,
     drives_of,
     file_storage,
+    memories,
     weights_from_files,
 )
 from nearkv.costmodel.model.capacity import (
-    Fits,
     batch_with_states,
-    fits,
     possible_batches,
     reduced_batch,
 )
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.registry import Knob, choice, system
+from nearkv.costmodel.model.registry import Knob, Reversal, choice, system
 from nearkv.costmodel.model.resources import host, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -91,12 +102,15 @@ def rounds_breaks(
     return (overflow(tiers), *(share_leaving(hw, llm, tiers, room) for room in rooms))
 
 
-DRIVE_WEIGHTS = replace(SSD_WEIGHTS, breaks=copies_breaks)
 in_hilos = partial(
     system,
     platform="hilos-a100",
     cite="hilos",
-    knobs={"gpu_batches": BATCHES, "weights": WEIGHTS, "ssd_weights": DRIVE_WEIGHTS},
+    knobs={
+        "gpu_batches": BATCHES,
+        "weights": WEIGHTS,
+        "ssd_weights": replace(SSD_WEIGHTS, breaks=copies_breaks),
+    },
     attends=ATTENDS,
     lacks=LACKS,
     reversals=(LEAST_IN_ALL,),
@@ -160,8 +174,8 @@ def flexgen_raid(
     is_filled = np.greater(split, 0)
     in_dram = np.where(is_filled, fitting, np.floor(fitting))[()]
     drives = file_storage(hw, "ssd", link(hw, "uplink", "uplink"), host(hw))
-    streamed = weights_from_files(hw, llm, tiers, drives)
-    return kv_on_storage(hw, streamed, work, drives, in_dram, gpu_batches)
+    cache = beside_gpu(0.0, 1 - in_dram)
+    return baseline(hw, llm, work, drives, tiers, cache, gpu_batches)
 
 
 @in_hilos("flexgen-ssd", owns=("gpu", "host", "ssd"))
@@ -226,45 +240,139 @@ def flexgen_dram(
         Prefill, one decode step and what fits, over all rounds of the reduced batch.
         Source: HILOS sec. 2.2, 6.3.
     """
-    drives = drives_of(hw)
-    kv, copies = llm.kv_cache_bytes(1, work.final), widened_copies(llm, work)
-    relays = hw.policy.pinned_relays
-    passing = passing_latents(llm, work, gpu_batches)
+    drives, relays = drives_of(hw), hw.policy.pinned_relays
     headroom = beside_sequence(hw, llm, work, gpu_batches, ssd_weights)
     tiers = dram_or_drives(hw, llm, work, weights, headroom)
     streamed = weights_from_files(hw, llm, tiers, drives)
     in_dram = host_weights(hw, llm, tiers)
     free = streamed.host.memory - in_dram - relays
-    hosted = reduced_batch(work.batch, kv + copies, free)
+    hosted = reduced_batch(work.batch, sequence_in_dram(llm, work), free)
     for_states = streamed.gpu.memory - gpu_working_set(llm, work.prompt, tiers.gpu)
     b = batch_with_states(hosted, work.batch, llm.all_state_bytes(1.0), for_states)
-    relay = link(hw, "gpu_link", "cache_relay")
-
-    def prefill(layer_type: WeightStream) -> Span:
-        cache = relay.outward(layer_type.llm.kv_bytes(b, work.prompt), "4bsh")
-        return layer_type.prefill_layer(work, b, cache=cache)
-
-    def decode(layer_type: WeightStream) -> Span:
-        return decode_layer(hw, layer_type, work, b, gpu_batches, 0.0, drives)
-
-    rounds = work.batch / b
-    on_gpu = gpu_contents(llm, work.prompt, tiers.gpu, b)
-    in_host = {
-        "weights": in_dram,
-        "KV cache": b * kv,
-        "copies of layers": b * copies + relays,
-    }
-    return Estimate(
-        prefill=rounds * streamed.over_layers(prefill, b),
-        step=rounds * streamed.over_layers(decode, b),
-        fits=fits(
-            gpu=({**on_gpu, "latents in transfer": passing}, streamed.gpu.memory),
-            host=(in_host, streamed.host.memory),
-            ssd=({"weights": tiers.storage * llm.weight_bytes}, drives.capacity),
-        ),
-        work=work,
-        batch_run=b,
+    held = memories(
+        streamed,
+        replace(work, batch=b),
+        drives,
+        ALL_IN_HOST,
+        passing_latents(llm, work, gpu_batches),
+        {"weights": in_dram, "copies of layers": b * widened_copies(llm, work) + relays},
     )
+    block = Block(hw, work, drives, ALL_IN_HOST, b, gpu_batches)
+    return block.estimate(streamed, held, blocks=work.batch / b)
+
+
+GPU_WEIGHTS = Knob(
+    "share of the weights on the GPU; fill: the largest that it holds",
+    default="fill",
+    rules={"fill": gpu_share},
+    breaks=gpu_breaks,
+)
+DRIVE_WEIGHTS = Knob(
+    "share of the other weights on the drives; fill: what host memory does not hold",
+    default="fill",
+    rules={"fill": drive_share},
+    breaks=drive_breaks,
+)
+ATTEND = choice(
+    "who attends to a cache that is not on the GPU (FlexGen's --cpu-cache-compute, or the GPU)",
+    ("cpu", "gpu"),
+)
+PIN = choice(
+    "whether weights in host memory are pinned (FlexGen's --pin-weight)",
+    ("no", "yes"),
+    default=1,
+)
+TENSORS = choice(
+    "whether shares of weights are of whole tensors, as the code places them, or divide tensors",
+    ("whole", "divided"),
+)
+DRAM_FIRST = Reversal(
+    ("step_ms", "total_s"),
+    ("host.memory",),
+    "weights fill host DRAM before the drives, though both together may bring them faster",
+)
+
+
+@system(
+    "flexgen-percent",
+    platform="t4-box",
+    cite="flexgen",
+    owns=("gpu", "host", "ssd"),
+    reversals=(DRAM_FIRST,),
+    attends=ATTENDS,
+    lacks=LACKS,
+    knobs={
+        "gpu_weights": GPU_WEIGHTS,
+        "ssd_weights": DRIVE_WEIGHTS,
+        "gpu_cache": Knob("share of the KV cache on the GPU", default=0.0),
+        "ssd_cache": Knob("share of the other KV cache on the drives", default=0.0),
+        "activations": choice(
+            "memory where activations wait between halves of layers", ("gpu", "host", "ssd")
+        ),
+        "attend": ATTEND,
+        "pin": PIN,
+        "gpu_batches": replace(BATCHES, within=""),
+        "tensors": TENSORS,
+    },
+)
+def flexgen_percent(
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    *,
+    gpu_weights: Real,
+    ssd_weights: Real,
+    gpu_cache: Real,
+    ssd_cache: Real,
+    activations: Real,
+    attend: Real,
+    pin: Real,
+    gpu_batches: Real,
+    tensors: Real,
+) -> Estimate:
+    """FlexGen at given shares, as its `--percent` option takes them.
+
+    Its code keeps activations whole in one memory, and divides no cache of 4 bits. Of activations
+    on the GPU those of one prompt are counted, as in all systems that stream weights.
+
+    Args:
+        hw: roles gpu, gpu_link, host, ssd, ssd_link.
+        llm, work: what runs; the batch is that of all GPU batches.
+        gpu_weights: share of the weights on the GPU [1].
+        ssd_weights: share of the others on the drives, the rest in host memory [1].
+        gpu_cache: share of the KV cache on the GPU [1].
+        ssd_cache: share of the other cache on the drives, the rest in host memory [1].
+        activations: 0 wait on the GPU, 1 in host memory, 2 on the drives.
+        attend: 0 the CPU attends to a cache that is not on the GPU, 1 the GPU, which attends to
+            latents in any case.
+        pin: 1 weights in host memory are pinned, 0 they are copied first.
+        gpu_batches: GPU batches of a step [1].
+        tensors: 0 shares of whole tensors, 1 as given.
+
+    Returns:
+        Prefill, one decode step and what fits. Source: Sheng et al., sec. 4.1, 4.2, Alg. 1.
+    """
+    drives, cache = drives_of(hw), beside_gpu(gpu_cache, ssd_cache)
+    tiers = whole_tensors(llm, beside_gpu(gpu_weights, ssd_weights), divided=tensors)
+    streamed = weights_from_files(hw, llm, tiers, drives)
+    waiting = Residency(*(np.equal(activations, place) * 1.0 for place in range(3)))
+    passing = (1 - cache.gpu) * arriving_latents(llm, work.batch, work.final)
+    activations_in_host = {"activations": waiting.host * waiting_bytes(llm, work)}
+    held = memories(
+        streamed, work, drives, cache, passing, streamed.in_host | activations_in_host
+    )
+    block = EagerBlock(
+        hw,
+        work,
+        drives,
+        cache,
+        work.batch,
+        gpu_batches,
+        by_gpu=np.equal(attend, 1) * 1.0,
+        unpinned=1.0 - np.equal(pin, 1),
+        activations=waiting,
+    )
+    return block.estimate(streamed, held)
 
 
 # --- what a step leaves to weights ------------------------------------------------------------
@@ -301,7 +409,7 @@ def widened_copies(llm: LLM, work: Workload) -> Real:
     return layer * 4 / llm.kv_width
 
 
-# --- KV cache on drives -----------------------------------------------------------------------
+# --- KV cache in host DRAM and on drives -------------------------------------------------------
 
 
 def all_kv_on_storage(
@@ -324,85 +432,36 @@ def all_kv_on_storage(
     """
     headroom = beside_copies(hw, llm, work, gpu_batches, ssd_weights)
     tiers = dram_or_drives(hw, llm, work, weights, headroom)
-    streamed = weights_from_files(hw, llm, tiers, drives)
-    return kv_on_storage(hw, streamed, work, drives, 0.0, gpu_batches)
+    return baseline(hw, llm, work, drives, tiers, ALL_ON_STORAGE, gpu_batches)
 
 
-def kv_on_storage(
+def baseline(
     hw: Machine,
-    weights: WeightStream,
+    llm: LLM,
     work: Workload,
     drives: FileStorage,
-    in_dram: Real,
+    tiers: Residency,
+    cache: Residency,
     gpu_batches: Real,
 ) -> Estimate:
-    """KV cache on striped drives, read through the buffered file path, attended to by the CPU.
+    """All sequences in one block, their cache in host DRAM and on striped drives.
 
     Args:
-        in_dram: share of the KV cache that stays in host DRAM [1].
+        drives: read through the buffered file path.
+        tiers, cache: shares of the weights and of the KV cache by memory.
         gpu_batches: GPU batches of a step [1].
     """
-    b, stored = work.batch, 1 - in_dram
-    passing = passing_latents(weights.llm, work, gpu_batches)
-
-    def prefill(layer_type: WeightStream) -> Span:
-        cache = put_cache(hw, layer_type.llm, work, drives, stored)
-        return layer_type.prefill_layer(work, b, cache=cache)
-
-    def decode(layer_type: WeightStream) -> Span:
-        return decode_layer(hw, layer_type, work, b, gpu_batches, stored, drives)
-
-    return Estimate(
-        prefill=weights.over_layers(prefill, b),
-        step=weights.over_layers(decode, b),
-        fits=capacity_check(hw, weights, work, drives, in_dram, passing),
-        work=work,
-        batch_run=b,
+    streamed = weights_from_files(hw, llm, tiers, drives)
+    held = memories(
+        streamed,
+        work,
+        drives,
+        cache,
+        passing_latents(llm, work, gpu_batches),
+        {
+            "weights": host_weights(hw, llm, tiers),
+            "copies of layers": layer_copies(llm, work),
+        },
     )
-
-
-def put_cache(
-    hw: Machine, llm: LLM, work: Workload, drives: FileStorage, stored: Real
-) -> Span:
-    """One layer's keys and values of all prompts leave the GPU, some of them for the drives.
-
-    The cache is never pinned (`derate.cache_relay`), so it leaves the GPU slowly.
-    """
-    prompts = llm.kv_bytes(work.batch, work.prompt)
-    return overlap(
-        gpu=link(hw, "gpu_link", "cache_relay").outward(prompts, "4bsh"),
-        drives=stream(stored * prompts, "4bsh", **drives.write),
-    )
-
-
-def capacity_check(
-    hw: Machine,
-    weights: WeightStream,
-    work: Workload,
-    drives: FileStorage,
-    in_dram: Real,
-    passing: Real,
-) -> Fits:
-    """Weights and KV cache in GPU memory, host DRAM and on the drives.
-
-    Args:
-        in_dram: share of the KV cache in host DRAM [1].
-        passing: latents on the GPU while it attends to them [B].
-    """
-    llm, tiers = weights.llm, weights.tiers
-    kv = llm.kv_cache_bytes(work.batch, work.final)
-    on_gpu = gpu_contents(llm, work.prompt, tiers.gpu, work.batch)
-    in_host = {
-        "weights": host_weights(hw, llm, tiers),
-        "copies of layers": layer_copies(llm, work),
-        "KV cache": in_dram * kv,
-    }
-    on_drives = {
-        "weights": tiers.storage * llm.weight_bytes,
-        "KV cache": (1 - in_dram) * kv,
-    }
-    return fits(
-        gpu=({**on_gpu, "latents in transfer": passing}, weights.gpu.memory),
-        host=(in_host, weights.host.memory),
-        **{drives.role: (on_drives, drives.capacity)},
-    )
+    block = Block(hw, work, drives, cache, work.batch, gpu_batches)
+    return block.estimate(streamed, held)

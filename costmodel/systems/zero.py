@@ -13,6 +13,7 @@ from nearkv.costmodel.algebra.compose import overlap, serial, stream
 from nearkv.costmodel.algebra.span import Real, Span
 from nearkv.costmodel.mechanisms.gpu_layer import (
     FUSED,
+    arriving_latents,
     attend_on_gpu,
     dequantise_weights,
     prefill_compute,
@@ -22,8 +23,8 @@ from nearkv.costmodel.mechanisms.weights.cpu_attention import (
     attend_on_cpu,
     exchange_with_cpu,
 )
-from nearkv.costmodel.mechanisms.weights.flexgen_loop import ATTENDS, LACKS
-from nearkv.costmodel.mechanisms.weights.residency import Residency
+from nearkv.costmodel.mechanisms.weights.flexgen import ATTENDS, LACKS
+from nearkv.costmodel.mechanisms.weights.residency import Residency, beside_gpu
 from nearkv.costmodel.mechanisms.weights.streaming import (
     PageableStream,
     WeightStream,
@@ -104,6 +105,8 @@ def zero_inference(
     on_gpu = np.equal(cache, 1) * 1.0
     unpinned = 1 - np.where(np.equal(pin, 0), on_gpu, np.equal(pin, 2))
     weights = streamed(hw, llm, ssd_weights, unpinned)
+    place = beside_gpu(on_gpu, 0.0)
+    passing = (1 - on_gpu) * arriving_latents(llm, b, work.final)
 
     def decode_layer(layer_type: WeightStream) -> Span:
         computed = serial(
@@ -125,7 +128,7 @@ def zero_inference(
     return Estimate(
         prefill=weights.over_layers(prefill_layer, b),
         step=weights.over_layers(decode_layer, b),
-        fits=memories(weights, work, drives_of(hw), on_gpu, 0.0),
+        fits=memories(weights, work, drives_of(hw), place, passing, weights.in_host),
         work=work,
         batch_run=b,
     )

@@ -19,6 +19,8 @@ SHARES: dict[str, Default] = {
     "cpu-offload cpu_share": "balanced",
     # what the GPU holds beside its work; nothing on the drives where nobody says otherwise
     "flexgen-percent gpu_weights": "fill",
+    "flexgen-percent gpu_cache": 0.0,
+    "flexgen-percent ssd_cache": 0.0,
     "inf2 ssd_weights": 0.0,
     # a fifth is kept, a fifth moves between tiers in a step
     "hillinfer retention": 0.2,
@@ -45,7 +47,7 @@ OTHERS: dict[str, Range] = {
     "flexgen-percent attend": (0, 1, 0),
     "flexgen-percent pin": (0, 1, 1),
     "flexgen-percent tensors": (0, 1, 0),
-    "flexgen-percent cache": (0, 2, 1),
+    "flexgen-percent activations": (0, 2, 0),
     "flexgen-mapping longest": (1, 2**20, 2048),
     "flexgen-raid split": (0, 1, 0),
     "flexgen-ssd weights": (0, 4, "auto"),

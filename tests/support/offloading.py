@@ -32,7 +32,7 @@ def bed(name: str, **widths: float) -> Machine:
 
 def layers(system: str, hw: Machine, work: Workload = WORK, **knobs: Real) -> Span:
     """The layers of a decode step, without the output head."""
-    stated = {**ALL_IN_HOST[system], **knobs}
+    stated: dict[str, Real] = {**ALL_IN_HOST[system], **knobs}
     return SYSTEMS[system](hw, model("opt-30b", hw), work, stated).step.parts["layers"]
 
 

@@ -1,11 +1,9 @@
-"""FlexGen's shares of weights and what its code does beside its loop: tensors, copies, prompts.
+"""FlexGen's shares of weights, as its code divides them: whole tensors, as many as a memory holds.
 
-Source: `init_weight_list` of `flex_opt.py`; `general_copy` and `mha` of `pytorch_backend.py`.
+Source: `init_weight_list` of `flex_opt.py`.
 
 A layer is two halves, attention and MLP. FlexGen goes through the tensors of a half in order: those
 whose centre lies in the first share go to the drives, the next to host memory, the last to the GPU.
-
-Symbols: b batch, s prompt, H heads.
 """
 
 from __future__ import annotations
@@ -15,31 +13,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import serial
-from nearkv.costmodel.algebra.span import Port, Real, Span, total
-from nearkv.costmodel.mechanisms.gpu_layer import (
-    arriving_latents,
-    gpu_working_set,
-    layer_compute,
+from nearkv.costmodel.algebra.span import Real, total
+from nearkv.costmodel.mechanisms.gpu_layer import arriving_latents
+from nearkv.costmodel.mechanisms.weights.residency import (
+    Residency,
+    beside_gpu,
+    fitting_on_gpu,
 )
-from nearkv.costmodel.mechanisms.weights.residency import Residency, beside_gpu
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.resources import Gpu, gpu, host
+from nearkv.costmodel.model.resources import host
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
-COPY = 3.0
-"""Times that a byte crosses host memory when it is copied: read, its new line filled, written."""
-SCORE = 13.0
-"""Bytes that a score of a prompt moves through GPU memory in 16 bits.
-
-Written by a product, masked (read, its mask read, written), softmax (read, written), read by a
-product.
-"""
 JUST_PAST = 1e-9
 """A share this much beyond the centre of a tensor holds the tensor [1]."""
-_ON_GPU, _IN_HOST = 0.0, 1.0
-"""Tiers of the cache, as FlexGen's options count them."""
 
 
 # --- whole tensors ----------------------------------------------------------------------------
@@ -140,7 +127,7 @@ def gpu_share(hw: Machine, llm: LLM, work: Workload, stated: Mapping[str, Real])
     It depends on what the memories hold alone: more memory moves no weight to a slower one.
 
     Args:
-        stated: `cache`, 0 where it is on the GPU, and `tensors`, 1 where shares divide them.
+        stated: shares of the cache, and `tensors`, 1 where shares divide them.
     """
     headroom = gpu_headroom(hw, llm, work, stated)
     return _by_tensors(stated, largest_gpu_share(llm, headroom), headroom)
@@ -150,8 +137,8 @@ def drive_share(hw: Machine, llm: LLM, work: Workload, stated: Mapping[str, Real
     """The least share on the drives of the weights that are not on the GPU [1].
 
     Args:
-        stated: `gpu_weights`, by default the largest; `cache`, 1 where it is in host memory; and
-            `tensors`, 1 where shares divide them.
+        stated: `gpu_weights`, by default the largest; shares of the cache; `activations`, 1 where
+            they wait in host memory; and `tensors`, 1 where shares divide them.
     """
     on_gpu = stated.get("gpu_weights")
     if on_gpu is None:
@@ -197,62 +184,37 @@ def least_drive_share(llm: LLM, on_gpu: Real, headroom: Real) -> Real:
     return least
 
 
+def cache_of(stated: Mapping[str, Real]) -> Residency:
+    """The shares of the KV cache by memory; all in host memory where nothing is stated."""
+    return beside_gpu(stated.get("gpu_cache", 0.0), stated.get("ssd_cache", 0.0))
+
+
 def gpu_headroom(hw: Machine, llm: LLM, work: Workload, stated: Mapping[str, Real]) -> Real:
     """Share of the weights that fits the GPU beside its working set and its cache [1].
 
-    A cache elsewhere leaves the GPU the latents that pass. Weights that all stay need no buffer for
-    those in transfer.
+    A cache elsewhere leaves the GPU the latents that pass.
     """
-    on_gpu = np.equal(stated.get("cache", _IN_HOST), _ON_GPU)
-    cache = llm.kv_cache_bytes(work.batch, work.final)
-    passing = arriving_latents(llm, work.batch, work.final)
-    free = gpu(hw).memory - np.where(on_gpu, cache, passing)
-    streaming = gpu_working_set(llm, work.prompt, 0.0, work.batch)
-    resident = gpu_working_set(llm, work.prompt, 1.0, work.batch)
-    beyond_buffer = np.maximum(resident - streaming, 1.0)
-    share = np.clip((free - streaming) / beyond_buffer, 0.0, 1.0)
-    return np.where(resident <= free, 1.0, share)
+    cache = cache_of(stated)
+    kept = cache.gpu * llm.kv_cache_bytes(work.batch, work.final)
+    passing = (1 - cache.gpu) * arriving_latents(llm, work.batch, work.final)
+    return fitting_on_gpu(hw, llm, work, kept + passing)
 
 
 def host_headroom(
     hw: Machine, llm: LLM, work: Workload, stated: Mapping[str, Real]
 ) -> Real:
-    """Share of the weights that fits host memory beside the cache, where that is there [1]."""
-    in_host = np.equal(stated.get("cache", _IN_HOST), _IN_HOST)
-    cache = llm.kv_cache_bytes(work.batch, work.final)
-    return (host(hw).memory - in_host * cache) / llm.weight_bytes
+    """Share of the weights that fits host memory beside its cache and activations [1]."""
+    cache = cache_of(stated).host * llm.kv_cache_bytes(work.batch, work.final)
+    waiting = np.equal(stated.get("activations", 0.0), 1) * waiting_bytes(llm, work)
+    return (host(hw).memory - cache - waiting) / llm.weight_bytes
+
+
+def waiting_bytes(llm: LLM, work: Workload) -> Real:
+    """Activations of all prompts between two halves of layers [B]."""
+    return llm.x_bytes(work.batch, work.prompt)
 
 
 def _by_tensors(stated: Mapping[str, Real], whole: Real, divided: Real) -> Real:
     """The share of whole tensors, or the one that divides them, as is stated [1]."""
     divides = np.equal(stated.get("tensors", 0.0), 1)
     return np.where(divides, divided, whole)[()]
-
-
-# --- copies and prompts -----------------------------------------------------------------------
-
-
-def relay(hw: Machine, amount: Real) -> Span:
-    """Copy bytes of memory that is not pinned into pinned buffers, before anything else runs.
-
-    The program's one thread copies them; from the buffers they move like pinned ones.
-
-    Args:
-        amount: copied [B].
-    """
-    rate = hw.host.count * hw.host.bandwidth * hw.derate.maybe("dram_copy", 1.0)
-    copy = Port("host.dram", "read", rate)
-    return copy(COPY * amount, "to a pinned buffer: read, filled, written")
-
-
-def eager_prompts(llm: LLM, b: Real, s: Real, gpu: Gpu) -> Span:
-    """Products of one layer over b prompts, and the full square of their scores, in memory.
-
-    Args:
-        b, s: prompts and tokens of each [1].
-    """
-    square = llm.eager_attention_flops(b, s)
-    return serial(
-        products=layer_compute(llm, b * s, square, gpu, "2 P b s + 4 b s^2 H d"),
-        scores=gpu.read(SCORE * b * llm.eager_scores(s), "H s^2 scores, eager"),
-    )

@@ -36,7 +36,7 @@ SOLVED_APART = Reversal(
 
 @dataclass(frozen=True)
 class Residency:
-    """Shares of the weights by the memory they live in; they add up to one.
+    """Shares of a tensor by the memory it lies in, of the weights or a cache; they add up to one.
 
     Attributes:
         gpu, host, storage: share in GPU memory, in host DRAM, on the drives [1].
@@ -53,10 +53,10 @@ ALL_ON_STORAGE = Residency(gpu=0.0, host=0.0, storage=1.0)
 
 
 def beside_gpu(on_gpu: Real, on_storage: Real) -> Residency:
-    """Return shares of weights: some on the GPU, of the others a share on storage.
+    """Return shares of a tensor: some on the GPU, of the others a share on storage.
 
     Args:
-        on_gpu: share of all weights on the GPU [1].
+        on_gpu: share of the tensor on the GPU [1].
         on_storage: share of the others on storage, the rest in host DRAM [1].
     """
     streamed = 1 - on_gpu
@@ -127,15 +127,9 @@ def choose_residency(
 def _filled(hw: Machine, llm: LLM, work: Workload, headroom: Headroom) -> Residency:
     """Weights in the GPU, the rest in host DRAM as far as it goes, then on storage.
 
-    Weights that stay need no buffer for those in transfer. More memory never moves a weight to a
-    slower one.
+    More memory never moves a weight to a slower one.
     """
-    free = gpu(hw).memory - headroom.beside
-    streaming = gpu_working_set(llm, work.prompt, 0.0, work.batch)
-    resident = gpu_working_set(llm, work.prompt, 1.0, work.batch)
-    rise = np.maximum(resident - streaming, 1.0)
-    fitting = np.clip((free - streaming) / rise, 0.0, 1.0)
-    on_gpu = np.where(resident <= free, 1.0, fitting)[()]
+    on_gpu = fitting_on_gpu(hw, llm, work, headroom.beside)
     streamed = 1 - on_gpu
     all_weights = (
         host_weights(hw, llm, ALL_IN_HOST) if headroom.pinned else llm.weight_bytes
@@ -143,6 +137,22 @@ def _filled(hw: Machine, llm: LLM, work: Workload, headroom: Headroom) -> Reside
     in_dram = headroom.host / all_weights
     in_host = np.clip(in_dram, 0.0, streamed * (1 - headroom.stored))
     return Residency(on_gpu, in_host, streamed - in_host)
+
+
+def fitting_on_gpu(hw: Machine, llm: LLM, work: Workload, beside: Real) -> Real:
+    """Share of the weights that fits the GPU beside its working set [1].
+
+    Weights that all stay need no buffer for those in transfer.
+
+    Args:
+        beside: GPU memory that the step takes beyond its working set [B].
+    """
+    free = gpu(hw).memory - beside
+    streaming = gpu_working_set(llm, work.prompt, 0.0, work.batch)
+    resident = gpu_working_set(llm, work.prompt, 1.0, work.batch)
+    rise = np.maximum(resident - streaming, 1.0)
+    fitting = np.clip((free - streaming) / rise, 0.0, 1.0)
+    return np.where(resident <= free, 1.0, fitting)[()]
 
 
 def host_weights(hw: Machine, llm: LLM, tiers: Residency) -> Real:

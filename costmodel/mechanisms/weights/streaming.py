@@ -14,7 +14,6 @@ from nearkv.costmodel.algebra.compose import overlap, serial, stream
 from nearkv.costmodel.algebra.span import Port, Real, Span
 from nearkv.costmodel.mechanisms.gpu_layer import (
     arriving_head,
-    arriving_latents,
     dequantise_traffic,
     dequantise_weights,
     gpu_contents,
@@ -85,6 +84,11 @@ class WeightStream:
     link: Link
     tiers: Residency
     storage: DataPath
+
+    @property
+    def in_host(self) -> dict[str, Real]:
+        """Weights in host memory, byte by byte as they are [B]."""
+        return {"weights": self.tiers.host * self.llm.weight_bytes}
 
     def load(self, amount: Real) -> Span:
         """Bring weights to the GPU from host DRAM, or from storage by its own path.
@@ -267,24 +271,31 @@ def products(weights: WeightStream, b: Real, beyond: Real) -> Span:
 
 
 def memories(
-    weights: WeightStream, work: Workload, storage: FileStorage, on_gpu: Real, stored: Real
+    weights: WeightStream,
+    work: Workload,
+    storage: FileStorage,
+    cache: Residency,
+    passing: Real,
+    in_host: Mapping[str, Real],
 ) -> Fits:
     """Bytes on the GPU, in host memory and on the drives.
 
     Args:
-        on_gpu, stored: shares of the KV cache on the GPU and on the drives [1].
+        work: its batch is what runs together.
+        cache: shares of the KV cache by memory.
+        passing: latents on the GPU while it attends to them [B].
+        in_host: what lies in host memory beside the cache [B].
     """
     llm, tiers = weights.llm, weights.tiers
-    cache = llm.kv_cache_bytes(work.batch, work.final)
-    in_host = 1 - on_gpu - stored
+    kv = llm.kv_cache_bytes(work.batch, work.final)
     gpu_need = gpu_contents(llm, work.prompt, tiers.gpu, work.batch) | {
-        "KV cache": on_gpu * cache,
-        "latents in transfer": (1 - on_gpu) * arriving_latents(llm, work.batch, work.final),
+        "KV cache": cache.gpu * kv,
+        "latents in transfer": passing,
     }
-    host_need = {"weights": tiers.host * llm.weight_bytes, "KV cache": in_host * cache}
-    ssd_need = {"weights": tiers.storage * llm.weight_bytes, "KV cache": stored * cache}
+    host_need = {**in_host, "KV cache": cache.host * kv}
+    need = {"weights": tiers.storage * llm.weight_bytes, "KV cache": cache.storage * kv}
     return fits(
         gpu=(gpu_need, weights.gpu.memory),
         host=(host_need, weights.host.memory),
-        ssd=(ssd_need, storage.capacity),
+        **{storage.role: (need, storage.capacity)},
     )

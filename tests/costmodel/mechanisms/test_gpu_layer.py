@@ -23,7 +23,7 @@ from nearkv.hardware.catalog import load_platform
 
 
 def test_full_width_needs_no_unpacking() -> None:
-    paths = layers("flexgen-percent", bed("zero-a6000"), cache=0.0).breakdown()
+    paths = layers("flexgen-percent", bed("zero-a6000"), gpu_cache=1.0).breakdown()
     assert sum(seconds for path, seconds in paths.items() if "unpack" in path) == 0
 
 

@@ -33,7 +33,7 @@ SLOPES = {
     "flexgen-ssd": (0.29, {"ssd_link.bandwidth": np.inf}, {}),
     "flexgen-dram": (0.29, {"ssd_link.bandwidth": np.inf}, {}),
     "flexgen-raid": (0.29, {"uplink.bandwidth": np.inf}, {}),
-    "flexgen-percent": (0.8, {"ssd_link.bandwidth": np.inf}, {"attend": 0.0, "cache": 1.0}),
+    "flexgen-percent": (0.8, {"ssd_link.bandwidth": np.inf}, {"attend": 0.0, "gpu_cache": 0.0}),
     "zero-inference": (0.29, {"ssd_link.bandwidth": np.inf}, {"cache": 0.0}),
     "inf2": (0.066, {"uplink.bandwidth": np.inf}, {"alpha": 0.0, "ssd_weights": 0.0}),
 }

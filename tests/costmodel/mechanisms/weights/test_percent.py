@@ -10,14 +10,8 @@ from support.tiny import TINY
 from support.tiny import WORK as TINY_WORK
 
 from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.mechanisms.weights.percent import (
-    eager_prompts,
-    gpu_breaks,
-    relay,
-    whole_tensors,
-)
+from nearkv.costmodel.mechanisms.weights.percent import gpu_breaks, whole_tensors
 from nearkv.costmodel.mechanisms.weights.residency import Residency, beside_gpu
-from nearkv.costmodel.model.resources import gpu
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.machine import Machine
@@ -49,7 +43,7 @@ def test_no_larger_share_fits_the_gpu(gpu_memory: float, tensors: float) -> None
     hw = with_memory(gpu_memory, 1e12)
     chosen = filled(hw, tensors=tensors)
     shares = np.linspace(0.0, 1.0, 1001)
-    tried = filled(hw, tensors=tensors, cache=chosen.knobs["cache"], gpu_weights=shares)
+    tried = filled(hw, tensors=tensors, gpu_weights=shares)
     used = np.asarray(tried.estimate.fits.tiers["gpu"][0])
     most = np.max(used[used <= gpu_memory])
     own = float(np.max(chosen.estimate.fits.tiers["gpu"][0]))
@@ -84,8 +78,8 @@ def test_drives_hold_what_host_memory_does_not(tensors: float) -> None:
 
 
 def test_what_is_stated_stays() -> None:
-    knobs = filled(BED, gpu_weights=0.25, cache=2.0, ssd_weights=0.5).knobs
-    assert [knobs[name] for name in ("gpu_weights", "ssd_weights", "cache")] == [0.25, 0.5, 2]
+    knobs = filled(BED, gpu_weights=0.25, ssd_cache=1.0, ssd_weights=0.5).knobs
+    assert [knobs[name] for name in ("gpu_weights", "ssd_weights", "ssd_cache")] == [0.25, 0.5, 1]
 
 
 @pytest.mark.parametrize(
@@ -107,17 +101,6 @@ def test_shares_are_of_whole_tensors(
     assert (tiers.gpu, tiers.storage) == pytest.approx(placed)
     divided = whole_tensors(model("opt-30b", bed("t4-box")), beside_gpu(on_gpu, ssd), 1.0)
     assert (divided.gpu, divided.storage) == pytest.approx((on_gpu, (1 - on_gpu) * ssd))
-
-
-def test_prompts_of_flexgen_write_the_whole_square_of_scores() -> None:
-    hw = bed("t4-box")
-    llm = model("opt-6.7b", hw)
-    span = eager_prompts(llm, 2.0, 512.0, gpu(hw))
-    scores = 2 * 32 * 512**2
-    assert span.parts["scores"].seconds == pytest.approx(13 * scores / (hw.gpu.hbm * 320e9))
-    linear = 2 * 2 * 512 * 12 * 4096**2
-    square = 4 * 2 * 512**2 * 4096
-    assert span.parts["products"].seconds == pytest.approx((linear + square) / (0.37 * 65e12))
 
 
 def test_prompts_of_many_tokens_visit_every_expert() -> None:
@@ -159,13 +142,3 @@ def test_tensors_leave_the_drives_for_the_gpu_from_the_other_end() -> None:
     breaks = [float(share) for share in gpu_breaks(hw, TINY, TINY_WORK, stated)]
     assert sorted(breaks[:7]) == pytest.approx(sorted(to_gpu))
     assert sorted(breaks[7:]) == pytest.approx(sorted(1 - 2 * (1 - share) for share in to_gpu))
-
-
-@pytest.mark.parametrize(("platform", "share"), [("hilos-a100", 1.0), ("t4-box", 0.8)])
-def test_a_copy_runs_at_the_rate_of_memory_where_none_is_stated(
-    platform: str, share: float
-) -> None:
-    """Read, filled and written: three times the bytes, over both hosts' 1 GB/s."""
-    hw = load_platform(platform).machine()
-    two = hw.with_values({"host.count": 2, "host.bandwidth": 1e9})
-    assert relay(two, 1e9).seconds == pytest.approx(1.5 / share)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.offloading import bed
 from support.systems import SYSTEMS, model
 
 from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.mechanisms.weights.flexgen import eager_prompts, relay
+from nearkv.costmodel.model.resources import gpu
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
 
@@ -125,3 +128,24 @@ def test_more_memory_for_weights_never_slows_flexgen_down(system: str, role: str
     seconds = np.ravel(estimate.total.seconds)
     assert np.all(np.diff(seconds) <= 1e-9 * seconds[1:])
     assert seconds[-1] < seconds[0]
+
+
+def test_prompts_of_flexgen_write_the_whole_square_of_scores() -> None:
+    hw = bed("t4-box")
+    llm = model("opt-6.7b", hw)
+    span = eager_prompts(llm, 2.0, 512.0, gpu(hw))
+    scores = 2 * 32 * 512**2
+    assert span.parts["scores"].seconds == pytest.approx(13 * scores / (hw.gpu.hbm * 320e9))
+    linear = 2 * 2 * 512 * 12 * 4096**2
+    square = 4 * 2 * 512**2 * 4096
+    assert span.parts["products"].seconds == pytest.approx((linear + square) / (0.37 * 65e12))
+
+
+@pytest.mark.parametrize(("platform", "share"), [("hilos-a100", 1.0), ("t4-box", 0.8)])
+def test_a_copy_runs_at_the_rate_of_memory_where_none_is_stated(
+    platform: str, share: float
+) -> None:
+    """Read, filled and written: three times the bytes, over both hosts' 1 GB/s."""
+    hw = load_platform(platform).machine()
+    two = hw.with_values({"host.count": 2, "host.bandwidth": 1e9})
+    assert relay(two, 1e9).seconds == pytest.approx(1.5 / share)
