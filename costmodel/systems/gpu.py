@@ -241,8 +241,10 @@ def gpu_servers(
         Source: Shoeybi et al. 2019, sec. 3 (two all-reduces per layer); Kwon et al., SOSP 2023,
         sec. 4 (the paged cache); DeepSeek-V3, sec. 3.4 (experts and attention apart).
     """
-    # a request stays on one replica, and those without any idle
-    used = np.minimum(dp, np.maximum(np.floor(work.batch), 1.0))
+    # a request stays on one replica, and those without any idle but for their experts
+    used = np.minimum(
+        dp, np.maximum(np.floor(work.batch), np.ceil(np.maximum(ep / tp, 1.0)))
+    )
     split = GpuSplit(tp, used, pp, ep, attention, node_size(hw))
     weights = split.weight_bytes(llm) + used * mtp * llm.mtp_parameters * llm.weight_width
     offloaded = np.minimum(1e9 * offload * split.gpus, weights)
@@ -378,17 +380,29 @@ class GpuServers:
         )
 
     def prefill(self, prompts: Real, load: Load) -> Span:
-        """Prompts alone, one after the other on every replica, chunk by chunk."""
+        """Prompts alone, one after the other on every replica, chunk by chunk.
+
+        A sequence lies on one replica, and with `attention=dp` on one GPU of it: where fewer come
+        than there are, the others take part in what they share alone.
+        """
         waiting = self.split.waiting(prompts / self.split.dp)
         most = np.where(np.greater(self.chunk, 0), self.chunk, np.inf)
         chunks = np.maximum(load.prompt / np.maximum(prompts, _NONE) / most, 1.0)
-        passes = waiting * chunks * prompts / self.split.dp
+        present = np.minimum(prompts, 1.0)
+        idle = np.maximum(self.split.dp * present / np.maximum(prompts, _NONE), 1.0)
+        passes = waiting * chunks * idle * prompts / self.split.dp
+        alone = np.maximum(self.split.alone(prompts), waiting)
 
         def layer(layer_type: LLM, seen: Load) -> Span:
-            busy = seen.share(waiting)
+            busy, own = seen.share(waiting), (alone - waiting * idle) * seen.prompt
+            projected = layer_type.qkv_flops(own) + layer_type.output_flops(own)
+            attended = alone * seen.squares
             return serial(
-                linear=self.products(layer_type, busy.prompt, passes, waiting * prompts),
-                attention=prefill_attention(self.hw, layer_type, busy.squares),
+                linear=self.products(
+                    layer_type, busy.prompt, passes, waiting * prompts, idle
+                ),
+                projections=gpu(self.hw).run(projected, "of sequences that no GPUs share"),
+                attention=prefill_attention(self.hw, layer_type, attended),
             )
 
         return serial(
@@ -396,9 +410,13 @@ class GpuServers:
             hand_over=hand_over(self.hw, self.llm, self.split, load.prompt),
         )
 
-    def products(self, layer_type: LLM, tokens: Real, passes: Real, logits: Real) -> Span:
+    def products(
+        self, layer_type: LLM, tokens: Real, passes: Real, logits: Real, idle: Real = 1.0
+    ) -> Span:
         """Products of one layer; weights in host memory come first, as nothing prefetches them."""
-        on_gpu = linear(self.hw, self.llm, tokens, passes, layer_type, logits, self.split)
+        on_gpu = linear(
+            self.hw, self.llm, tokens, passes, layer_type, logits, self.split, idle
+        )
         if "gpu_link" not in self.hw.roles:
             return on_gpu
         each = tokens / self.split.dp / np.maximum(passes, _NONE)

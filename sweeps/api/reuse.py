@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 import numpy as np
 import pandas as pd
@@ -33,7 +33,8 @@ SEPARATOR = re.compile(r"\s*,\s*(?=[a-z])")
 """Between tiers; a comma before a number is between sizes of one."""
 
 if TYPE_CHECKING:
-    from nearkv.sweeps.study.block_traces import BlockTrace, ReuseSummary
+    from nearkv.sweeps.explore.kv_node import Node
+    from nearkv.sweeps.study.block_traces import BlockTrace
     from nearkv.sweeps.study.study import Study
 
 
@@ -44,32 +45,68 @@ class ServerArguments(TypedDict, total=False):
         platform: `h200-node` by default; each node has tiers of its own but for shared ones.
         system: that computes the prompts, `gpu` by default.
         sets, parts: numbers and parts of the platform to replace, one value each.
+        knobs: of the system, and of the store: `copies` (`once` or `per-gpu`: how often tiers
+            behind HBM keep what several GPUs hold alike) and `snapshots` (`prompt` or `block`: at
+            whose ends recurrent states are kept).
     """
 
     platform: Platforms
     system: Value
     sets: Mapping[str, Values]
     parts: Mapping[str, Values]
+    knobs: Mapping[str, Values]
+
+
+class RequestArguments(TypedDict, total=False):
+    """RequestArguments that share prefixes: of a file, or made.
+
+    Attributes:
+        trace: JSON lines or CSV of Mooncake, Bailian or nearkv itself, also packed by gzip; or
+            `conversation` or `synthetic`, Mooncake's traces.
+        rate_scale: how many times as fast the requests of the trace come.
+        time_unit: of the arrivals, `s`, `ms`, `us` or `ns`; that of the format by default.
+        block: tokens of a block; those of the format, or 512, by default.
+        groups: prompts of so many groups in place of a trace.
+        prefix: tokens that the prompts of a group share.
+        requests: of all groups.
+        order: groups ask at `random`, or one after the other, `round`.
+        turns: of a conversation that begins with the prefix.
+        grow: tokens that each turn adds.
+        pause: between the turns, as `20s`.
+        rate: requests a second.
+    """
+
+    trace: Value
+    rate_scale: float
+    time_unit: str
+    block: int
+    groups: int
+    prefix: str | float
+    requests: int
+    order: str
+    turns: int
+    grow: str | float
+    pause: str
+    rate: str | float
+
+
+class ReuseArguments(ServerArguments, RequestArguments, total=False):
+    """A server, and the requests that come to it."""
 
 
 def reuse(
     model: Models,
     *,
     tiers: str | Iterable[str],
-    trace: Value = "",
-    prefix: str | float = 0,
     hit: float = 0.0,
-    rate: str | float = 0.0,
-    rate_scale: float = 1.0,
-    block: int = 0,
-    policy: str = "",
+    policy: str = "exclusive",
     admission: str | Iterable[str] = "all",
     routing: str = "prefix",
     nodes: int = 0,
     slo: str = "",
     drive: str = "",
     staged: bool = False,
-    **server: Unpack[ServerArguments],
+    **asked: Unpack[ReuseArguments],
 ) -> pd.DataFrame:
     """Say what tiers of KV caches hit, how a prefix comes back soonest, what is saved and worn.
 
@@ -77,32 +114,26 @@ def reuse(
         model: one model.
         tiers: memories of the platform that keep blocks, the nearest first: `hbm`, `dram=512GB`,
             `cxl`, `ssd=8x3.84TB`, `pool=4TB` and `pool-ssd` behind the fabric, `object`.
-        trace: requests in Mooncake's form, JSON lines or CSV, also packed by gzip; the summary
-            of one, which ends in .json; or `conversation` or `synthetic`, the summaries of
-            Mooncake's traces.
-        prefix, hit, rate: without a trace: tokens, how often they are found, requests a second.
-        rate_scale: how many times as fast the requests of the trace come.
-        block: tokens of a block of the trace, 512 by default; a summary states its own.
-        policy: `victim` (replayed), `exclusive` or `inclusive` (read off the reuse curve); by
-            default `victim` of a trace and two tiers, else `exclusive`.
-        admission: `all` victims are written to the second tier, or those of a `second-touch`; both
+        hit: how often a prefix is found, where there are `prefix` and `rate` alone.
+        policy: what tiers keep: `exclusive`, `inclusive`, `victim` or `write-through`.
+        admission: `all` blocks enter the tiers behind the first, or those of a `second-touch`; both
             one after the other where both are named.
         routing: requests go to the node with the longest `prefix`, or to a `random` one.
         nodes: servers; 0 for the fewest that compute prompts at most 80 % of their time.
         slo: `ttft_s=2`: also the rate at which requests wait so long in the mean.
         drive: `30.72TB`: wear is counted in such drives, and asked again of as many as bear it.
         staged: blocks from drives and other servers pass through host DRAM, and are copied again.
-        server: as `ServerArguments` says.
+        asked: as `ServerArguments` and `RequestArguments` say.
 
     Returns:
         A row a tier, of all nodes together: `hit_share` of the blocks, `total_share` with the tiers
         before it, between `total_low` and `total_high` if reuse drifts on as in the trace,
         `prefix_tok` it has in the mean where it has any, milliseconds to load, recompute, do both,
-        load behind what is computed, or rebuild it from X, from how many tokens on loading pays,
-        milliseconds of attention beside it, bytes read and written, the share of the path's rate
-        that writing takes, price, drive writes a day, drives that bear them at one a day, their
-        life and what it costs; then how the nodes serve. `table.attrs["conclusion"]` says it in
-        sentences; `table.attrs["curve"]` is the summary of the trace, to be saved as .json.
+        load behind what is computed, or rebuild it from X, and of the whole prompt, from how many
+        tokens on loading pays, milliseconds of attention beside it, `read_gb_s` while it loads,
+        `asked_gb_s` on average, bytes written, the share of the path's rate that writing takes,
+        price, drive writes a day, drives that bear them at one a day, their life and what it costs;
+        then how the nodes serve. `table.attrs["conclusion"]` says it in sentences.
 
     Raises:
         InputError: an argument that cannot be used, or a trace that cannot be read.
@@ -111,27 +142,17 @@ def reuse(
     >>> bool(table["load_ms"][0] < table["recompute_ms"][0])
     True
     """
-    from nearkv.sweeps.explore.kv_node import node_of
     from nearkv.sweeps.explore.reuse import Reuse, evaluate_reuse
-    from nearkv.sweeps.study.block_traces import BLOCK_TOKENS
 
-    if not trace and (policy or rate_scale != 1):
-        raise InputError(
-            "--policy, --rate-scale: are of a trace; without one leave them out"
-        )
-    requests, summary = _trace(trace, block) if trace else (None, None)
-    tokens_a_block = summary.block if summary else block or BLOCK_TOKENS
-    tier_names = names(tiers, "tiers")
-    replays = requests is not None and len(tier_names) <= 2
+    requests = _requests(asked)
     question = Reuse(
-        node=node_of(_one_server(model, server), tokens_a_block, staged),
-        tiers=tier_names,
+        node=_node(model, asked, requests, staged),
+        tiers=names(tiers, "tiers"),
         trace=requests,
-        summary=summary.faster(rate_scale) if summary else None,
-        prefix=size(prefix, "--prefix") if prefix else 0.0,
+        prefix=0.0 if requests else _tokens(asked, "prefix"),
         hit=hit,
-        rate=_per_second(rate) if rate else 0.0,
-        policy=policy or ("victim" if replays else "exclusive"),
+        rate=0.0 if requests else _rate(asked),
+        policy=policy,
         routing=routing,
         nodes=nodes,
         ttft=_ttft(slo) if slo else 0.0,
@@ -140,43 +161,33 @@ def reuse(
     rows, conclusion = [], []
     rules = names(admission, "admission") or ("all",)
     for rule in rules:
-        more, said = evaluate_reuse(replace(question, admission=rule))
+        more, told = evaluate_reuse(replace(question, admission=rule))
         rows += more
-        conclusion += [f"{rule}: {text}" for text in said] if len(rules) > 1 else said
-    if summary and not policy:
-        conclusion.append(f"Tiers are those of --policy {question.policy}.")
-    table = table_of_rows(rows, conclusion)
-    table.attrs["curve"] = summary.text() if summary else ""
-    return table
+        conclusion += [f"{rule}: {text}" for text in told] if len(rules) > 1 else told
+    return table_of_rows(rows, conclusion)
 
 
 def tier_sizes(
     model: Models,
     *,
-    trace: Value,
     slo: str,
     tiers: str | Iterable[str] = (),
-    rate_scale: float = 1.0,
-    block: int = 0,
     policy: str = "exclusive",
     admission: str = "all",
     nodes: int = 0,
     years: float = 4.0,
     check: str = "",
-    **server: Unpack[ServerArguments],
+    **asked: Unpack[ReuseArguments],
 ) -> pd.DataFrame:
     """Find the cheapest sizes of tiers with which requests meet a mean time to first token.
 
     Args:
-        model, trace, rate_scale, block, server: as `reuse` takes them.
+        model, policy, admission, asked: as `reuse` takes them.
         nodes: servers; 0 for the fewest that the largest tiers need.
         years: over which tiers are paid for.
         slo: `ttft_s=2`.
         tiers: `dram=128GB:2TB:+128GB`, `ssd=8TB,16TB`; of a name alone, any number of its parts.
             Each may be left out.
-        policy: `exclusive` or `inclusive`; of `victim` every size that is not too dear is replayed,
-            of 256 at most.
-        admission: of victims, `all` or `second-touch`.
         check: a file of the certificate of this question, to be checked in place of a search.
 
     Returns:
@@ -188,23 +199,23 @@ def tier_sizes(
         InputError: an argument that cannot be used, a tier without a price, too many sizes to
             replay, or a certificate that does not hold.
 
-    >>> table = tier_sizes("llama3.1-70b", trace="conversation", slo="ttft_s=4")
+    >>> table = tier_sizes("llama3.1-70b", trace="conversation", slo="ttft_s=4", tiers="ssd")
     >>> bool(table["gap"][0] == 0)
     True
     """
     from nearkv.sweeps.explore.design.certificate import check_certificate
-    from nearkv.sweeps.explore.kv_node import node_of
     from nearkv.sweeps.explore.reuse import Reuse
     from nearkv.sweeps.explore.tier_sizes import find_tier_sizes, sizing
 
     if not 0 < years < np.inf:
         raise InputError(f"--years: {years:g} must be above 0, and finite")
-    requests, summary = _trace(trace, block)
+    requests = _requests(asked)
+    if requests is None:
+        raise InputError("--trace: name a file of requests, or make some with --groups")
     question = Reuse(
-        node=node_of(_one_server(model, server), summary.block, staged=False),
+        node=_node(model, asked, requests, staged=False),
         tiers=(),
         trace=requests,
-        summary=summary.faster(rate_scale),
         policy=policy,
         admission=admission,
         nodes=nodes,
@@ -212,39 +223,41 @@ def tier_sizes(
     )
     texts = [tiers] if isinstance(tiers, str) else tiers or ("dram", "ssd")
     each = [tier for text in texts for tier in SEPARATOR.split(text)]
-    asked = sizing(question, each, years)
+    sizes = sizing(question, each, years)
     if check:
-        said = check_certificate(check, asked)
-        return table_of_rows([{"status": "holds"}], [said])
-    row, conclusion, certificate = find_tier_sizes(asked)
+        told = check_certificate(check, sizes)
+        return table_of_rows([{"status": "holds"}], [told])
+    row, conclusion, certificate = find_tier_sizes(sizes)
     table = table_of_rows([row], conclusion)
     table.attrs["certificate"] = certificate
     return table
 
 
 def hit_curves(traces: str | Iterable[str]) -> pd.DataFrame:
-    """Hits of one LRU cache over its capacity, with the band of what is to come.
+    """Hits of one LRU cache over its capacity, and those of each half of the trace.
 
     Args:
         traces: files, or `conversation` and `synthetic`, as `reuse` takes them.
 
     Returns:
-        A row a capacity of each trace: `hit_share` of the blocks, `hit_share_p0` to
-        `hit_share_p100` if reuse drifts on as in the trace, not of one that is not stationary.
+        A row a capacity of each trace: `hit_share` of the blocks, and those of the half that hits
+        less and of the one that hits more, `hit_share_p0` and `hit_share_p100`.
     """
     tables = []
-    for trace in names(traces, "trace"):
-        _, summary = _trace(trace, 0)
-        curve = summary.curve
-        blocks = CAPACITIES / summary.block
-        hits = curve.hit_ratio(blocks)
-        half = curve.half_band(blocks) if curve.is_stationary else np.nan
+    for name in names(traces, "trace"):
+        trace = _read(RequestArguments(trace=name))
+        prompts = trace.prompts
+        blocks = trace.share * CAPACITIES / trace.block
+        halves = [
+            np.mean(part[:, np.newaxis] < blocks, axis=0)
+            for part in np.array_split(prompts.recency, 2)
+        ]
         columns = {
-            "trace": summary.name,
+            "trace": trace.name,
             "capacity_tok": CAPACITIES,
-            "hit_share": hits,
-            "hit_share_p0": np.maximum(hits - half, 0.0),
-            "hit_share_p100": np.minimum(hits + half, 1.0),
+            "hit_share": np.mean(halves, axis=0),
+            "hit_share_p0": np.minimum(*halves),
+            "hit_share_p100": np.maximum(*halves),
         }
         tables.append(pd.DataFrame(columns))
     return pd.concat(tables, ignore_index=True)
@@ -267,7 +280,7 @@ def fetch_times(
     from nearkv.sweeps.explore.kv_node import node_of
     from nearkv.sweeps.study.block_traces import BLOCK_TOKENS
 
-    node = node_of(_one_server(model, server), BLOCK_TOKENS, staged=False)
+    node = node_of(_one_server(model, server), BLOCK_TOKENS)
     doublings = np.arange(SHORTEST, int(np.log2(node.longest)) + 1, dtype=float)
     lengths = np.exp2(doublings)
     ways = {"recompute": node.compute(lengths)}
@@ -281,11 +294,28 @@ def fetch_times(
     return pd.concat(tables, ignore_index=True)
 
 
+def _node(
+    model: Models, asked: ReuseArguments, requests: BlockTrace | None, staged: bool
+) -> Node:
+    """The server that is asked about, with what its tiers keep of a model."""
+    from nearkv.sweeps.explore.kv_node import STORE_KNOBS, node_of
+    from nearkv.sweeps.study.block_traces import BLOCK_TOKENS
+
+    knobs = dict(asked.get("knobs", {}))
+    store = {name: str(knobs.pop(name)) for name in STORE_KNOBS if name in knobs}
+    block = requests.block if requests else asked.get("block", 0) or BLOCK_TOKENS
+    server = asked.copy()
+    server["knobs"] = knobs
+    study = _one_server(model, server)
+    return node_of(study, block, staged, store)
+
+
 def _one_server(model: Models, server: ServerArguments) -> Study:
     """A study of one server whose system computes prompts."""
     axes: Axes = {"batch": 1, "context": 1, "output_tokens": 1}
     axes |= {"platform": server.get("platform", "h200-node")}
     axes |= {"sets": server.get("sets", {}), "parts": server.get("parts", {})}
+    axes |= {"knobs": server.get("knobs", {})}
     return study_of(server.get("system", "gpu"), model, axes)
 
 
@@ -300,14 +330,25 @@ def _drive(text: str) -> float:
     return capacity
 
 
-def _per_second(rate: str | float) -> float:
-    """Requests a second, as 2 or as 2/s.
+def _rate(asked: RequestArguments) -> float:
+    """RequestArguments a second, as 2 or as 2/s; 0 where none are stated.
 
     Raises:
         InputError: it is no rate.
     """
+    rate = asked.get("rate") or 0.0
     text = rate.removesuffix("/s") if isinstance(rate, str) else rate
-    return per_second(text, "--rate")
+    return per_second(text, "--rate") if text else 0.0
+
+
+def _tokens(asked: RequestArguments, name: Literal["prefix", "grow"]) -> float:
+    """A number of tokens; 0 where none is stated.
+
+    Raises:
+        InputError: it is none.
+    """
+    stated = asked.get(name)
+    return size(stated, f"--{name}") if stated else 0.0
 
 
 def _ttft(slo: str) -> float:
@@ -326,30 +367,61 @@ def _ttft(slo: str) -> float:
     return target.value
 
 
-def _trace(trace: Value, block: int) -> tuple[BlockTrace | None, ReuseSummary]:
-    """A trace and its summary, or the summary alone where there is no more.
+def _requests(asked: RequestArguments) -> BlockTrace | None:
+    """The requests of a trace or of groups; none where a prefix is stated alone.
+
+    Raises:
+        InputError: they cannot be read or made, or options exclude each other.
+    """
+    groups, scale = asked.get("groups", 0), asked.get("rate_scale", 1.0)
+    of_groups = [name for name in ("requests", "grow", "pause") if asked.get(name)]
+    if not groups and (of_groups or asked.get("turns", 1) != 1):
+        name = (*of_groups, "turns")[0]
+        raise InputError(
+            f"--{name}: is of groups of prompts; add --groups, as in --groups 45"
+        )
+    if asked.get("trace"):
+        if groups or asked.get("prefix") or asked.get("rate"):
+            advice = "leave out --groups, --prefix and --rate, or it"
+            raise InputError(f"--trace: brings its own requests; {advice}")
+        return _read(asked).faster(scale)
+    if scale != 1 or asked.get("time_unit"):
+        raise InputError(
+            "--rate-scale, --time-unit: are of a trace; leave them out, or name one"
+        )
+    return _made(asked) if groups else None
+
+
+def _made(asked: RequestArguments) -> BlockTrace:
+    """Groups of prompts that share a prefix.
+
+    Raises:
+        InputError: they make no requests.
+    """
+    from nearkv.sweeps.study.block_traces import BLOCK_TOKENS, Groups
+
+    pause = asked.get("pause", "")
+    return Groups(
+        groups=asked.get("groups", 0),
+        prefix=_tokens(asked, "prefix"),
+        requests=asked.get("requests", 0),
+        order=asked.get("order", "random"),
+        turns=asked.get("turns", 1),
+        grow=_tokens(asked, "grow"),
+        pause=parse(pause, "s", "--pause") if pause else 0.0,
+        rate=_rate(asked) or 1.0,
+    ).trace(asked.get("block", 0) or BLOCK_TOKENS)
+
+
+def _read(asked: RequestArguments) -> BlockTrace:
+    """A trace of a file, or of those that come with the package.
 
     Raises:
         InputError: it cannot be read.
     """
-    from nearkv.sweeps.study.block_traces import (
-        BLOCK_TOKENS,
-        CURVES,
-        read_blocks,
-        read_summary,
-        stored_curves,
-    )
+    from nearkv.sweeps.study.block_traces import STORED_TRACES, read_blocks, stored_traces
 
-    path = Path(path_of(trace, "trace"))
-    if not path.name:
-        raise InputError("--trace: name a file of requests, or conversation or synthetic")
-    if str(path) in stored_curves():
-        path = CURVES / f"{path}.json"
-    if path.suffix != ".json":
-        requests = read_blocks(path, block or BLOCK_TOKENS)
-        return requests, requests.summary
-    summary = read_summary(path)
-    if block not in (0, summary.block):
-        own = f"the summary {path.name} is of blocks of {summary.block}"
-        raise InputError(f"--block {block}: {own}; leave it out, or give the trace itself")
-    return None, summary
+    name = path_of(asked["trace"], "trace")
+    path = STORED_TRACES / f"{name}.jsonl.gz" if name in stored_traces() else Path(name)
+    read = read_blocks(path, asked.get("block", 0), asked.get("time_unit", ""))
+    return replace(read, name=name)

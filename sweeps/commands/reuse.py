@@ -14,7 +14,7 @@ from nearkv.sweeps.commands.drawing import check_figure, save_figure
 from nearkv.sweeps.commands.options import option
 from nearkv.sweeps.commands.plot import Figure, Width
 from nearkv.sweeps.commands.printing import NO_ANSWER, print_table
-from nearkv.sweeps.commands.writing import tell, write_new
+from nearkv.sweeps.commands.writing import write_new
 
 TiersOf = Annotated[
     list[str],
@@ -30,24 +30,36 @@ BlockTraceOption = Annotated[
     str,
     option(
         "FILE",
-        "Requests: JSON lines or CSV of timestamp,input_length,output_length,hash_ids; "
-        "a saved curve; or conversation or synthetic, the curves of Mooncake's traces.",
+        "Requests: JSON lines or CSV of timestamp,input_length,output_length,hash_ids, as "
+        "Mooncake and Bailian publish them; or conversation or synthetic, two of Mooncake's.",
     ),
 ]
 Prefix = Annotated[str, option("TOKENS", "Without a trace: what requests share.")]
+TimeUnit = Annotated[str, option("UNIT", "Of the trace's arrivals: s, ms, us or ns.")]
+Groups = Annotated[
+    int, option("NUMBER", "Without a trace: groups of prompts that share a prefix.", min=0)
+]
+RequestsOf = Annotated[int, option("NUMBER", "Of all groups.", "--requests", min=0)]
+Order = Annotated[str, option("ORDER", "In which groups ask: random, or round.")]
+Turns = Annotated[int, option("NUMBER", "Of conversations that begin with it.", min=1)]
+Grow = Annotated[str, option("TOKENS", "What each turn adds to the prompt.")]
+Pause = Annotated[str, option("SECONDS", "Between the turns of a conversation, as 20s.")]
 Hit = Annotated[float, option("SHARE", "Without a trace: how often it is found.")]
 TraceRateOption = Annotated[
     str, option("NUMBER", "Without a trace: requests a second, as 2/s.")
 ]
 RateScale = Annotated[float, option("FACTOR", "How many times as fast requests come.")]
 BlockTokens = Annotated[
-    int, option("TOKENS", "Tokens of a block of the trace; 0: its own, or 512.", min=0)
+    int, option("TOKENS", "Tokens of a block; 0: those of the format, or 512.", min=0)
 ]
 PolicyOption = Annotated[
-    str, option("POLICY", "victim (replayed; two tiers), exclusive or inclusive.")
+    str, option("POLICY", "What tiers keep: exclusive, inclusive, victim or write-through.")
 ]
 Admission = Annotated[
-    str, option("RULES", "Victims written: all, second-touch, or one after the other.")
+    str,
+    option(
+        "RULES", "What enters further tiers: all, second-touch, or one after the other."
+    ),
 ]
 Routing = Annotated[str, option("RULE", "To the node with the longest prefix, or random.")]
 TtftOption = Annotated[str, option("ttft_s=SECONDS", "The mean time to the first token.")]
@@ -56,13 +68,13 @@ Staged = Annotated[
     bool, typer.Option("--staged", help="Drives and other servers send to host DRAM first.")
 ]
 Nodes = Annotated[int, option("NUMBER", "Servers; 0: the fewest that do.", min=0)]
-SaveCurve = Annotated[str, option("FILE.json", "Write the curve, which --trace takes.")]
 LeastOption = Annotated[str, option("COLUMN", "What is to be least: usd_hour.")]
 YearsOption = Annotated[float, option("NUMBER", "Over which tiers are paid for.")]
 
 SHOWN = (
-    "tier,hit_share,total_share,load_ms,recompute_ms,best,load_pays_from_tok,write_gb_s,dwpd,"
-    "life_years,most_req_s,total_low,total_high,prefix_tok,both_ms,drives_1_dwpd,status"
+    "tier,hit_share,total_share,load_ms,recompute_ms,best,prompt_ms,load_pays_from_tok,read_gb_s,"
+    "write_gb_s,dwpd,life_years,most_req_s,total_low,total_high,prefix_tok,both_ms,drives_1_dwpd,"
+    "status"
 )
 """Columns that a terminal shows, the most important first."""
 WEAR_COLUMNS = (
@@ -79,6 +91,7 @@ def of_server(
     platform: options.OnePlatform = "h200-node",
     sets: options.SetOnce = [],
     parts: options.OnePart = [],
+    knobs: options.Knobs = [],
 ) -> None:
     """Options that describe a server and its tiers, in the order of the help."""
 
@@ -86,25 +99,31 @@ def of_server(
 def of_requests(
     trace: BlockTraceOption = "",
     rate_scale: RateScale = 1.0,
+    time_unit: TimeUnit = "",
     block: BlockTokens = 0,
+    groups: Groups = 0,
+    prefix: Prefix = "",
+    requests: RequestsOf = 0,
+    order: Order = "random",
+    turns: Turns = 1,
+    grow: Grow = "",
+    pause: Pause = "",
+    rate: TraceRateOption = "",
     nodes: Nodes = 0,
     slo: TtftOption = "",
 ) -> None:
-    """Options that describe requests of a trace and what serves them."""
+    """Options that describe requests and what serves them."""
 
 
 @options.taking(of_requests, of_server, options.of_table)
 def reuse(
     line: typer.Context,
-    prefix: Prefix = "",
     hit: Hit = 0.0,
-    rate: TraceRateOption = "",
-    policy: PolicyOption = "",
+    policy: PolicyOption = "exclusive",
     admission: Admission = "all",
     routing: Routing = "prefix",
     drive: Drive = "",
     staged: Staged = False,
-    save_curve: SaveCurve = "",
 ) -> None:
     """Say what tiers of KV caches hit between requests, what that saves, and what it wears.
 
@@ -112,11 +131,7 @@ def reuse(
     """
     from nearkv.sweeps.api import reuse
 
-    given = options.arguments(line)
-    del given["save_curve"]
-    table = reuse.reuse(**given)
-    if save_curve:
-        _save(Path(save_curve), table.attrs["curve"])
+    table = reuse.reuse(**options.arguments(line))
     asks_wear = drive or len(table["admission"].unique()) > 1
     print_table(table, options.view_of(line), WEAR_COLUMNS if asks_wear else SHOWN)
     if (table["status"] == "infeasible").all():
@@ -174,17 +189,3 @@ def picture(
         drawn, over, by = fetch_times(**given), "prefix_tok", "way"
         axes = lines(drawn, "fetch_ms", over=over, by=by, width=width)
     save_figure(axes.figure, file)
-
-
-def _save(file: Path, curve: str) -> None:
-    """Write the curve of a trace to a file that does not exist yet, and say so.
-
-    Raises:
-        InputError: there is no trace, or the file cannot be written or read again.
-    """
-    if not curve:
-        raise InputError("--save-curve: there is no trace whose curve could be saved")
-    if file.suffix != ".json":
-        raise InputError(f"--save-curve {file}: --trace reads curves that end in .json")
-    write_new(file, curve)
-    tell(f"wrote {file}; use it as --trace {file}")

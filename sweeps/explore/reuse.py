@@ -16,24 +16,29 @@ from typing import Any
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.mechanisms.reuse.fetch import crossover, layerwise
-from nearkv.costmodel.mechanisms.reuse.tiers import TIERS, Tier
-from nearkv.costmodel.mechanisms.reuse.wear import (
+from nearkv.costmodel.mechanisms.kv_tiers import (
+    TIERS,
+    Tier,
+    crossover,
     drive_writes_a_day,
+    layerwise,
     write_price,
     years,
 )
 from nearkv.hardware.errors import InputError, check_known
-from nearkv.sweeps.evaluate.replay import ADMISSIONS, replay
+from nearkv.sweeps.evaluate.kv_policies import (
+    ADMISSIONS,
+    REUSE_POLICIES,
+    BlockHits,
+    is_stack,
+    tier_hits,
+)
 from nearkv.sweeps.explore.kv_node import Node
-from nearkv.sweeps.study.block_traces import BlockTrace, ReuseSummary
+from nearkv.sweeps.study.block_traces import BlockTrace
 from nearkv.sweeps.study.grid import scalar
 from nearkv.sweeps.study.study import Numbers
 from nearkv.sweeps.tables.table import Rows
 
-REUSE_POLICIES = ("victim", "exclusive", "inclusive")
-"""What a tier keeps of the one above it."""
 ROUTINGS = ("prefix", "random")
 """Which node a request goes to: the one with its longest prefix, or any."""
 BUSY = 0.8
@@ -41,6 +46,13 @@ BUSY = 0.8
 MOST_RATE = 1e9
 """Requests a second of the largest question."""
 TTFT_QUANTILES = {"ttft_p50_s": 0.5, "ttft_p90_s": 0.9, "ttft_p99_s": 0.99}
+DRIFT_BAND = 1.5
+"""Half a band over the drift: what comes may differ from the second half by as much again as that
+does from the first, so from their mean by one and a half times."""
+STATIONARY = 0.1
+"""Largest drift of the hits of a trace that is called stationary [1]."""
+RATE_HALVINGS = 20
+"""Of the rates between which the one lies at which a mean TTFT is met: to a part in a million."""
 
 
 @dataclass(frozen=True)
@@ -50,73 +62,57 @@ class Reuse:
     Attributes:
         node: a server.
         tiers: as `dram=512GB` or `ssd=8x3.84TB`, the nearest first.
-        trace: the requests, where they are replayed.
-        summary: of the requests, where there is one.
+        trace: the requests, where there are some.
         prefix, hit, rate: tokens, how often they are found, requests a second; without a trace.
         policy, admission, routing: of `REUSE_POLICIES`, `ADMISSIONS`, `ROUTINGS`.
         nodes: servers, each with tiers of its own; 0 for the fewest below `BUSY`.
         ttft: mean of requests at the rate that is asked for; 0 where none is [s].
         drive: capacity of one drive, in which wear is counted; 0 for those of the tier [B].
-        sized: the tiers, in place of `tiers`, of many sizes: numbers are (points, 1).
+        built: the tiers of a node, where they are not those that `tiers` name.
     """
 
     node: Node
     tiers: Sequence[str]
     trace: BlockTrace | None = None
-    summary: ReuseSummary | None = None
     prefix: float = 0.0
     hit: float = 0.0
     rate: float = 0.0
-    policy: str = "victim"
+    policy: str = "exclusive"
     admission: str = "all"
     routing: str = "prefix"
     nodes: int = 0
     ttft: float = 0.0
     drive: float = 0.0
-    sized: tuple[Tier, ...] = ()
+    built: tuple[Tier, ...] = ()
 
     @cached_property
-    def built(self) -> tuple[Tier, ...]:
+    def of_node(self) -> tuple[Tier, ...]:
         """The tiers of a node, the nearest first."""
-        return self.sized or tuple(map(self.node.tier, self.tiers))
+        return self.built or tuple(map(self.node.tier, self.tiers))
 
     @cached_property
     def own(self) -> Numbers:
         """How many there are of each tier, one of each node or one that all share: (tiers,)."""
-        return np.array([1 if tier.place.is_shared else self.nodes for tier in self.built])
+        return np.array(
+            [1 if each.place.is_shared else self.nodes for each in self.of_node]
+        )
 
     @property
     def capacities(self) -> Numbers:
-        """Of each tier of all nodes: (..., tiers) [B]."""
-        of_node = [np.atleast_1d(tier.capacity) for tier in self.built]
-        capacities: Numbers = self.own * np.concatenate(of_node, axis=-1)
+        """Of each tier of all nodes: (tiers,) [B]."""
+        of_node = [scalar(each.capacity) for each in self.of_node]
+        capacities: Numbers = self.own * np.array(of_node)
         return capacities
-
-    @property
-    def is_replayed(self) -> bool:
-        """Whether hits and writes are those of a replay."""
-        return self.summary is not None and self.policy == "victim"
-
-    @cached_property
-    def prompts(self) -> Numbers:
-        """Tokens of each request that is replayed whole, else of groups of them: (requests,)."""
-        if self.summary is None:
-            return np.full(2, self.prefix)
-        if self.trace and self.is_replayed and self.trace.share == 1:
-            return self.trace.prompt
-        return self.summary.prompts
-
-    @cached_property
-    def weights(self) -> Numbers:
-        """Share of all requests that each of the prompts stands for: (requests,)."""
-        if self.summary is None:
-            return np.array([self.hit, 1 - self.hit])
-        return np.full(len(self.prompts), 1 / len(self.prompts))
 
     @property
     def rate_of_all(self) -> float:
         """Requests of all nodes [1/s]."""
-        return self.summary.rate if self.summary else self.rate
+        return self.trace.rate if self.trace else self.rate
+
+    @cached_property
+    def block_bytes(self) -> Numbers:
+        """A block as each tier keeps it: (tiers,) [B]."""
+        return np.array([self.node.block_bytes(each.name) for each in self.of_node])
 
 
 @dataclass(frozen=True)
@@ -124,20 +120,51 @@ class Hits:
     """What the tiers do in service of all requests.
 
     Attributes:
-        share: of the blocks that each tier has: (..., tiers).
-        half: how far hits of each tier and those before it may be off in what comes: (..., tiers).
-        tokens: of each request in each tier: (..., requests, tiers).
-        written: to each tier: (..., tiers) [B/s].
+        share: of the blocks that each tier has: (tiers,).
+        half: how far hits of each tier and those before it may be off in what comes: (tiers,).
+        prompts: tokens of each request: (requests,).
+        tokens: of each request in each tier: (requests, tiers).
+        weights: share of all requests that each stands for: (requests,).
+        written: to each tier for a request, on average: (tiers,) [B].
+        are_known: whether each request's tokens are known, or their mean share alone.
     """
 
     share: Numbers
     half: Numbers
+    prompts: Numbers
     tokens: Numbers
+    weights: Numbers
     written: Numbers
+    are_known: bool = True
+
+    @property
+    def known(self) -> Numbers:
+        """Tokens of each request that some tier has: (requests,)."""
+        known: Numbers = np.sum(self.tokens, axis=1)
+        return known
+
+
+@dataclass(frozen=True)
+class Service:
+    """How each node serves its share of the requests.
+
+    Attributes:
+        rate: requests of all nodes [1/s].
+        seconds: of each request from its turn to its first token: (requests,) [s].
+        load: share of its time that a node computes or loads prompts [1].
+        wait: of a request, on average; infinite where requests come faster than they go [s].
+        ttft: from arrival to first token, on average [s].
+    """
+
+    rate: float
+    seconds: Numbers
+    load: float
+    wait: float
+    ttft: float
 
 
 def evaluate_reuse(question: Reuse) -> tuple[Rows, list[str]]:
-    """What each tier hits, how its blocks come back soonest, what that saves and wears.
+    """Say what each tier hits, how its blocks come back soonest, what that saves and wears.
 
     Returns:
         A row a tier, of all nodes together; then sentences about the service. Where wear is counted
@@ -151,26 +178,27 @@ def evaluate_reuse(question: Reuse) -> tuple[Rows, list[str]]:
     hits = hits_of(served)
     reasons = faults_of(served, hits)
     status = {"status": "infeasible" if reasons else "ok"}
-    service = status | service_of(served, hits)
+    service = status | _service_columns(served, hits)
     if reasons:
         service |= dict.fromkeys(("wait_s", "ttft_s", *TTFT_QUANTILES), np.inf)
-    rows = [_row(served, place, hits) | service for place in range(len(served.built))]
-    said = _sentences(served, hits, service, reasons)
+    rows = [_row(served, place, hits) | service for place in range(len(served.of_node))]
+    sentences = _sentences(served, hits, service, reasons)
     worn = [row for row in rows if question.drive and row["drives_1_dwpd"] > 0]
     if worn:
-        more, _ = evaluate_reuse(replace(served, tiers=_sized(served, worn), drive=0.0))
+        more, _ = evaluate_reuse(replace(served, built=_of_drives(served, worn), drive=0.0))
         rows += [row | {"sized_by": "wear"} for row in more]
-    return rows, said
+    return rows, sentences
 
 
-def _sized(question: Reuse, worn: Rows) -> list[str]:
+def _of_drives(question: Reuse, worn: Rows) -> tuple[Tier, ...]:
     """The tiers, those of drives with as many as bear what is written at one drive write a day."""
     drives = {row["tier"]: row["drives_1_dwpd"] for row in worn}
-    texts = []
-    for text, built, own in zip(question.tiers, question.built, question.own, strict=True):
-        count = int(np.ceil(drives.get(built.name, 0.0) / own))
-        texts.append(f"{built.name}={count}x{question.drive}B" if count else text)
-    return texts
+    tiers = []
+    for built, own in zip(question.of_node, question.own, strict=True):
+        count = np.ceil(drives.get(built.name, 0.0) / own)
+        capacity = count * question.drive
+        tiers.append(question.node.sized(built.name, capacity, count) if count else built)
+    return tuple(tiers)
 
 
 # --- what cannot be asked together --------------------------------------------------------------
@@ -191,10 +219,10 @@ def check(question: Reuse) -> None:
     _check_tiers(question)
     if question.nodes < 0:
         raise InputError(f"--nodes: {question.nodes} must be 0 or more")
-    if question.summary is None:
+    if question.trace is None:
         _check_prefix(question)
     else:
-        _check_trace(question)
+        _check_trace(question, question.trace)
     if question.rate_of_all > MOST_RATE:
         raise InputError(f"--rate, --rate-scale: at most {MOST_RATE:g} requests per second")
 
@@ -213,11 +241,11 @@ def _check_tiers(question: Reuse) -> None:
     outwards = [name for name in TIERS if name in names]
     if outwards != [name for name in names if name in TIERS]:
         raise InputError(f"--tier: name the nearest first, as {', '.join(outwards)}")
-    if question.drive and all(np.isinf(tier.endurance) for tier in question.built):
+    if question.drive and all(np.isinf(tier.endurance) for tier in question.of_node):
         raise InputError(f"--drive: {', '.join(names)} does not wear out; name drives")
 
 
-def _check_trace(question: Reuse) -> None:
+def _check_trace(question: Reuse, trace: BlockTrace) -> None:
     """Refuse what cannot be asked of a trace.
 
     Raises:
@@ -225,19 +253,11 @@ def _check_trace(question: Reuse) -> None:
     """
     if question.prefix or question.hit or question.rate:
         raise InputError("--prefix, --hit, --rate: are for no trace; leave them out, or it")
-    if question.admission != "all" and question.policy != "victim":
-        raise InputError(f"--admission {question.admission}: is for --policy victim alone")
-    is_random = question.routing == "random"
-    if question.is_replayed and not question.trace:
-        alone = "--policy victim: replays the trace itself, and there is its summary alone"
-        raise InputError(f"{alone}; take --policy exclusive or inclusive")
-    if question.is_replayed and len(question.tiers) > 2:
-        most = "--policy victim: replays two tiers at most"
-        raise InputError(f"{most}; name two, or take --policy exclusive")
-    if is_random and not question.trace:
-        raise InputError("--routing random: sends each request; give the trace itself")
-    shared = [tier.name for tier in question.built if tier.place.is_shared]
-    if is_random and shared:
+    if not len(trace.prompts.blocks):
+        lengths = f"{trace.name}: has lengths alone, and reuse needs hash_ids"
+        raise InputError(f"{lengths}; nearkv compare --trace takes it")
+    shared = [tier.name for tier in question.of_node if tier.place.is_shared]
+    if question.routing == "random" and shared:
         raise InputError(
             f"--routing random: leave out {', '.join(shared)}, which nodes share"
         )
@@ -261,8 +281,9 @@ def _check_prefix(question: Reuse) -> None:
     if prefix > longest:
         takes = f"the model takes {longest:,.0f} tokens; choose another model"
         raise InputError(f"--prefix: a prompt has {prefix:,.0f} tokens, {takes}")
-    held = scalar(question.built[0].capacity) / question.node.token_bytes
-    if prefix > held:
+    (tier,) = question.of_node
+    if question.node.kept_bytes(prefix, tier.name) > scalar(tier.capacity):
+        held = scalar(tier.capacity) / question.node.token_bytes(tier.name)
         holds = f"holds {held:,.0f} tokens, and the prefix has {prefix:,.0f}"
         raise InputError(f"--tier {question.tiers[0]}: {holds}; state more")
 
@@ -277,232 +298,258 @@ def fewest_nodes(question: Reuse) -> int:
         on_nodes = replace(question, nodes=nodes)
         hits = hits_of(on_nodes)
         is_borne = bool(np.all(write_loads(on_nodes, hits) <= 1))
-        return is_borne and service_of(on_nodes, hits)["load"] <= BUSY
+        return is_borne and serve(on_nodes, hits).load <= BUSY
 
     alone = replace(question, nodes=1)
     hits = hits_of(alone)
-    plain = service_of(alone, hits)["plain_load"] / BUSY
+    plain = plain_load(alone, hits) / BUSY
     most = int(np.ceil(max(plain, np.max(write_loads(alone, hits)), 1.0)))
     return 1 + bisect_left(range(1, most), True, key=does)
+
+
+# --- hits ---------------------------------------------------------------------------------------
+
+
+def is_replayed(question: Reuse) -> bool:
+    """Whether hits are found by a replay, and are not shown to rise with the sizes of tiers."""
+    has_states = question.node.snapshot > 0
+    of_stack = is_stack(question.policy, question.admission, len(question.of_node))
+    return question.trace is not None and (has_states or not of_stack)
+
+
+def hits_of(question: Reuse) -> Hits:
+    """What the tiers of all nodes hit; a prefix that is stated lies in the tier that is named."""
+    trace, node = question.trace, question.node
+    if trace is None:
+        (tier,) = question.of_node
+        missed = 1 - question.hit
+        written = missed * scalar(node.kept_bytes(question.prefix, tier.name))
+        return Hits(
+            share=np.array([question.hit]),
+            half=np.zeros(1),
+            prompts=np.full(2, question.prefix),
+            tokens=np.array([[question.prefix], [0.0]]),
+            weights=np.array([question.hit, missed]),
+            written=np.array([written]),
+        )
+    if question.routing == "random":
+        trace = trace.routed(question.nodes)
+    held = trace.share * question.capacities / question.block_bytes
+    if node.snapshot:
+        trace = trace.with_snapshots(node.snapshot)
+    found = tier_hits(trace.prompts, held.tolist(), question.policy, question.admission)
+    each = trace.share * len(trace.prompt)
+    return Hits(
+        share=np.sum(found.found, axis=0) / len(trace.prompts.blocks),
+        half=DRIFT_BAND * _drift(trace, found),
+        prompts=trace.prompt,
+        tokens=_tokens(trace, found),
+        weights=np.full(len(trace.prompt), 1 / len(trace.prompt)),
+        written=found.written / each * question.block_bytes,
+        are_known=trace.share == 1,
+    )
+
+
+def _drift(trace: BlockTrace, found: BlockHits) -> Numbers:
+    """How far hits of the halves of a trace are apart, up to each tier: (tiers,)."""
+    upto = np.cumsum(found.found, axis=1)
+    lengths = trace.prompts.ends - trace.prompts.starts
+    half = int(np.searchsorted(trace.prompts.ends, len(trace.prompts.blocks) / 2)) + 1
+    parts = (slice(0, half), slice(half, None))
+    first, second = (
+        np.sum(upto[part], axis=0) / max(np.sum(lengths[part]), 1) for part in parts
+    )
+    apart: Numbers = np.abs(second - first)
+    return apart
+
+
+def _tokens(trace: BlockTrace, found: BlockHits) -> Numbers:
+    """Tokens of each request in each tier: (requests, tiers)."""
+    upto = np.cumsum(found.found, axis=1)
+    prompts = trace.prompt[:, np.newaxis]
+    if trace.share == 1:  # the last block of a prompt is not full
+        within = np.minimum(trace.block * upto, prompts)
+    else:  # of a request too few blocks are known, so each has the mean share
+        share = np.sum(upto, axis=0) / len(trace.prompts.blocks)
+        of_tokens = trace.block * trace.accesses / np.sum(trace.prompt)
+        within = np.minimum(share * of_tokens, 1.0) * prompts
+    return np.diff(within, axis=1, prepend=0.0)
 
 
 # --- service ------------------------------------------------------------------------------------
 
 
-def service_of(question: Reuse, hits: Hits) -> dict[str, float]:
-    """How each node serves its share of the requests, one prompt after the other.
+def serve(question: Reuse, hits: Hits, rate: float = 0.0) -> Service:
+    """How nodes serve requests at a rate, one prompt after the other on each.
 
-    Returns:
-        `load`, the share of its time that it computes or loads prompts, `plain_load` without reuse,
-        the share of prefill time saved, the mean wait and time to the first token, its quantiles
-        over the prompts behind a mean wait, and the requests a second of all nodes whose mean is
-        the one that is asked for.
-    """
-    node, weights = question.node, question.weights
-    rate = question.rate_of_all / question.nodes
-    plain = float(node.prefill(np.maximum(question.prompts, 1.0)) @ weights)
-    saved = float(node.compute(np.sum(hits.tokens, axis=1)) @ weights)
-    seconds = request_seconds(question, hits)
-    mean, square = map(float, moments(question, seconds))
-    wait = float(mean_wait(rate, mean, square))
-    spare = max(question.ttft - mean, 0.0) if question.ttft else np.nan
-    quantiles = {
-        name: np.quantile(seconds, share, weights=weights, method="inverted_cdf")
-        for name, share in TTFT_QUANTILES.items()
-    }
-    return {
-        "nodes": question.nodes,
-        "load": rate * mean,
-        "plain_load": rate * plain,
-        "prefill_saved": saved / plain,
-        "wait_s": wait,
-        "ttft_s": wait + mean,
-        **{name: wait + float(value) for name, value in quantiles.items()},
-        "most_req_s": question.nodes * 2 * spare / (square + 2 * spare * mean),
-    }
-
-
-def mean_ttft(question: Reuse, seconds: Numbers) -> Numbers:
-    """Mean time from arrival to the first token: (..., requests) -> (...) [s]."""
-    mean, square = moments(question, seconds)
-    return np.asarray(mean + mean_wait(question.rate_of_all / question.nodes, mean, square))
-
-
-def moments(question: Reuse, seconds: Numbers) -> tuple[Numbers, Numbers]:
-    """E[S] and E[S^2] over all requests, to the bit alike for one design point and many."""
-    weighed = question.weights * seconds
-    return np.sum(weighed, axis=-1), np.sum(weighed * seconds, axis=-1)
-
-
-def mean_wait(rate: Real, mean: Real, square: Real) -> Real:
-    """Mean time that a request waits for its turn; infinite from a load of 1 on [s].
-
-    l E[S^2] / (2 (1 - l E[S])) for Poisson arrivals (Pollaczek and Khinchine).
+    The mean wait is l E[S^2] / (2 (1 - l E[S])) for Poisson arrivals (Pollaczek and Khinchine).
 
     Args:
-        rate: l, requests of a node [1/s].
-        mean, square: E[S] and E[S^2] of their service [s, s^2].
+        question, hits: what is asked, and what the tiers do.
+        rate: of all nodes, the one that is asked of where it is 0 [1/s].
     """
-    idle = 1 - rate * np.asarray(mean)
-    wait = rate * square / (2 * np.where(idle > 0, idle, 1.0))
-    return np.where(idle > 0, wait, np.inf)[()]
+    rate = rate or question.rate_of_all
+    seconds = request_seconds(question, hits, rate)
+    return _queued(rate, question.nodes, seconds, hits.weights)
 
 
-def request_seconds(question: Reuse, hits: Hits) -> Numbers:
-    """Seconds of requests from their turn to their first token: (..., requests).
+def _queued(rate: float, nodes: int, seconds: Numbers, weights: Numbers) -> Service:
+    """The queue of each node before prompts of a duration [s]."""
+    mean, square = float(np.sum(weights * seconds)), float(np.sum(weights * seconds**2))
+    load = rate / nodes * mean
+    wait = rate / nodes * square / (2 * (1 - load)) if load < 1 else np.inf
+    return Service(rate, seconds, load, wait, wait + mean)
+
+
+def most_rate(question: Reuse, hits: Hits) -> float:
+    """Requests a second whose mean TTFT is the one that is asked for; 0 where none is so fast."""
+
+    def meets(rate: float) -> bool:
+        is_borne = np.all(write_loads(question, hits, rate) <= 1)
+        return bool(is_borne) and serve(question, hits, rate).ttft <= question.ttft
+
+    mean = float(request_seconds(question, hits, 0.0) @ hits.weights)
+    low, high = 0.0, question.nodes / mean
+    for _ in range(RATE_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if meets(middle) else (low, middle)
+    return low
+
+
+def plain_load(question: Reuse, hits: Hits) -> float:
+    """Share of its time that a node would compute prompts without reuse [1]."""
+    plain = question.node.prefill(np.maximum(hits.prompts, 1.0)) @ hits.weights
+    return question.rate_of_all / question.nodes * float(plain)
+
+
+def least_ttft(question: Reuse) -> float:
+    """Mean TTFT if all blocks that were asked for before were found and loaded in no time [s]."""
+    assert question.trace, "a stated prefix is found as often as is stated"
+    first = question.of_node[0]
+    unbounded = replace(
+        question,
+        policy="exclusive",
+        admission="all",
+        built=(replace(first, capacity=question.trace.accesses * question.block_bytes[0]),),
+    )
+    return free_ttft(unbounded, hits_of(unbounded))
+
+
+def free_ttft(question: Reuse, hits: Hits) -> float:
+    """Mean TTFT if all that is hit were loaded in no time: no smaller tiers are faster [s]."""
+    node = question.node
+    rest = node.prefill(np.maximum(hits.prompts, 1.0)) - node.compute(hits.known)
+    return _queued(question.rate_of_all, question.nodes, rest, hits.weights).ttft
+
+
+def request_seconds(question: Reuse, hits: Hits, rate: float) -> Numbers:
+    """Seconds of requests from their turn to their first token: (requests,).
 
     Either each tier's tokens come back by their best way and the rest of the prompt is computed, or
     all are loaded, layer by layer, while the rest is computed; the faster of both.
     """
-    node, prompts, tokens = question.node, question.prompts, hits.tokens
-    reached = np.cumsum(tokens, axis=-1)
-    known = np.sum(tokens, axis=-1)
-    rest = node.prefill(np.maximum(prompts, 1.0)) - node.compute(known)
-    fetched, loaded = np.zeros(rest.shape), np.zeros(rest.shape)
-    for place, built in enumerate(question.built):
-        tier = built.served(hits.written[..., [place]], question.nodes)
-        here = tokens[..., place]
-        before = reached[..., place] - here
-        fetched = fetched + node.fetch(tier, here, before, prompts - known)
-        loaded = loaded + np.where(here > 0, node.load(tier, here), 0.0)
-    hidden = layerwise(loaded, rest, node.llm.layers)
-    return np.minimum(rest + fetched, hidden)
+    node, prompts, tokens = question.node, hits.prompts, hits.tokens
+    rest = node.prefill(np.maximum(prompts, 1.0)) - node.compute(hits.known)
+    fetched, loaded = np.zeros(len(rest)), np.zeros(len(rest))
+    before = np.cumsum(tokens, axis=1) - tokens
+    for place, built in enumerate(question.of_node):
+        tier = built.served(rate * hits.written[place], question.nodes)
+        hit = tokens[:, place] > 0
+        here, ahead = tokens[hit, place], before[hit, place]
+        fetched[hit] += node.fetch(tier, here, ahead, (prompts - hits.known)[hit])
+        loaded[hit] += node.load(tier, here)
+    return np.minimum(rest + fetched, layerwise(loaded, rest, node.llm.layers))
 
 
-def write_loads(question: Reuse, hits: Hits) -> Numbers:
-    """Share of the rate of the path to each tier that writing takes, of all nodes: (..., tiers)."""
-    loads = [
-        tier.write_load(hits.written[..., [place]], question.nodes)
-        for place, tier in enumerate(question.built)
-    ]
-    return np.concatenate(loads, axis=-1)
+def write_loads(question: Reuse, hits: Hits, rate: float = 0.0) -> Numbers:
+    """Share of the rate of the path to each tier that writing takes, of all nodes: (tiers,)."""
+    written = (rate or question.rate_of_all) * hits.written
+    pairs = zip(question.of_node, written, strict=True)
+    return np.array([scalar(tier.write_load(each, question.nodes)) for tier, each in pairs])
 
 
 def faults_of(question: Reuse, hits: Hits) -> list[str]:
     """Why the nodes do not serve all requests; nothing where they do."""
     reasons: list[str] = []
     loads = write_loads(question, hits)
-    for tier, load in zip(question.built, loads, strict=True):
+    for tier, load in zip(question.of_node, loads, strict=True):
         if load > 1:
             reasons.append(f"{tier.name} is written faster than its path bears")
-    seconds = request_seconds(question, hits)
-    if question.rate_of_all / question.nodes * float(moments(question, seconds)[0]) >= 1:
+    if serve(question, hits).load >= 1:
         reasons.append("prompts come faster than they are served")
     if reasons and (more := fewest_nodes(question)) > question.nodes:
         reasons[-1] += f"; --nodes {more} would do"
     return reasons
 
 
-# --- hits ---------------------------------------------------------------------------------------
-
-
-def hits_of(question: Reuse) -> Hits:
-    """What the tiers of all nodes hit; a prefix that is stated lies in the tier that is named."""
-    trace = question.trace
-    if question.summary is None:
-        missed = (1 - question.hit) * question.rate
-        written = scalar(missed * question.node.kv_bytes(question.prefix))
-        tokens = np.array([[question.prefix], [0.0]])
-        return Hits(np.array([question.hit]), np.zeros(1), tokens, np.array([written]))
-    if trace and question.routing == "random":
-        trace = trace.routed(question.nodes)
-        summary = replace(question.summary, curve=trace.summary.curve)
-        question = replace(question, summary=summary)
-    of_curve = curve_hits(question)
-    if trace and question.is_replayed:
-        return _replayed(question, trace, of_curve)
-    return of_curve
-
-
-def curve_hits(question: Reuse) -> Hits:
-    """What tiers hit by the footprint curve of a trace.
-
-    Exclusive tiers hit together as one cache of all their blocks, inclusive ones as the larger of
-    them; victims about as if no block lay in two tiers. Of the blocks that are accessed, those
-    enter an exclusive tier which the tiers above do not have, and an inclusive one which none has.
-    """
-    summary, is_inclusive = question.summary, question.policy == "inclusive"
-    assert summary
-    block_bytes = question.node.token_bytes * summary.block
-    blocks = question.capacities / block_bytes
-    larger = np.maximum.accumulate if is_inclusive else np.cumsum
-    reach = larger(blocks, axis=-1)
-    upto = summary.curve.hit_ratio(reach)
-    share = np.diff(upto, axis=-1, prepend=0.0)
-    missed = 1 - upto
-    entered = (missed if is_inclusive else missed + share) * (blocks > 0)
-    return Hits(
-        share=share,
-        half=summary.curve.half_band(reach),
-        tokens=_prefix_tokens(summary, upto),
-        written=entered * summary.accesses * block_bytes,
-    )
-
-
-def _prefix_tokens(summary: ReuseSummary, upto: Numbers) -> Numbers:
-    """Tokens of each request in each tier: the mean share of its prompt (..., requests, tiers).
-
-    Args:
-        upto: share of the blocks in each tier and those before it: (..., tiers).
-    """
-    of_tokens = np.minimum(upto / summary.token_share, 1.0)
-    share = np.diff(of_tokens, axis=-1, prepend=0.0)
-    return share[..., np.newaxis, :] * summary.prompts[:, np.newaxis]
-
-
-def _replayed(question: Reuse, trace: BlockTrace, of_curve: Hits) -> Hits:
-    """What two tiers of these sizes [B] hit as the requests of a trace come one by one."""
-    summary, count = question.summary, len(question.built)
-    assert summary
-    block_bytes = question.node.token_bytes * summary.block
-    blocks = question.capacities / block_bytes
-    first, second = (int(held * trace.share) for held in (*blocks, 0, 0)[:2])
-    played = replay(trace.blocks, trace.ends, first, second, question.admission)
-    accesses, found = len(trace.blocks), played.hits[:, :count]
-    share = np.sum(found, axis=0) / accesses
-    entered = np.array([accesses - np.sum(played.hits[:, 0]), played.written])[:count]
-    if trace.share < 1:  # of a request too few blocks are known
-        tokens = _prefix_tokens(summary, np.cumsum(share))
-    else:  # the last block of a prompt is not full
-        upto = trace.block * np.cumsum(found, axis=1)
-        within = np.minimum(upto, trace.prompt[:, np.newaxis])
-        tokens = np.diff(within, axis=1, prepend=0.0)
-    written = entered / accesses * summary.accesses * block_bytes
-    return replace(of_curve, share=share, tokens=tokens, written=written)
-
-
 # --- rows and sentences -------------------------------------------------------------------------
+
+
+def _service_columns(question: Reuse, hits: Hits) -> dict[str, float]:
+    """Columns of the service: load, share of prefill saved, wait, TTFT and its quantiles."""
+    node, service = question.node, serve(question, hits)
+    plain = float(node.prefill(np.maximum(hits.prompts, 1.0)) @ hits.weights)
+    saved = float(node.compute(hits.known) @ hits.weights)
+    quantiles = dict.fromkeys(TTFT_QUANTILES, np.nan)
+    if hits.are_known:
+        quantiles = {
+            name: service.wait + _quantile(service.seconds, hits.weights, share)
+            for name, share in TTFT_QUANTILES.items()
+        }
+    return {
+        "nodes": question.nodes,
+        "load": service.load,
+        "plain_load": plain_load(question, hits),
+        "prefill_saved": saved / plain,
+        "wait_s": service.wait,
+        "ttft_s": service.ttft,
+        **quantiles,
+        "most_req_s": most_rate(question, hits) if question.ttft else np.nan,
+    }
+
+
+def _quantile(values: Numbers, weights: Numbers, share: float) -> float:
+    """A quantile of weighted values."""
+    found = np.quantile(values, share, weights=weights, method="inverted_cdf")
+    return float(found)
 
 
 def _row(question: Reuse, place: int, hits: Hits) -> dict[str, Any]:
     """What a tier of all nodes does, and how a prefix of its mean hit comes back from it."""
     node, own = question.node, question.own[place]
-    tokens, written = hits.tokens[:, place], float(hits.written[place])
-    tier = question.built[place].served(written, question.nodes)
-    write_load = float(question.built[place].write_load(written, question.nodes))
+    tokens = hits.tokens[:, place]
+    written = question.rate_of_all * float(hits.written[place])
+    built = question.of_node[place]
+    tier = built.served(written, question.nodes)
+    write_load = scalar(built.write_load(written, question.nodes))
     is_hit = tokens > 0
-    mean = float(np.mean(tokens[is_hit])) if np.any(is_hit) else np.nan
+    of_hits = hits.weights * is_hit
+    found = float(np.sum(of_hits))
+    mean = float(tokens @ of_hits) / found if found else np.nan
     fetched = mean if write_load < 1 else np.nan
-    each = np.where(is_hit, node.kv_bytes(tokens), 0.0)
-    read = question.rate_of_all * float(each @ question.weights)
+    each = np.where(is_hit, node.kv_bytes(tokens, tier.name), 0.0)
+    asked = question.rate_of_all * float(each @ hits.weights)
     total, half = float(np.sum(hits.share[: place + 1])), float(hits.half[place])
     capacity = own * scalar(tier.capacity)
     drive = question.drive or scalar(tier.capacity / tier.parts)
+    ways = _ways(node, tier, fetched, float(hits.prompts @ hits.weights))
     return {
         "tier": tier.name,
+        "policy": question.policy,
         "admission": question.admission,
         "sized_by": "stated",
         "capacity_gb": capacity / 1e9,
-        "capacity_tok": capacity / node.token_bytes,
+        "capacity_tok": node.block * capacity / node.block_bytes(tier.name),
         "hit_share": hits.share[place],
         "total_share": total,
         "total_low": max(total - half, 0.0),
         "total_high": min(total + half, 1.0),
         "prefix_tok": mean,
-        **_ways(node, tier, fetched, float(np.mean(question.prompts))),
-        "read_gb_s": read / 1e9,
+        **ways,
+        "read_gb_s": scalar(node.kv_bytes(mean, tier.name)) / 1e6 / ways["load_ms"],
+        "asked_gb_s": asked / 1e9,
         "write_gb_s": written / 1e9,
-        "reads_per_write": read / written if written else np.nan,
+        "reads_per_write": asked / written if written else np.nan,
         "write_share": write_load,
         "usd": capacity * scalar(tier.byte_price),
         **_wear(node, tier, mean, own, written, drive),
@@ -517,10 +564,12 @@ def _ways(node: Node, tier: Tier, mean: float, prompt: float) -> dict[str, Any]:
     every["layerwise"] = scalar(layerwise(every["load"], rest, node.llm.layers)) - rest
     near = scalar(node.attend_near(tier, mean))
     known = {way: value for way, value in every.items() if np.isfinite(value)}
+    best = min(known, key=known.__getitem__, default="")
     pays_from = crossover(node.compute, lambda p: node.load(tier, p), node.longest)
     return {
         **{f"{way}_ms": 1e3 * value for way, value in every.items()},
-        "best": min(known, key=known.__getitem__, default=""),
+        "best": best,
+        "prompt_ms": 1e3 * (rest + known[best]) if best else np.nan,
         "load_pays_from_tok": pays_from,
         "near_pays_to_tok": every["load"] / near,
     }
@@ -536,7 +585,7 @@ def _wear(
     a_byte = write_price(capacity * scalar(tier.byte_price), endurance)
     rent = node.hw.gpu.count * node.hw.gpu.maybe("rent", np.nan)
     seconds = scalar(node.compute(mean)) or np.nan
-    recomputed = rent * seconds / scalar(node.kv_bytes(mean))
+    recomputed = rent * seconds / scalar(node.kept_bytes(mean, tier.name))
     return {
         "dwpd": wears * drive_writes_a_day(written, capacity),
         "drives_1_dwpd": wears * drive_writes_a_day(written, drive),
@@ -550,16 +599,18 @@ def _sentences(
     question: Reuse, hits: Hits, service: dict[str, Any], reasons: list[str]
 ) -> list[str]:
     """What reuse does to the service, or why there is none."""
+    told = [*_of_trace(question.trace)] if question.trace else []
     reused = f"{100 * float(np.sum(hits.share)):.1f} % of the blocks are reused"
     busy = f"Prompts keep a node busy for {100 * service['load']:.0f} % of its time"
-    less = f"{100 * (1 - service['load'] / service['plain_load']):.0f} % less than without reuse"
-    told = [
+    change = 100 * (1 - service["load"] / service["plain_load"])
+    less = f"{abs(change):.0f} % {'less' if change > -0.5 else 'more'} than without reuse"
+    told += [
         f"{reused} on {question.nodes} node{'s' if question.nodes > 1 else ''}.",
         f"{busy}, {less}.",
     ]
-    if question.summary:
-        told += _doubts(question.summary)
-    too_long = float(np.mean(question.prompts > question.node.longest))
+    if question.trace:
+        told += _doubts(question.trace, hits)
+    too_long = float((hits.prompts > question.node.longest) @ hits.weights)
     if too_long:
         are = f"{100 * too_long:.3g} % of the prompts are longer than the model takes"
         timed = f"timed at {question.node.longest:,.0f} tokens, and kept whole"
@@ -569,22 +620,35 @@ def _sentences(
     first = f"The first token comes after {service['ttft_s']:.3g} s in the mean"
     told.append(f"{first}, {service['wait_s']:.2g} s of it waiting.")
     if service["ttft_s"] > question.ttft > 0:
-        most = f"{service['most_req_s']:.3g} requests per second would have"
-        asked = f"{question.rate_of_all:.3g} requests per second have no mean TTFT"
-        told.append(f"{asked} of {question.ttft:g} s here; {most}.")
+        told.append(_missed(question, service["most_req_s"]))
     return told
 
 
-def _doubts(summary: ReuseSummary) -> list[str]:
+def _missed(question: Reuse, most: float) -> str:
+    """Why requests have no mean TTFT as asked for, and what would."""
+    asked = f"{question.rate_of_all:.3g} requests per second"
+    if question.trace and (least := least_ttft(question)) > question.ttft:
+        none = f"No cache of any size gives {asked} a mean TTFT of {question.ttft:g} s here"
+        return f"{none}: {least:.3g} s if all that recurs were found."
+    would = f"{most:.3g} requests per second would have"
+    return f"{asked} have no mean TTFT of {question.ttft:g} s here; {would}."
+
+
+def _of_trace(trace: BlockTrace) -> list[str]:
+    """What was read of a trace."""
+    requests = f"{len(trace.prompt):,} requests in {trace.span:,.4g} s"
+    read = f"{requests}, {trace.rate:.3g} per second; times were read in {trace.unit}"
+    return [f"{trace.name}: {read}, blocks of {trace.block} tokens."]
+
+
+def _doubts(trace: BlockTrace, hits: Hits) -> list[str]:
     """What stands against taking a trace for what comes."""
-    told, curve = [], summary.curve
-    if not curve.is_stationary:
-        drift = 100 * np.max(np.abs(curve.drift))
-        apart = f"its second half hits up to {drift:.0f} points more or less than its first"
-        told.append(f"{summary.name} is not stationary: {apart}; it is no forecast.")
-    if summary.error:
+    told, drift = [], np.max(hits.half) / DRIFT_BAND
+    if drift > STATIONARY:
+        apart = f"its halves differ by up to {100 * drift:.0f} points in hits"
+        told.append(f"{trace.name} is not stationary: {apart}; it is no forecast.")
+    if trace.share < 1:
+        error = 100 * trace.sampling_error
         sampled = "The hits are those of a sample of the blocks"
-        told.append(
-            f"{sampled}, with a standard error of {100 * summary.error:.2g} points."
-        )
+        told.append(f"{sampled}, with a standard error of {error:.2g} points.")
     return told

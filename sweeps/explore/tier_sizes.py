@@ -1,36 +1,34 @@
 """`solve tiers`: the cheapest sizes of tiers with which requests meet a mean time to first token.
 
-Price rises with every size, and so do the hits of exclusive and of inclusive tiers. Loading hits is
-at best free: the rest of the prompt is computed in any case. So the largest sizes of a box bound
-its times and what is written, the smallest its price, whatever writing takes of the links. No such
-thing is shown of victims: sizes that are not too dear are enumerated, each by a replay.
+Price rises with every size, whatever is written, and so do the hits of exclusive and of inclusive
+tiers. Loading hits is at best free: the rest of the prompt is computed in any case. So the largest
+sizes of a box bound its times, the smallest its price. Of hits that are replayed no such thing is
+shown: sizes that are not too dear are enumerated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
-from nearkv.costmodel.mechanisms.reuse.tiers import TIERS
-from nearkv.costmodel.mechanisms.reuse.wear import write_price
+from nearkv.costmodel.mechanisms.kv_tiers import TIERS, WHOLE_ROLES, write_price
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.units import parse
 from nearkv.solvers.boxes import Boxes, Integers, Optimum, minimise
 from nearkv.sweeps.explore.design.certificate import certificate_of
 from nearkv.sweeps.explore.kv_node import Node
 from nearkv.sweeps.explore.reuse import (
-    Hits,
     Reuse,
     check,
-    curve_hits,
     fewest_nodes,
+    free_ttft,
     hits_of,
-    mean_ttft,
-    request_seconds,
+    is_replayed,
+    serve,
     write_loads,
 )
 from nearkv.sweeps.study.grid import scalar
@@ -40,13 +38,9 @@ from nearkv.sweeps.study.study import Numbers
 YEAR_HOURS = 365 * 24
 HOUR = 3600.0
 """Seconds of an hour."""
-WHOLE_ROLES = ("host", "gpu")
-"""Media of which all memory is one size."""
 BYTES = Reader(lambda text, where: parse(text, "B", where), lambda size: "")
 LEAST_GAIN = 1e-3
 """Share of the TTFT that a further node must save, where nodes are chosen."""
-POINTS = 256
-"""Boxes that are bounded together, each with all prompts."""
 MOST_REPLAYED = 256
 """Sizes that are enumerated by a replay each, at most."""
 
@@ -101,15 +95,15 @@ class TierSizes:
         last = np.array([[len(each.capacity) - 1 for each in self.sizes]])
         return Boxes(np.zeros(1, np.int64), np.zeros_like(last), last)
 
-    def at(self, point: Integers) -> Reuse:
-        """The question about the sizes at some points."""
-        places = zip(self.sizes, np.atleast_2d(point).T, strict=True)
+    def at(self, points: Integers) -> Iterator[Reuse]:
+        """The question about the sizes at each of some points."""
         node = self.question.node
-        tiers = [
-            node.sized(each.name, each.capacity[place, None], each.parts[place, None])
-            for each, place in places
-        ]
-        return replace(self.question, sized=tuple(tiers))
+        for point in np.atleast_2d(points).tolist():
+            tiers = [
+                node.sized(each.name, each.capacity[place], each.parts[place])
+                for each, place in zip(self.sizes, point, strict=True)
+            ]
+            yield replace(self.question, built=tuple(tiers))
 
     def texts(self, point: Integers) -> list[str]:
         """The tiers at one point that hold something, as `reuse` takes them."""
@@ -117,28 +111,27 @@ class TierSizes:
         return [each.text(place) for each, place in places if place]
 
     @cached_property
-    def prices(self) -> dict[str, tuple[float, float]]:
-        """Of a byte of each tier, and of writing one by its share of the life [USD/B]."""
-        return {
-            tier.name: (
+    def prices(self) -> Numbers:
+        """Of a byte of each tier, and of writing one, a part of its life: (2, tiers) [USD/B]."""
+        each = [
+            (
                 scalar(tier.byte_price),
                 scalar(write_price(tier.capacity * tier.byte_price, tier.endurance)),
             )
-            for tier in self.question.built
-        }
+            for tier in self.question.of_node
+        ]
+        return np.array(each).T
 
-    def usd_hour(self, asked: Reuse, written: Numbers) -> Numbers:
-        """Price of the tiers of all nodes, each paid over the years or its life: (...) [USD/h].
+    def usd_hour(self, asked: Reuse, written: Numbers) -> float:
+        """Price of the tiers of all nodes, each paid over the years or its life [USD/h].
 
         Args:
             asked: about the tiers.
-            written: to each: (..., tiers) [B/s].
+            written: to each: (tiers,) [B/s].
         """
-        a_byte, a_written = np.array([self.prices[tier.name] for tier in asked.built]).T
+        a_byte, a_written = self.prices
         bought = asked.capacities * a_byte / (self.years * YEAR_HOURS)
-        worn = HOUR * written * a_written
-        price: Numbers = np.sum(np.maximum(bought, worn), axis=-1)
-        return price
+        return float(np.sum(np.maximum(bought, HOUR * written * a_written)))
 
     def asked(self) -> dict[str, Any]:
         """Objective and limit, as a certificate states them."""
@@ -147,82 +140,55 @@ class TierSizes:
 
     def relied_on(self) -> list[str]:
         """What the bounds take as monotone in each size."""
-        return ["usd_hour"] if self.question.is_replayed else ["usd_hour", "hit_share"]
+        return ["usd_hour"] if is_replayed(self.question) else ["usd_hour", "hit_share"]
 
     def groups_of_cases(self) -> Integers:
         """All sizes are of one group."""
         return np.zeros(1, np.int64)
 
-    def served(self, point: Integers) -> tuple[Numbers, Numbers, Numbers]:
+    def served(self, points: Integers) -> tuple[Numbers, Numbers, Numbers]:
         """Mean TTFT [s], infinite where a path bears no such writes, hits, and price [USD/h]."""
-        if self.question.is_replayed:
-            each = np.array([self._replay(tuple(place)) for place in point.tolist()])
-            return each[:, 0], each[:, 1], each[:, 2]
-        asked = self.at(point)
-        return self._served(asked, curve_hits(asked))
-
-    def _served(self, asked: Reuse, hits: Hits) -> tuple[Numbers, Numbers, Numbers]:
-        is_borne = np.all(write_loads(asked, hits) <= 1, axis=-1)
-        first = mean_ttft(asked, request_seconds(asked, hits))
-        price = self.usd_hour(asked, hits.written)
-        return np.where(is_borne, first, np.inf), np.sum(hits.share, axis=-1), price
+        each = [self._served(tuple(point)) for point in np.atleast_2d(points).tolist()]
+        times, shares, prices = np.array(each).reshape(-1, 3).T
+        return times, shares, prices
 
     @cached_property
-    def _replay(self) -> Callable[[tuple[int, ...]], tuple[float, float, float]]:
-        """What is served at sizes, replayed once."""
+    def _served(self) -> Callable[[tuple[int, ...]], tuple[float, float, float]]:
+        """What is served at sizes, each of which is asked once."""
 
-        def replayed(places: tuple[int, ...]) -> tuple[float, float, float]:
-            point = np.array(places)
-            asked = replace(self.question, tiers=self.texts(point))
-            if asked.tiers:
-                hits = hits_of(asked)
-            else:
-                asked = self.at(point)
-                hits = curve_hits(asked)
-            ttft, share, price = self._served(asked, hits)
-            return scalar(ttft), scalar(share), scalar(price)
+        def served(point: tuple[int, ...]) -> tuple[float, float, float]:
+            (asked,) = self.at(np.array(point))
+            hits = hits_of(asked)
+            is_borne = bool(np.all(write_loads(asked, hits) <= 1))
+            ttft = serve(asked, hits).ttft if is_borne else np.inf
+            price = self.usd_hour(asked, asked.rate_of_all * hits.written)
+            return ttft, float(np.sum(hits.share)), price
 
-        return cache(replayed)
-
-    def ttft(self, point: Integers) -> Numbers:
-        """Mean time to the first token: (points,) [s]."""
-        return self.served(point)[0]
-
-    def least_ttft(self, hits: Hits) -> Numbers:
-        """Mean TTFT where all that some sizes hit is loaded in no time: (points,) [s].
-
-        No smaller sizes are faster, since prefill rises with the length of what is computed.
-        """
-        question, node = self.question, self.question.node
-        known = np.sum(hits.tokens, axis=-1)
-        return mean_ttft(question, node.prefill(question.prompts) - node.compute(known))
+        return cache(served)
 
     def quick(self, boxes: Boxes) -> Numbers:
         """Price at the smallest sizes of each box, if nothing wears: (boxes, 1) [USD/h]."""
-        return self.usd_hour(self.at(boxes.low), np.zeros(boxes.low.shape))[:, np.newaxis]
+        nothing = np.zeros(len(self.sizes))
+        prices = [self.usd_hour(asked, nothing) for asked in self.at(boxes.low)]
+        return np.array(prices)[:, np.newaxis]
 
     def bound(self, boxes: Boxes) -> Numbers:
-        """Price at the smallest sizes, worn by what the largest leave to write: (boxes, 1) [USD/h].
+        """Price at the smallest sizes, infinite where even the largest are too slow: (boxes, 1)."""
+        price = self.quick(boxes)
+        if is_replayed(self.question):
+            return price
+        least = [free_ttft(asked, hits_of(asked)) for asked in self.at(boxes.high)]
+        meets = np.array(least) <= self.question.ttft
+        return np.where(meets[:, np.newaxis], price, np.inf)
 
-        Infinite where even the largest sizes are too slow.
-        """
-        if self.question.is_replayed:
-            return self.quick(boxes)
-        hits = curve_hits(self.at(boxes.high))
-        price = self.usd_hour(self.at(boxes.low), hits.written * (boxes.low > 0))
-        meets = self.least_ttft(hits) <= self.question.ttft
-        return np.where(meets, price, np.inf)[:, np.newaxis]
-
-    def value(self, _: Integers, point: Integers) -> Numbers:
+    def value(self, _: Integers, points: Integers) -> Numbers:
         """Price of sizes that meet the target, infinite of others: (points, 1) [USD/h]."""
-        ttft, *_hits, price = self.served(point)
-        meets = ttft <= self.question.ttft
-        return np.where(meets, price, np.inf)[:, np.newaxis]
+        ttft, _hits, price = self.served(points)
+        return np.where(ttft <= self.question.ttft, price, np.inf)[:, np.newaxis]
 
     def solved(self) -> Optimum:
         """The cheapest sizes, and the cuts that show it."""
-        at_once = 1 if self.question.is_replayed else POINTS
-        return minimise(self, at_once=at_once)
+        return minimise(self, at_once=1)
 
 
 def sizes_of(node: Node, text: str) -> Sizes:
@@ -237,26 +203,23 @@ def sizes_of(node: Node, text: str) -> Sizes:
         InputError: there is no such tier, or no such size.
     """
     name, equals, listed = (part.strip() for part in text.partition("="))
-    place, where = node.place(name), f"--tier {name}"
-    part = node.hw.roles.get(place.sold_as or place.medium, node.hw[place.medium])
-    one = scalar(part.maybe("capacity", part.maybe("memory", 0.0)))
-    if not equals:
-        parts = np.arange(scalar(part.count) + 1)
-        capacity = one * parts
-        if name == "hbm":
-            capacity = np.unique(np.minimum(capacity, node.free))
-    elif "x" in listed:
-        each = [node.tier(f"{name}={item}") for item in comma_list(listed)]
-        parts = np.array([0.0, *(scalar(tier.parts) for tier in each)])
-        capacity = np.array([0.0, *(scalar(tier.capacity) for tier in each)])
-        if np.any(np.diff(capacity) <= 0):
-            raise InputError(f"{where}={listed}: sizes must rise")
+    where = f"--tier {name}"
+    each, count = node.part(name)
+    if equals and "x" in listed.replace(":x", ":"):
+        texts = [f"{name}={item}" for item in comma_list(listed)]
+    elif equals:
+        texts = [f"{name}={size}B" for size in values(listed, BYTES, where)]
+    elif TIERS[name].medium in WHOLE_ROLES:
+        one = node.hw.roles.get(TIERS[name].sold_as)
+        least = scalar(one.maybe("capacity", one.maybe("memory", each))) if one else each
+        texts = [f"{name}={size}B" for size in np.arange(least, each + 1, least)]
     else:
-        capacity = np.unique([0.0, *values(listed, BYTES, where)])
-        parts = np.ceil(capacity / one) if one else np.ones(len(capacity))
-    if place.medium in WHOLE_ROLES:
-        parts = scalar(node.hw[place.medium].count) * np.ones(len(capacity))
-    return Sizes(name, capacity, np.maximum(parts, 1.0))
+        texts = [f"{name}={parts}x{each}B" for parts in range(1, int(count) + 1)]
+    tiers = [node.tier(item) for item in texts]
+    capacity = np.array([0.0, *(scalar(tier.capacity) for tier in tiers)])
+    if np.any(np.diff(capacity) <= 0):
+        raise InputError(f"{where}={listed}: sizes must rise")
+    return Sizes(name, capacity, np.array([1.0, *(scalar(tier.parts) for tier in tiers)]))
 
 
 def _with_nodes(asked: TierSizes) -> TierSizes:
@@ -268,10 +231,10 @@ def _with_nodes(asked: TierSizes) -> TierSizes:
     if question.nodes:
         return asked
     asked = replace(asked, question=replace(question, nodes=fewest_nodes(question)))
-    while (slower := asked.ttft(largest)[0]) > question.ttft:
+    while (slower := asked.served(largest)[0][0]) > question.ttft:
         nodes = asked.question.nodes + 1
         more = replace(asked, question=replace(question, nodes=nodes))
-        if more.ttft(largest)[0] > (1 - LEAST_GAIN) * slower:
+        if more.served(largest)[0][0] > (1 - LEAST_GAIN) * slower:
             break
         asked = more
     return asked
@@ -293,10 +256,11 @@ def sizing(asked: Reuse, tiers: Sequence[str], years: float) -> TierSizes:
     question = replace(asked, tiers=largest)
     check(question)
     count = int(np.prod([len(each.capacity) for each in sizes]))
-    if question.is_replayed and count > MOST_REPLAYED:
-        many = f"--policy victim: replays {MOST_REPLAYED} sizes at most, and asked are {count:,}"
+    if is_replayed(question) and count > MOST_REPLAYED:
+        replays = f"--policy {question.policy}: replays {MOST_REPLAYED} sizes at most"
+        many = f"{replays}, and asked are {count:,}"
         raise InputError(f"{many}; state fewer, as in --tier dram=1TB,2TB")
-    for tier in question.built:
+    for tier in question.of_node:
         if not np.isfinite(tier.byte_price):
             priced = f"--tier {tier.name}: platform {question.node.hw.platform!r} states no price"
             raise InputError(f"{priced} of it; leave it out, or choose another platform")

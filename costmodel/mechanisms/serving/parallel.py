@@ -129,6 +129,7 @@ def linear(
     layer_type: LLM | None = None,
     logits: Real = 0.0,
     split: GpuSplit | None = None,
+    idle: Real = 1.0,
 ) -> Span:
     """All matrix products of one layer and the collectives behind them.
 
@@ -142,6 +143,7 @@ def linear(
         layer_type: a model of such layers, where the model has several.
         logits: tokens that pass the output head, over all replicas [1].
         split: degrees of parallelism, L3's where not given.
+        idle: replicas at work over those with tokens; the others share their experts alone [1].
     """
     layer = layer_type or llm
     split = split or split_of(hw, llm)
@@ -162,7 +164,7 @@ def linear(
     products = overlap(
         weights=gpus.read(weights + head, "W / tp on every GPU"),
         compute=serial(
-            layer=layer_compute(shared, tokens, 0.0, gpus, "2 P n"),
+            layer=layer_compute(shared, idle * tokens, 0.0, gpus, "2 P n"),
             head=gpus.run(head_flops, "output head, 1 of L parts"),
         ),
     )
@@ -173,7 +175,7 @@ def linear(
         products=products,
         experts=grouped_products(hw, layer, split, tokens, passes),
         launch=launch(times * (hw.gpu.launch + of_experts), "kernels of a layer"),
-        **exchanges(hw, layer, split, tokens, times),
+        **exchanges(hw, layer, split, idle * tokens, times),
     )
 
 

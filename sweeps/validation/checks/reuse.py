@@ -6,10 +6,11 @@ from functools import cache
 
 import numpy as np
 
-from nearkv.sweeps.evaluate.replay import replay
+from nearkv.sweeps.evaluate.kv_policies import tier_hits
 from nearkv.sweeps.explore.kv_node import Node, kv_bytes, node_of
-from nearkv.sweeps.study.block_traces import CURVES, read_summary
+from nearkv.sweeps.study.block_traces import STORED_TRACES, BlockTrace, read_blocks
 from nearkv.sweeps.study.grid import scalar
+from nearkv.sweeps.study.prompt_blocks import Prompts
 from nearkv.sweeps.study.sizes import size
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.validation import questions
@@ -47,16 +48,25 @@ def between_ends(model: str, gpus: str, tokens: str, first: str, last: str) -> f
 @check
 def token_hits(trace: str) -> float:
     """Share of a trace's tokens that a cache without bounds has [%]."""
-    summary = read_summary(CURVES / f"{trace}.json")
-    return 100 * summary.curve.ceiling / summary.token_share
+    requests = _stored(trace)
+    found = tier_hits(requests.prompts, [requests.accesses], "exclusive", "all").found[:, 0]
+    tokens = np.minimum(found * requests.block, requests.prompt)
+    return float(100 * np.sum(tokens) / np.sum(requests.prompt))
 
 
 @check
 def share_of_most_hits(trace: str, tokens: str) -> float:
     """Hits of an LRU cache over those of a cache without bounds [%]."""
-    summary = read_summary(CURVES / f"{trace}.json")
-    blocks = np.array(float(tokens) / summary.block)
-    return float(100 * summary.curve.hit_ratio(blocks) / summary.curve.ceiling)
+    requests = _stored(trace)
+    held = [float(tokens) / requests.block]
+    found = tier_hits(requests.prompts, held, "exclusive", "all").found
+    return float(100 * np.sum(found) / requests.accesses / requests.ceiling)
+
+
+@cache
+def _stored(trace: str) -> BlockTrace:
+    """A trace that comes with the package."""
+    return read_blocks(STORED_TRACES / f"{trace}.jsonl.gz")
 
 
 @check
@@ -106,12 +116,12 @@ def round_of_hits(
         clients, tokens: how many, and new tokens of each in a round.
         number: of the round, the first being 1.
     """
-    held = int(float(capacity) / kv_gb(model, str(FETCHED_TOKENS), "1"))
+    held = float(capacity) / kv_gb(model, str(FETCHED_TOKENS), "1")
     new, rounds = int(tokens) // FETCHED_TOKENS, range(1, int(number) + 1)
     turns = [(turn, client) for turn in rounds for client in range(int(clients))]
-    prompts = [client << 20 | np.arange(turn * new) for turn, client in turns]
-    ends = np.cumsum([len(prompt) for prompt in prompts])
-    hits = replay(np.concatenate(prompts), ends, held, 0, "all").hits[:, 0]
+    blocks = [client << 20 | np.arange(turn * new) for turn, client in turns]
+    prompts = Prompts(np.concatenate(blocks), np.cumsum([len(each) for each in blocks]))
+    hits = tier_hits(prompts, [held], "exclusive", "all").found[:, 0]
     last = [turn == int(number) for turn, _ in turns]
     return float(100 * np.mean(hits[last]) / (int(number) * new))
 
@@ -130,4 +140,4 @@ def _node(platform: str, gpus: str, model: str) -> Node:
     study = Study(
         ("gpu",), (model,), "1", "1", output_tokens="1", platforms=(platform,), sets=counts
     )
-    return node_of(study, Node.block, staged=False)
+    return node_of(study, Node.block)

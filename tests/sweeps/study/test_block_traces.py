@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nearkv.costmodel.mechanisms.reuse.curve import reuse_curve
-from nearkv.hardware.errors import InputError
+from nearkv.hardware.errors import InputError, NearkvWarning
+from nearkv.sweeps.evaluate.kv_policies import tier_hits
 from nearkv.sweeps.study import block_traces
-from nearkv.sweeps.study.block_traces import CURVES, read_blocks, read_summary
+from nearkv.sweeps.study.block_traces import STORED_TRACES, Groups, read_blocks
 
 LINES = [
     {"timestamp": 0, "input_length": 1000, "output_length": 5, "hash_ids": [1, 2]},
@@ -35,11 +35,14 @@ def test_json_lines_csv_and_gzip_are_one_trace(tmp_path: Path) -> None:
         "timestamp,input_length,output_length,hash_ids\n0,1000,5,1 2\n500,1025,7,1 2 3\n"
     )
     for trace in (plain, read_blocks(packed), read_blocks(table)):
-        assert trace.blocks.tolist() == [1, 2, 1, 2, 3]
-        assert trace.ends.tolist() == [2, 5]
+        first, second, again, and_second, third = trace.prompts.blocks.tolist()
+        assert (first, second) == (again, and_second)
+        assert len({first, second, third}) == 3
+        assert trace.prompts.ends.tolist() == [2, 5]
         assert trace.prompt.tolist() == [1000, 1025]
-        assert trace.summary.rate == 4.0
-        assert trace.share == 1.0
+        assert trace.output.tolist() == [5, 7]
+        assert trace.rate == 2.0  # one request in half a second after the first
+        assert trace.unit == "ms"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +73,7 @@ def test_files_that_are_no_traces_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="two requests"):
         read_blocks(written(tmp_path / "one.jsonl", LINES[:1]))
     (tmp_path / "text.jsonl").write_text("no json\n")
-    with pytest.raises(InputError, match="is no JSON"):
+    with pytest.raises(InputError, match=r'is no JSON; a request is \{"timestamp"'):
         read_blocks(tmp_path / "text.jsonl")
     (tmp_path / "cut.jsonl.gz").write_bytes(gzip.compress(b"{}" * 9)[:-5])
     with pytest.raises(InputError, match="cannot be read"):
@@ -88,7 +91,7 @@ def test_a_long_trace_is_sampled_block_by_block(
             "timestamp": 10 * number,
             "input_length": 16 * 512,
             "output_length": 1,
-            "hash_ids": rng.integers(0, 4_000, 16).tolist(),
+            "hash_ids": (1 << 20 | 16 * rng.integers(0, 250) + np.arange(16)).tolist(),
         }
         for number in range(3_000)
     ]
@@ -102,41 +105,30 @@ def test_a_long_trace_is_sampled_block_by_block(
     table.write_text("\n".join(["timestamp,input_length,output_length,hash_ids", *rows]))
     assert 0.1 < read_blocks(table).share < 0.4
     assert 0.1 < some.share < 0.4
-    assert len(some.blocks) == pytest.approx(12_000, rel=0.2)
+    assert len(some.prompts.blocks) == pytest.approx(12_000, rel=0.2)
     for capacity in (500, 1_000, 2_000):
-        exact = float(reuse_curve(every.blocks).hit_ratio(np.array(capacity)))
-        sampled = float(some.summary.curve.hit_ratio(np.array(capacity)))
-        assert sampled == pytest.approx(exact, abs=0.025)
+        exact, sampled = (
+            np.mean(trace.prompts.recency < trace.share * capacity) for trace in (every, some)
+        )
+        assert sampled == pytest.approx(exact, abs=0.03)
 
 
 @pytest.mark.parametrize(
     ("name", "exact"),
     [
-        # exact LRU of kvcache-ai/Mooncake's traces by stack distances, percent
+        # exact LRU of kvcache-ai/Mooncake's traces, heads of a prompt first to go, percent
         ("conversation", "2.53 3.82 4.17 4.22 5.32 8.39 13.55 20.61 28.52 35.12 35.88 36.35"),
         ("synthetic", "0.03 0.23 1.13 4.86 13.95 22.73 30.94 42.01 56.65 63.93 63.96 63.96"),
     ],
 )
-def test_stored_curves_are_near_exact_lru_of_their_traces(name: str, exact: str) -> None:
+def test_stored_traces_hit_as_lru_does(name: str, exact: str) -> None:
+    """Where a prompt's tail goes first, caches of a few prompts hit a little more."""
+    trace = read_blocks(STORED_TRACES / f"{name}.jsonl.gz")
     millions = np.array([0.01, 0.03, 0.1, 0.3, 1, 2, 3, 5, 10, 20, 30, 50])
-    curve = read_summary(CURVES / f"{name}.json").curve
-    percent = 100 * curve.hit_ratio(millions * 1e6 / 512)
-    assert percent == pytest.approx(np.array(list(map(float, exact.split()))), abs=1.5)
-
-
-def test_the_band_of_the_first_half_covers_the_curve_of_the_second() -> None:
-    """Halves of Mooncake's conversations, each as --save-curve writes it."""
-    halves = Path(__file__).with_name("halves")
-    first, second = (read_summary(halves / f"{half}.json").curve for half in ("first", "second"))
-    blocks = np.array([0.01, 0.03, 0.1, 0.3, 1, 2, 3, 5, 10, 20, 30, 50]) * 1e6 / 512
-    apart = np.abs(second.hit_ratio(blocks) - first.hit_ratio(blocks))
-    assert (apart <= first.half_band(blocks)).all()
-
-
-def test_the_synthetic_trace_alone_is_not_stationary() -> None:
-    stored = {name: read_summary(CURVES / f"{name}.json") for name in ("conversation", "synthetic")}
-    assert stored["conversation"].curve.is_stationary
-    assert not stored["synthetic"].curve.is_stationary
+    hits = [100 * np.mean(trace.prompts.recency < size * 1e6 / 512) for size in millions]
+    stated = np.array(list(map(float, exact.split())))
+    assert hits[4:] == pytest.approx(stated[4:], abs=0.4)
+    assert (np.array(hits[:4]) > stated[:4] - 0.1).all()
 
 
 def test_the_error_of_a_sample_covers_how_far_it_is_off(tmp_path: Path) -> None:
@@ -152,20 +144,112 @@ def test_the_error_of_a_sample_covers_how_far_it_is_off(tmp_path: Path) -> None:
         for number in range(1_000)
     ]
     every = read_blocks(written(tmp_path / "t.jsonl", lines))
-    hits = every.summary.curve.ceiling
+    accessed = every.prompts.blocks
     off = []
     for _ in range(60):
-        kept = rng.random(10_001) < 0.1
-        blocks = every.blocks[kept[every.blocks]]
-        some = replace(every, blocks=blocks, share=len(blocks) / len(every.blocks))
-        off.append(abs(some.summary.curve.ceiling - hits) / some.summary.error)
+        kept = rng.random(np.max(accessed) + 1) < 0.1
+        prompts = replace(every.prompts, blocks=accessed[kept[accessed]])
+        some = replace(every, prompts=prompts, share=float(np.mean(kept[accessed])))
+        off.append(abs(some.ceiling - every.ceiling) / some.sampling_error)
     assert np.mean(np.array(off) < 2) > 0.6
 
 
 def test_random_routing_makes_a_block_of_each_node_its_own(tmp_path: Path) -> None:
     trace = read_blocks(written(tmp_path / "t.jsonl", LINES))
-    assert trace.routed(1).blocks.tolist() == [0, 1, 0, 1, 2]
-    routed = [part.tolist() for part in np.split(trace.routed(4).blocks, trace.ends[:-1])]
-    nodes = [{block % 4 for block in blocks} for blocks in routed]
-    assert all(len(node) == 1 for node in nodes)
-    assert [[block // 4 for block in blocks] for blocks in routed] == [[0, 1], [0, 1, 2]]
+    own = trace.prompts.blocks.tolist()
+    assert trace.routed(1).prompts.blocks.tolist() == own
+    routed = np.split(trace.routed(4).prompts.blocks, trace.prompts.ends[:-1])
+    assert all(len({block % 4 for block in part.tolist()}) == 1 for part in routed)
+    assert (np.concatenate(routed) // 4).tolist() == own
+
+
+PUBLISHED = {
+    "bailian.jsonl": """\
+{"chat_id": 1, "timestamp": 61.5, "input_length": 17, "output_length": 2, "hash_ids": [7, 8]}
+{"chat_id": 2, "timestamp": 63.5, "input_length": 16, "output_length": 2, "hash_ids": [7]}
+""",
+    "burst.csv": """\
+Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type
+35,ChatGPT,17,2,19,API log
+37,ChatGPT,16,2,18,API log
+""",
+    "azure.csv": """\
+TIMESTAMP,ContextTokens,GeneratedTokens
+2026-01-05 09:00:59.6294661,17,2
+2026-01-05 09:01:01.6294661,16,2
+""",
+    "own.csv": "arrival_s,input_tokens,output_tokens\n3,17,2\n5,16,2\n",
+    "own.jsonl": """\
+{"arrival_s": 0, "input_tokens": 17, "output_tokens": 2, "hash_ids": [7]}
+{"arrival_s": 2, "input_tokens": 16, "output_tokens": 2, "hash_ids": [7]}
+""",
+}
+"""Two requests, two seconds apart, as each of them is published."""
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_formats_are_recognised_by_their_keys(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text(PUBLISHED[name])
+    trace = read_blocks(path)
+    assert trace.arrival == pytest.approx([0, 2], abs=1e-5)
+    assert trace.prompt.tolist() == [17, 16]
+    assert trace.output.tolist() == [2, 2]
+    assert trace.block == (16 if name == "bailian.jsonl" else 512)
+
+
+def test_a_time_unit_is_as_stated_and_fractions_of_milliseconds_are_doubted(tmp_path: Path) -> None:
+    lines = [{**line, "timestamp": 0.25 + at} for at, line in enumerate(LINES)]
+    path = written(tmp_path / "t.jsonl", lines)
+    assert read_blocks(path, time_unit="s").span == 1.0
+    with pytest.warns(NearkvWarning, match="--time-unit s reads seconds"):
+        assert read_blocks(path).span == pytest.approx(1e-3)
+    with pytest.raises(InputError, match="valid are"):
+        read_blocks(path, time_unit="hours")
+
+
+def test_a_file_of_another_form_is_refused_with_an_example(tmp_path: Path) -> None:
+    path = written(tmp_path / "t.jsonl", [{"when": 3, "tokens": 5}])
+    with pytest.raises(InputError, match=r"has the keys when, tokens.*\"hash_ids\": \[46, 47\]"):
+        read_blocks(path)
+
+
+def test_blocks_stand_for_all_before_them(tmp_path: Path) -> None:
+    """Hashes of one block each: the second block of another prompt is another one."""
+    lines = [{**LINES[0], "hash_ids": [first, 2]} for first in (1, 3)]
+    lines[1]["timestamp"] = 1
+    trace = read_blocks(written(tmp_path / "t.jsonl", lines))
+    assert len(set(trace.prompts.blocks.tolist())) == 4
+
+
+def test_groups_share_their_prefix_and_conversations_grow() -> None:
+    """Two documents in turn; then two conversations of three turns behind a shared prompt."""
+    documents = Groups(groups=2, prefix=1000, requests=4, order="round").trace(512)
+    assert documents.prompt.tolist() == [1000] * 4
+    one, two = documents.prompts.blocks[:2].tolist(), documents.prompts.blocks[2:4].tolist()
+    assert documents.prompts.blocks.tolist() == [*one, *two, *one, *two]
+    turns = Groups(1, 512, 6, turns=3, grow=512, pause=10, rate=0.1).trace(512)
+    assert turns.prompt.tolist() == [1024, 1536, 2048] * 2
+    assert turns.arrival.tolist() == [0, 10, 20, 30, 40, 50]
+    hits = tier_hits(turns.prompts, [99], "exclusive", "all").found[:, 0]
+    assert hits.tolist() == [0, 2, 3, 1, 2, 3]
+
+
+def test_questions_behind_a_document_are_of_one_request_each() -> None:
+    """1,000 tokens shared and 100 of each: the block that holds both is no one else's."""
+    trace = Groups(groups=1, prefix=1000, requests=3, grow=100).trace(512)
+    hits = tier_hits(trace.prompts, [99], "exclusive", "all").found[:, 0]
+    assert hits.tolist() == [0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("groups", "says"),
+    [
+        (Groups(2, 1000, 1), "2 or more"),
+        (Groups(2, 0, 9), "--prefix 30k"),
+        (Groups(2, 1000, 9, order="sorted"), "--order"),
+    ],
+)
+def test_groups_that_make_no_requests_are_refused(groups: Groups, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        groups.trace(512)

@@ -1,16 +1,21 @@
-"""Tiers that keep KV caches between requests: the path to the GPUs, capacity, endurance, price.
+"""Tiers that keep KV caches between requests: paths to the GPUs, ways back of a prefix, wear.
 
-A tier is a memory of the platform: its parts say the rates. Several servers share a pooled one.
+A tier is a memory of the platform: its parts say the rates. Several servers share a pooled one. A
+cached prefix comes back loaded, recomputed, or its end loaded while its head is computed.
+
+Symbols: p prefix tokens, k tokens computed, c(k) seconds of computing the first k tokens.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from nearkv.costmodel.algebra.compose import serial, stream
 from nearkv.costmodel.algebra.span import Port, Real, Span
+from nearkv.costmodel.mechanisms.serving.residents import crossing
 from nearkv.costmodel.mechanisms.weights.streaming import DataPath
 from nearkv.costmodel.model.resources import link, per
 from nearkv.hardware.machine import Machine, Role
@@ -47,9 +52,18 @@ TIERS = {
     "object": Place("object_store", "capacity", ("fabric",), is_shared=True),
 }
 """Tiers by name, from the GPUs outwards."""
+WHOLE_ROLES = ("host", "gpu")
+"""Media of which all memory of a node is one size."""
 LEAST_LEFT = 1e-9
 """Share of a medium's time that is left to reads where writes fill it: next to none."""
+TO_GPUS = ("gpu_link", "fabric")
+"""Links of which each leads to a GPU of its own."""
 LINK_DERATES = {"gpu_link": "pcie", "ssd_link": "pcie", "fabric": "fabric"}
+SecondsOfTokens = Callable[[Real], Real]
+DAY = 86_400.0
+"""Seconds of a day."""
+YEAR = 365 * DAY
+"""Seconds of a year, as drives' endurance counts it."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +143,13 @@ class Tier:
         return most
 
 
-def tier(name: str, hw: Machine, block_bytes: Real, staged: bool = False) -> Tier:
+def tier(
+    name: str,
+    hw: Machine,
+    block_bytes: Real,
+    staged: bool = False,
+    of_a_prompt: Real = 1.0,
+) -> Tier:
     """Build a tier of a platform.
 
     Args:
@@ -138,6 +158,10 @@ def tier(name: str, hw: Machine, block_bytes: Real, staged: bool = False) -> Tie
         block_bytes: KV of a block, which a drive reads as one request [B].
         staged: blocks from beyond the server's memory are first put into host DRAM, not sent to
             the GPUs directly.
+        of_a_prompt: share of the links to the GPUs that lead to those which hold one prompt [1].
+
+    Raises:
+        MissingNumberError: a link states no time that software takes to begin a load.
     """
     place = TIERS[name]
     part = hw[place.medium]
@@ -148,17 +172,18 @@ def tier(name: str, hw: Machine, block_bytes: Real, staged: bool = False) -> Tie
     each = part.maybe("read", part.maybe("bandwidth", np.nan))
     reads = part.count * each * derate
     writes = part.count * part.maybe("write", each) * derate
-    software = _policy(hw, "fetch") if place.links else 0.0
+    software = hw[place.links[-1]].fetch if place.links else 0.0
     hops = sum(hw[role].maybe("latency", 0.0) for role in place.links)
     read: dict[str, Port] = {"medium": Port(f"{place.medium}.media", "read", reads)}
     write: dict[str, Port] = {"medium": Port(f"{place.medium}.media", "write", writes)}
     for role, port in links.items():
-        read[role], write[role] = port.inward, port.outward
+        reached = of_a_prompt if role in TO_GPUS else 1.0
+        read[role], write[role] = _part_of(port.inward, reached), port.outward
     return Tier(
         name=name,
         read=read | _requests(hw, part, block_bytes),
         write=write,
-        staged=_copy(hw) if is_staged else {},
+        staged=_copy(hw, of_a_prompt) if is_staged else {},
         latency=software + part.maybe("latency", 0.0) + hops,
         attend=_attend(hw) if place.medium == "host" else None,
         capacity=part.count * part[place.capacity],
@@ -176,20 +201,21 @@ def _requests(hw: Machine, part: Role, block_bytes: Real) -> dict[str, Port]:
     ports: dict[str, Port] = {}
     if "iops" in part:
         ports["iops"] = Port("drive.iops", "read", part.count * part.iops * block_bytes)
-        rate = block_bytes * per(_policy(hw, "block_time"))
-        ports["files"] = Port("host.files", "move", rate)
+        of_files = hw.policy.maybe("block_time", 0.0) if "policy" in hw.roles else 0.0
+        ports["files"] = Port("host.files", "move", block_bytes * per(of_files))
     return ports
 
 
-def _policy(hw: Machine, key: str) -> Real:
-    """A time that the software takes; 0 where the platform states none [s]."""
-    return hw.policy.maybe(key, 0.0) if "policy" in hw.roles else 0.0
+def _part_of(port: Port, share: Real) -> Port:
+    """A share of a port's rate."""
+    return Port(port.resource, port.verb, share * port.rate)
 
 
-def _copy(hw: Machine) -> DataPath:
-    """From host DRAM to the GPUs."""
+def _copy(hw: Machine, of_a_prompt: Real) -> DataPath:
+    """From host DRAM to the GPUs that hold a prompt."""
     read = Port("host.media", "read", hw.host.count * hw.host.bandwidth)
-    return {"dram": read, "gpu_link": link(hw, "gpu_link", "pcie").inward}
+    links = link(hw, "gpu_link", "pcie").inward
+    return {"dram": read, "gpu_link": _part_of(links, of_a_prompt)}
 
 
 def _attend(hw: Machine) -> Port:
@@ -204,3 +230,93 @@ def _byte_price(part: Role | None) -> Real:
         return np.nan
     capacity = part.maybe("capacity", part.maybe("memory", np.nan))
     return part.maybe("price", np.nan) / capacity
+
+
+# --- ways back of a prefix ------------------------------------------------------------------------
+
+
+def split(compute: SecondsOfTokens, load: SecondsOfTokens, tokens: Real) -> Real:
+    """Tokens to compute from the head while the rest is loaded, so that both end together [1].
+
+    The KV of a token depends on those before it alone, so the head can be computed while the tail
+    arrives (Cake, Jin et al. 2024, sec. 4). Computing rises in k and loading p - k falls, so the
+    longer of both is least where they cross, which is found for every prefix at once.
+
+    Args:
+        compute: seconds for the first tokens of a prefix, rising, 0 of none.
+        load: seconds for bytes of as many tokens, rising.
+        tokens: p, of each prefix [1].
+    """
+
+    def early(head: Real) -> Real:
+        """Time by which the head is done before the rest arrives [s]."""
+        return load(tokens - head) - compute(head)
+
+    return crossing(early, 0.0 * tokens, tokens)
+
+
+def both(compute: SecondsOfTokens, load: SecondsOfTokens, tokens: Real) -> Real:
+    """Seconds to bring a prefix back where its head is computed while its tail is loaded [s]."""
+    k = split(compute, load, tokens)
+    return np.maximum(compute(k), load(tokens - k))
+
+
+def crossover(compute: SecondsOfTokens, load: SecondsOfTokens, longest: float) -> float:
+    """The prefix from which on loading is as fast as computing; nan where none is [tokens].
+
+    Loading has a fixed part and grows with the bytes; computing grows with the tokens and, once
+    attention counts, faster. Experts that more and more tokens wake may make it grow slower first.
+    """
+    lengths = np.arange(1.0, longest + 1)
+    is_slower = np.greater(load(lengths), compute(lengths))
+    if is_slower[-1]:
+        return float("nan")
+    return float(1 + np.max(lengths, where=is_slower, initial=0.0))
+
+
+def layerwise(load: Real, compute: Real, layers: Real) -> Real:
+    """Seconds where the KV of each layer is loaded while the layer before is computed [s].
+
+    CachedAttention (Gao et al., ATC 2024), sec. 3.2: a pipeline of two stages, so one layer of both
+    and the longer of the two for all others.
+
+    Args:
+        load: of the prefix in all layers [s].
+        compute: of the rest of the prompt in all layers [s].
+        layers: L [1].
+    """
+    first = (load + compute) / layers
+    return first + (1 - 1 / layers) * np.maximum(load, compute)
+
+
+# --- wear -----------------------------------------------------------------------------------------
+
+
+def drive_writes_a_day(written: Real, capacity: Real) -> Real:
+    """DWPD: times the capacity is written a day [1].
+
+    Args:
+        written: to all drives, what the flash adds included [B/s].
+        capacity: of all drives [B].
+    """
+    return written * DAY / capacity
+
+
+def years(written: Real, endurance: Real) -> Real:
+    """Life of drives at a rate [years].
+
+    Args:
+        written: to all drives [B/s].
+        endurance: of all drives [B].
+    """
+    return endurance / (written * YEAR)
+
+
+def write_price(price: Real, endurance: Real) -> Real:
+    """What writing a byte costs of the drives' life [USD/B].
+
+    Args:
+        price: of all drives [USD].
+        endurance: of all drives [B].
+    """
+    return price / endurance

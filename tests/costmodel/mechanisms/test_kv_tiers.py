@@ -1,11 +1,23 @@
-"""Times of tiers by hand of eight H200: path, fixed time, staging, writes beside reads."""
+"""Tiers by hand of eight H200: path, fixed time, staging, writes; and the ways back of a prefix."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from nearkv.costmodel.mechanisms.reuse.tiers import TIERS, Tier, tier
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.mechanisms.kv_tiers import (
+    TIERS,
+    Tier,
+    both,
+    crossover,
+    drive_writes_a_day,
+    layerwise,
+    split,
+    tier,
+    write_price,
+    years,
+)
 from nearkv.hardware.catalog import load_platform
 
 HW = load_platform("h200-node").machine()
@@ -88,3 +100,66 @@ def test_nodes_share_the_drives_of_a_pool_and_each_add_dram_to_one() -> None:
     assert of("pool-ssd").write_load(8 * 6.8e9 / 2, 4) == pytest.approx(0.5)
     assert of("ssd").write_load(8 * 6.8e9 / 2, 4) == pytest.approx(0.125)
     assert dram.load(GIGA).seconds == of("pool").load(GIGA).seconds
+
+
+def test_loads_of_one_prompt_take_the_links_of_the_gpus_that_hold_it() -> None:
+    """A prompt on one GPU of eight has one link; the file system and the drives stay whole."""
+    one = tier("dram", HW, BLOCK, of_a_prompt=1 / 8)
+    assert one.load(GIGA).seconds == pytest.approx(SOFTWARE + GIGA / (63e9 * 0.8))
+    drives = tier("ssd", HW, BLOCK, of_a_prompt=1 / 8)
+    assert drives.read["medium"].rate == of("ssd").read["medium"].rate
+    staged = tier("ssd", HW, BLOCK, staged=True, of_a_prompt=1 / 8)
+    copied = staged.load(GIGA).seconds - of("ssd", staged=True).load(GIGA).seconds
+    assert copied == pytest.approx(GIGA / (63e9 * 0.8) * 7 / 8)
+
+
+def test_drives_wear_by_their_endurance() -> None:
+    """A terabyte on ten a day is a tenth of a drive write; 3.65 PB last ten years of it."""
+    assert drive_writes_a_day(1e12 / 86_400, 10e12) == pytest.approx(0.1)
+    assert years(1e12 / 86_400, 3.65e15) == pytest.approx(10)
+    assert write_price(3_650, 3.65e15) == pytest.approx(1e-12)
+
+
+def compute(tokens: Real) -> Real:
+    """Linear layers and attention: seconds of the first tokens."""
+    return 1e-4 * np.asarray(tokens) + 1e-8 * np.asarray(tokens) ** 2
+
+
+def load(tokens: Real) -> Real:
+    """A fixed part and bytes over a bandwidth."""
+    return 0.01 + 5e-5 * np.asarray(tokens)
+
+
+def test_both_ends_meet_and_no_split_is_faster() -> None:
+    tokens = np.array([100.0, 1_000.0, 10_000.0])
+    k = split(compute, load, tokens)
+    assert np.ravel(compute(k))[1:] == pytest.approx(np.ravel(load(tokens - k))[1:])
+    for prefix, best in zip(tokens, np.ravel(both(compute, load, tokens)), strict=True):
+        tried = np.linspace(0, prefix, 4_001)
+        least = np.min(np.maximum(compute(tried), load(prefix - tried)))
+        assert best <= least * (1 + 1e-6)
+
+
+def test_loading_pays_from_where_the_curves_cross() -> None:
+    # 1e-4 p + 1e-8 p^2 = 0.01 + 5e-5 p at p = (-5e-5 + sqrt(25e-10 + 4e-10)) / 2e-8 = 192.6
+    assert crossover(compute, load, 4_096) == 193
+    assert crossover(compute, load, 193) == 193
+    assert np.isnan(crossover(compute, load, 192))
+    assert np.isnan(crossover(lambda p: 0 * np.asarray(p), load, 4_096))
+
+
+def test_loading_pays_from_the_last_crossing() -> None:
+    """Experts wake up to 100 tokens; then attention alone grows, and exceeds loading at last."""
+
+    def experts(p: Real) -> Real:
+        return 2e-3 * np.minimum(p, 100.0) + 1e-8 * np.asarray(p) ** 2
+
+    # 1e-8 p^2 + 0.2 = 0.01 + 5e-4 p at p = (5e-4 + sqrt(25e-8 - 0.76e-8)) / 2e-8 = 49,617
+    assert crossover(experts, lambda p: 0.01 + 5e-4 * np.asarray(p), 1e5) == 49_618
+
+
+def test_layers_load_while_the_layers_before_are_computed() -> None:
+    """4 layers of 3 s to load and 1 s to compute: 3 + 3 + 3 + 3, and the last layer's 1."""
+    assert layerwise(12.0, 4.0, 4) == pytest.approx(13.0)
+    assert layerwise(4.0, 12.0, 4) == pytest.approx(13.0)
+    assert layerwise(4.0, 12.0, 1) == pytest.approx(16.0)

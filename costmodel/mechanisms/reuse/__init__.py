@@ -1,1 +1,0 @@
-"""KV caches that outlive a request: hits over capacity, loading against recomputing, wear."""

@@ -1,0 +1,49 @@
+"""How recent blocks are, against a list kept by hand."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+from support.tiers_by_hand import walks
+
+from nearkv.sweeps.study.prompt_blocks import Prompts, stack_distances
+
+
+def depths(blocks: list[int]) -> list[float]:
+    """Blocks above each in a list of all, the last accessed first."""
+    stack: list[int] = []
+    above = []
+    for block in blocks:
+        above.append(float(stack.index(block)) if block in stack else np.inf)
+        if block in stack:
+            stack.remove(block)
+        stack.insert(0, block)
+    return above
+
+
+def test_distances_are_depths_in_an_lru_stack() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        blocks = rng.integers(0, rng.integers(1, 20), rng.integers(1, 80))
+        assert stack_distances(blocks).tolist() == depths(blocks.tolist())
+
+
+def test_recency_is_that_when_the_request_comes() -> None:
+    """Prompts are put before all others, their heads first."""
+    rng = random.Random(1)
+    for _ in range(50):
+        requests = walks(rng, 30)
+        numbers: dict[str, int] = {}
+        blocks = [[numbers.setdefault(b, len(numbers)) for b in each] for each in requests]
+        ends = np.cumsum(list(map(len, blocks)))
+        prompts = Prompts(np.concatenate([np.array(each) for each in blocks]), ends)
+        stack: list[int] = []
+        expected = []
+        known = []
+        for each in blocks:
+            known.append(len(stack))
+            expected += [float(stack.index(b)) if b in stack else np.inf for b in each]
+            stack = each + [block for block in stack if block not in each]
+        assert prompts.recency.tolist() == expected
+        assert prompts.known.tolist() == known
