@@ -11,7 +11,14 @@ from typing import Any
 
 from nearkv.hardware.errors import InputError, check_known, unknown, warn
 from nearkv.hardware.files import read_toml
-from nearkv.hardware.folders import check_exists, is_known, model_like, names, path_of
+from nearkv.hardware.folders import (
+    check_exists,
+    has_own,
+    is_known,
+    model_like,
+    names,
+    path_of,
+)
 from nearkv.hardware.part import (
     Part,
     check_part,
@@ -164,6 +171,9 @@ def load_platform(name: str, heirs: tuple[str, ...] = ()) -> Platform:
     looked for beside the file, then by name in the folders of `NEARKV_PATH`, in `./parts` and in
     the catalogue.
 
+    One of the catalogue is read once a process, unless the user has files of his own, which may
+    change and stand in for the catalogue's.
+
     Args:
         name: catalogue name or path.
         heirs: platforms that build on this one, to refuse circles.
@@ -171,6 +181,12 @@ def load_platform(name: str, heirs: tuple[str, ...] = ()) -> Platform:
     Raises:
         InputError: unknown name, unreadable file, or a number that fails `quantity`.
     """
+    if name.endswith(".toml") or has_own("platform") or has_own("part"):
+        return _read_platform(name, heirs)
+    return _platform_once(name, heirs)
+
+
+def _read_platform(name: str, heirs: tuple[str, ...]) -> Platform:
     path = path_of("platform", name)
     where = str(path)
     is_own = name.endswith(".toml")
@@ -191,6 +207,9 @@ def load_platform(name: str, heirs: tuple[str, ...] = ()) -> Platform:
         cite=_cite(fields, where),
         roles=roles,
     )
+
+
+_platform_once = lru_cache(maxsize=256)(_read_platform)
 
 
 @lru_cache(maxsize=256)

@@ -60,6 +60,11 @@ def is_known(what: str, name: str) -> bool:
     return _first_file(folders, name) is not None
 
 
+def has_own(what: str) -> bool:
+    """Whether the user has a folder of his own for files of a catalogue."""
+    return any(map(os.path.isdir, _own_folders(what)))
+
+
 def names(what: str) -> list[str]:
     """Sorted names of a catalogue: `part`, `platform`, `model` or `trace`."""
     return sorted(_files(what))

@@ -410,13 +410,13 @@ def _solve_placement(question: _Question, name: str) -> Resolved:
     else:
         choice = _least_total(first, share, least)
         bound, values = choice.bound, [choice.value]
-    options: list[dict[str, Requested]] = [{name: 0.0, share: value} for value in values]
+    options: list[dict[str, Real]] = [{name: 0.0, share: value} for value in values]
     # what the GPU holds may move a cache or leave it fewer sequences, so that less of it is better;
     # only the first value of the choice keeps a least share that is stated
     if not np.all(settled) and not np.any(least):
         places = range(1, int(question.system.knobs[name].high) + 1)
         options += [{name: float(place), share: least} for place in places]
-    best = _fastest(first, options)
+    best = _best_option(question, options)
     total = best.estimate.total.seconds
     certificate = Minimum(best.knobs[share], total, np.minimum(bound, total), least, 1.0)
     return replace(best, placement=certificate)
@@ -438,24 +438,21 @@ def _likely(first: _Question, share: str, least: Real) -> Iterator[Real]:
         yield _least_total(first.having(others), share, least).value
 
 
-def _fastest(first: _Question, options: Sequence[Mapping[str, Requested]]) -> Resolved:
-    """The option with the least seconds of the whole batch at each design point."""
-    best, *others = options
-    if not others:
-        return _innermost(first.having(best))
-    trials = replace(first, explained=False)
-
-    def seconds_of(option: Mapping[str, Requested]) -> NDArray[np.float64]:
-        trial = _innermost(trials.having(option))
-        return _cost(trial, lambda estimate: first.timed(estimate).seconds)
-
-    lowest = seconds_of(best)
-    for other in others:
-        seconds = seconds_of(other)
-        faster = np.less(seconds, lowest * (1 - _ALIKE))
-        best = {name: np.where(faster, value, best[name]) for name, value in other.items()}
-        lowest = np.where(faster, seconds, lowest)
-    return _innermost(first.having(best))
+def _best_option(question: _Question, options: Sequence[Mapping[str, Real]]) -> Resolved:
+    """The answer at the option of the least cost at each design point, the first on a tie."""
+    chosen = options[0]
+    if len(options) > 1:
+        points = np.ones((1,) * len(question.shape))
+        combinations = {}
+        for name in chosen:
+            values = [option[name] * points for option in options]
+            combinations[name] = np.stack(np.broadcast_arrays(*values))
+        best = _best_of(question, combinations)
+        if not question.explained:
+            solved = question.having(best)
+            return Resolved(solved.estimate(), solved.stated)
+        chosen = {name: best[name] for name in chosen}
+    return _innermost(question.having(chosen))
 
 
 def _least_total(question: _Question, share: str, least: Real) -> Minimum:

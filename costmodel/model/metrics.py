@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,17 @@ class Evaluated:
         """The roles this platform has of those that the system owns, and its server."""
         owned = (*self.owns, SERVER)
         return {role: self.hw[role] for role in owned if role in self.hw.roles}
+
+    @cached_property
+    def step_joules(self) -> Real:
+        """Energy of a decode step [J]."""
+        return _joules(self, self.estimate.step)
+
+    @cached_property
+    def joules(self) -> Real:
+        """Energy of the batch: of its prompts, then of n - 1 steps [J]."""
+        steps = self.estimate.work.output - 1
+        return _joules(self, self.estimate.prefill) + steps * self.step_joules
 
 
 SERVER = "server"
@@ -161,8 +173,8 @@ def _joules(answer: Evaluated, span: Span) -> Real:
 @_column("energy_j_tok", "energy of all owned devices per generated token [J]")
 def energy(answer: Evaluated) -> Real:
     """Energy of a batch over the tokens that it generates [J/token]."""
-    estimate, work = answer.estimate, answer.estimate.work
-    return _joules(answer, estimate.total) / (work.batch * work.output)
+    work = answer.estimate.work
+    return answer.joules / (work.batch * work.output)
 
 
 @_column(
@@ -170,15 +182,13 @@ def energy(answer: Evaluated) -> Real:
     "energy of all owned devices per token while decoding; blank if prompts ride [J]",
 )
 def _decode_energy(answer: Evaluated) -> Real:
-    step = answer.estimate.step
-    return _alone(answer, _joules(answer, step) / answer.estimate.work.batch)
+    return _alone(answer, answer.step_joules / answer.estimate.work.batch)
 
 
 @_column("power_w", "mean power of all owned devices while they serve [W]")
 def power(answer: Evaluated) -> Real:
     """Energy of a batch over its seconds [W]."""
-    total = answer.estimate.total
-    return _joules(answer, total) / total.seconds
+    return answer.joules / answer.estimate.total.seconds
 
 
 @_column(

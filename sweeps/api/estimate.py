@@ -15,7 +15,7 @@ from nearkv.hardware.errors import check_known
 from nearkv.sweeps.api.arguments import LoadAxes, Models, Names, Value, study_of
 from nearkv.sweeps.api.tables import table_of_rows
 from nearkv.sweeps.evaluate.columns import BOTTLENECK, columns, on_request
-from nearkv.sweeps.evaluate.no_effect import checked_point
+from nearkv.sweeps.evaluate.no_effect import one_block
 from nearkv.sweeps.explore.explain import (
     ONE_STEP,
     check_has_tree,
@@ -43,11 +43,13 @@ class Prediction:
         study: the question.
         block: its design point, with machine and model.
         values: every column of the point.
+        estimate: what the system answered: spans of time and memory needs, as it returned them.
     """
 
     study: Study
     block: Block
     values: Mapping[str, Any]
+    estimate: Estimate
 
     def __getitem__(self, column: str) -> Any:
         check_known("column", [column], self.values)
@@ -59,14 +61,9 @@ class Prediction:
         return str(self.values["status"])
 
     @cached_property
-    def estimate(self) -> Estimate:
-        """What the system answered: spans of time and memory needs, as it returned them."""
-        return self.block.resolved(self.block.grid.whole).estimate
-
-    @cached_property
     def tree(self) -> list[dict[str, Any]]:
         """The time tree, a row a span; see `explain`."""
-        return time_tree(self.block)
+        return time_tree(self.block, self.estimate)
 
     @property
     def conclusion(self) -> str:
@@ -233,7 +230,8 @@ def estimate(
     True
     """
     study = study_of(system, model, axes)
-    block = checked_point(study)
+    block = one_block(study)
     extra = (BOTTLENECK, *on_request(names(also, "also")))
-    (values,) = records(columns(block, block.grid.whole, extra=extra))
-    return Prediction(study, block, values)
+    resolved = block.resolved(block.grid.whole)
+    (values,) = records(columns(block, block.grid.whole, extra=extra, resolved=resolved))
+    return Prediction(study, block, values, resolved.estimate)

@@ -40,6 +40,7 @@ def estimate(
     """
     from nearkv.hardware.errors import InputError
     from nearkv.sweeps.api import estimate
+    from nearkv.sweeps.evaluate.no_effect import warn_of_no_effect
     from nearkv.sweeps.study.sizes import comma_list
 
     view = options.view_of(line)
@@ -49,6 +50,7 @@ def estimate(
     if not (explain or footprint):
         options.check_shown(view, study)
     point = estimate.estimate(study, also=comma_list(view.columns))
+    warn_of_no_effect(study, [point.block])
     if explain:
         point.check_has_tree()
     if explain and point.status == "ok":

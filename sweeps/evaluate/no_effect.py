@@ -14,7 +14,7 @@ from nearkv.hardware.errors import InputError, warn
 from nearkv.hardware.schema import PARTLESS, ROLES
 from nearkv.solvers.knobs import LackingError, Requested, resolve_knobs
 from nearkv.sweeps.study.grid import Slices
-from nearkv.sweeps.study.study import Block, Study, blocks
+from nearkv.sweeps.study.study import NO_NUMBERS, Block, Numbers, Study, blocks
 
 _POINTS = 4096
 """Design points of a block that are looked at; knobs only of a study that has no more."""
@@ -32,8 +32,8 @@ def checked_blocks(study: Study) -> list[Block]:
     return study_blocks
 
 
-def checked_point(study: Study, command: str = "estimate") -> Block:
-    """The block of a study of one design point.
+def checked_point(study: Study, command: str) -> Block:
+    """The block of a study of one design point; warns of each number and knob without effect.
 
     Args:
         study: what to evaluate.
@@ -42,12 +42,18 @@ def checked_point(study: Study, command: str = "estimate") -> Block:
     Raises:
         InputError: the study cannot be evaluated, or is not one design point.
     """
+    block = one_block(study, command)
+    warn_of_no_effect(study, [block])
+    return block
+
+
+def one_block(study: Study, command: str = "estimate") -> Block:
+    """The block of a study of one design point; arguments and errors as of `checked_point`."""
     study_blocks = blocks(study)
     if len(study_blocks) != 1 or study_blocks[0].grid.size != 1:
         raise InputError(
             f"{command} takes one design point; use compare or sweep for lists"
         )
-    warn_of_no_effect(study, study_blocks)
     return study_blocks[0]
 
 
@@ -56,23 +62,28 @@ def warn_of_no_effect(study: Study, study_blocks: Sequence[Block]) -> None:
     states_any = study.sets or study.knobs or study.parts or study.zipped
     if not (states_any or study.platforms):
         return
-    warn_of_unread(study_blocks)
+    read = warn_of_unread(study_blocks)
     points = sum(block.grid.size for block in study_blocks)
     if points > _POINTS or study.method != "fluid":
         return
     for name in study.knobs:
         _warn_if_idle(name, study_blocks)
+    for address in sorted(read & study.sets.keys()):
+        _warn_if_without_effect(address, study_blocks)
 
 
 def warn_of_unread(
     study_blocks: Sequence[Block], searched: Mapping[str, str] = _NOTHING
-) -> None:
+) -> set[str]:
     """Warn of each hardware number, part and role of one's own that no system reads.
 
     Args:
         study_blocks: the design points, with the numbers and parts that a user states.
         searched: numbers that a search varies, as `role.key`, and the option that names each; one
             that no platform states is taken to be read.
+
+    Returns:
+        All numbers that a system reads; none where nothing is stated.
     """
     options = {number: "--set" for block in study_blocks for number in block.sets.values()}
     swaps = {swap for block in study_blocks for swap in block.platform.swapped.items()}
@@ -87,12 +98,12 @@ def warn_of_unread(
         for role in platform.roles.keys() - {*ROLES, *PARTLESS}
     ]
     if not (options or swaps or own):
-        return
+        return set()
     read: set[str] = set()
     for block in study_blocks:
         box = next(block.grid.boxes(_POINTS))
         with suppress(LackingError):  # the evaluation of the block says so
-            _metrics(block, box, {}, read)
+            _metrics(block, box, read=read)
     systems = ", ".join(dict.fromkeys(block.system.name for block in study_blocks))
     why = f"changes nothing: no system here reads it ({systems})"
     for number in sorted(options.keys() - read):
@@ -104,13 +115,25 @@ def warn_of_unread(
     for name, role in sorted(own):
         if role not in roles:
             warn(f"{name}: {role} {why}")
+    return read
 
 
 def _metrics(
-    block: Block, box: Slices, knobs: Mapping[str, Requested], read: set[str]
+    block: Block,
+    box: Slices,
+    knobs: Mapping[str, Requested] = NO_NUMBERS,
+    read: set[str] | None = None,
+    numbers: Mapping[str, Numbers] = NO_NUMBERS,
 ) -> list[NDArray[np.generic]]:
-    """Every metric of some design points, with some knobs as given; what is read is recorded."""
-    hw, llm, work, requested = block.at(block.grid.mesh(box), read=read)
+    """Every metric of some design points, with some knobs and numbers as given.
+
+    Args:
+        block, box: the design points.
+        knobs: values in place of those requested.
+        read: takes the name of each hardware number that is read, `role.key`.
+        numbers: values by `role.key`, in place of those stated [SI].
+    """
+    hw, llm, work, requested = block.at(block.grid.mesh(box), numbers, read=read)
     resolved = resolve_knobs(block.system, hw, llm, work, {**requested, **knobs})
     estimate = resolved.estimate
     answer = Evaluated(estimate, hw, block.system.owns)
@@ -120,9 +143,10 @@ def _metrics(
 
 
 def _warn_if_idle(name: str, study_blocks: Sequence[Block]) -> None:
-    """Warn of a knob on which no answer depends: the ends of its range give what its middle does.
+    """Warn of a knob on which no answer depends: all its choices, or some values, give the same.
 
-    Which value it has does not matter. A study in which nothing fits says nothing of its knobs.
+    The values are those stated, its default, and the ends and the middle of its range. A study in
+    which nothing fits says nothing of its knobs.
     """
     labels: dict[str, None] = {}
     fits = False
@@ -134,26 +158,69 @@ def _warn_if_idle(name: str, study_blocks: Sequence[Block]) -> None:
             return  # a hardware number, which `warn_of_unread` sees
         middle = (knob.low + knob.high) / 2
         inside = np.floor(middle) if knob.kind == "count" else middle
-        tried = [knob.low, inside, knob.high]
+        stated = [axis.values for axis in block.grid.axes if axis.name == name]
+        tried = [*np.ravel(stated), knob.low, inside, knob.high]
+        if not isinstance(knob.default, str):
+            tried.append(knob.default)
         if knob.choices:
             tried = list(range(len(knob.choices)))
-        first: list[NDArray[np.generic]] = []
-        for value in dict.fromkeys(tried):
-            try:
-                metrics = _metrics(block, block.grid.whole, {name: value}, set())
-            except (
-                InputError
-            ):  # not every value goes with all others, so there is a difference
-                return
-            first = first or metrics
-            if not all(map(_equal, first, metrics)):
-                return
+        values = list(dict.fromkeys(map(float, tried)))
+        is_same, is_there = _gives_the_same(
+            block, [({name: value}, NO_NUMBERS) for value in values]
+        )
+        if not is_same:
+            return
+        for value in values:
             labels[knob.choices[int(value)] if knob.choices else f"{value:g}"] = None
-        fits = fits or bool(np.any(first[0]))
+        fits |= is_there
     if fits and len(labels) > 1:
         warn(
             f"--knob {name} changes nothing here: answers are the same at {', '.join(labels)}"
         )
+
+
+_FACTORS = (1.0, 1 / 1024, 1024.0)
+"""Of a hardware number, between which an answer changes if it depends on it."""
+
+
+def _warn_if_without_effect(address: str, study_blocks: Sequence[Block]) -> None:
+    """Warn of a hardware number that is read, and on which no answer depends all the same."""
+    fits = False
+    for block in study_blocks:
+        (axis,) = [axis for axis in block.grid.axes if block.sets.get(axis.name) == address]
+        key = block.platform.key(address)
+        values = {float(value) for value in axis.values}
+        for factor in _FACTORS:
+            value = factor * (axis.values[0] or 1.0)
+            values.add(float(np.clip(np.ceil(value) if key.whole else value, *key.limits)))
+        changes = [(NO_NUMBERS, {address: np.array(value)}) for value in sorted(values)]
+        is_same, is_there = _gives_the_same(block, changes)
+        if not is_same:
+            return
+        fits |= is_there
+    if fits:
+        warn(
+            f"--set {address} changes nothing here: 1,024 times less and more give the same"
+        )
+
+
+Change = tuple[Mapping[str, Requested], Mapping[str, Numbers]]
+"""Knobs and hardware numbers that are given in place of those of a study."""
+
+
+def _gives_the_same(block: Block, changes: Sequence[Change]) -> tuple[bool, bool]:
+    """Whether all answers are the same with any of some changes, and whether any fits."""
+    first: list[NDArray[np.generic]] = []
+    for knobs, numbers in changes:
+        try:
+            metrics = _metrics(block, block.grid.whole, knobs, numbers=numbers)
+        except InputError:
+            # not every value goes with all others, so there is a difference
+            return False, True
+        first = first or metrics
+        if not all(map(_equal, first, metrics)):
+            return False, True
+    return True, bool(np.any(first[0]))
 
 
 def _equal(one: NDArray[np.generic], other: NDArray[np.generic]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nearkv.costmodel.algebra.span import Leaf, Span, join
+from nearkv.costmodel.model.estimate import Estimate
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.study.grid import scalar
 from nearkv.sweeps.study.study import Block
@@ -12,8 +13,12 @@ ONE_STEP = "one decode step"
 """Name of the tree of a step that an answer of one token does not take."""
 
 
-def time_tree(block: Block) -> Rows:
+def time_tree(block: Block, estimate: Estimate | None = None) -> Rows:
     """The time tree of the one design point of a block, parents before their parts.
+
+    Args:
+        block: the design point.
+        estimate: what its system answered, where that is known.
 
     Returns:
         A row per span: `span` (a path), `word` (how its parts are composed), `seconds` it takes by
@@ -23,7 +28,7 @@ def time_tree(block: Block) -> Rows:
         step.
     """
     check_has_tree(block.method)
-    estimate = block.resolved(block.grid.whole).estimate
+    estimate = estimate or block.resolved(block.grid.whole).estimate
     rows = _tree("", estimate.total)
     if not scalar(estimate.total.parts["decode"].seconds):
         rows += _tree(ONE_STEP, estimate.step)

@@ -11,7 +11,7 @@ from support.command_line import refusal, succeed
 import nearkv
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.columns import columns
-from nearkv.sweeps.evaluate.no_effect import checked_point
+from nearkv.sweeps.evaluate.no_effect import one_block
 from nearkv.sweeps.explore.explain import time_tree
 from nearkv.sweeps.study.study import Study
 
@@ -21,7 +21,7 @@ POINT = ("--model", "opt-30b", "--context", "8k", "--band", "90", "--samples", "
 def test_an_answer_of_one_token_explains_one_step() -> None:
     """Prefill makes the only token; the tree of a step stands behind, its shares sum to 1."""
     study = Study(("full-cache",), ("qwen-7b",), batch="1", context="4k", output_tokens="1")
-    block = checked_point(study)
+    block = one_block(study)
     answer, rows = columns(block, block.grid.whole), time_tree(block)
     step = [row for row in rows if str(row["span"]).startswith("one decode step")]
     leaves = [float(str(row["share"])) for row in step if row["word"] == "leaf"]
@@ -29,7 +29,7 @@ def test_an_answer_of_one_token_explains_one_step() -> None:
     milliseconds = float(answer["step_ms"].astype(float)[0])
     assert 1e3 * float(str(step[0]["seconds"])) == pytest.approx(milliseconds)
     longer = Study(("full-cache",), ("qwen-7b",), batch="1", context="4k", output_tokens="2")
-    assert not [row for row in time_tree(checked_point(longer)) if "one decode" in str(row["span"])]
+    assert not [row for row in time_tree(one_block(longer)) if "one decode" in str(row["span"])]
 
 
 @pytest.mark.parametrize("ask", ["explain", "breakdown", "busy", "traffic"])
@@ -40,7 +40,7 @@ def test_a_simulated_queue_has_no_time_tree(ask: str) -> None:
         answer()
     study = Study(("l3",), ("opt-66b",), traces=("openr1",), method="simulate")
     with pytest.raises(InputError, match="explain --method fluid"):
-        time_tree(checked_point(study))
+        time_tree(one_block(study))
 
 
 def test_a_tree_with_a_band_says_what_the_band_is_made_of() -> None:

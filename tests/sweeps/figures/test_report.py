@@ -12,7 +12,7 @@ import pytest
 
 from nearkv.costmodel.model.registry import System
 from nearkv.hardware.errors import InputError, NearkvWarning
-from nearkv.sweeps.evaluate.no_effect import checked_point
+from nearkv.sweeps.evaluate.no_effect import one_block
 from nearkv.sweeps.explore.explain import time_tree as tree_of_a_point
 from nearkv.sweeps.figures import report as reporting
 from nearkv.sweeps.figures.report import answer, report_page, time_tree
@@ -206,7 +206,7 @@ def assert_adds_up(rows: Mapping[str, tuple[str, float]], rel: float) -> None:
 
 def trees(study: Study) -> None:
     (block,) = blocks(study)
-    rows = tree_of_a_point(checked_point(study))
+    rows = tree_of_a_point(one_block(study))
     point = {str(row["span"]): (str(row["word"]), float(str(row["seconds"]))) for row in rows}
     assert_adds_up(point, 1e-9)
     tree = time_tree(block)
