@@ -42,8 +42,6 @@ from nearkv.solvers.placement.linear import Program, Simplex
 _PROGRAM_VARIABLES = (*PLACEMENT_SHARES, "y", "T_pre", "T_gen")
 Y = len(PLACEMENT_SHARES)
 """Column of y in the programs."""
-_WEIGHTS, _OTHERS = slice(0, 3), slice(3, Y)
-"""Columns of the shares of weights, and of cache and activations."""
 OF_BLOCK = [0, 1, 2, Y]
 """Columns that are y times something: a box with a larger smallest block has larger ones."""
 TIME_ROWS = slice(0, len(PREFILL) + len(DECODE))
@@ -107,21 +105,6 @@ def single_block(gpu_batch: int, num_batches: int) -> BlockBox:
 
 
 @dataclass(frozen=True)
-class _Times:
-    """Rows of time of one sequence, scaled.
-
-    Attributes:
-        seconds: all of them with a CPU that attends in no time [units].
-        on_cpu: what is added over the CPU's rate of attention, cpu' [units x FLOP/s].
-        units: scales of T_pre and T_gen [s].
-    """
-
-    seconds: Numbers
-    on_cpu: Numbers
-    units: Numbers
-
-
-@dataclass(frozen=True)
 class BlockProblem:
     """What is placed, and where.
 
@@ -153,43 +136,37 @@ class BlockProblem:
         sequence = self.llm.layers * self.llm.kv_bytes(1, self.work.final)
         return max(int(sum(capacity(self.hw).values()) / sequence), 1)
 
+    def _rows(
+        self, sequences: float, gpu_batch: float, rate: float
+    ) -> tuple[Numbers, Numbers]:
+        """Rows of time, scaled, and of memory, as a share of its tier, of a block.
+
+        Args:
+            sequences, gpu_batch: of the block [1].
+            rate: attention on the CPU [FLOP/s].
+        """
+        block = BlockSchedule(self.hw, self.llm, self.work, sequences, gpu_batch, rate)
+        prefill, decode = block.prefill(), block.decode()
+        times = np.concatenate([prefill / self.units[0], decode / self.units[1]])
+        return times, block.memory() / self.unit[:, np.newaxis]
+
     @cached_property
-    def _times(self) -> _Times:
-        """Rows of time of one sequence.
+    def units(self) -> Numbers:
+        """Scales of T_pre and T_gen: computation alone, which no block undercuts [s].
 
         Raises:
             InputError: a rate is zero.
         """
-        fastest, unit_rate = (
-            BlockSchedule(self.hw, self.llm, self.work, 1.0, 1.0, rate)
-            for rate in (np.inf, 1.0)
-        )
+        block = BlockSchedule(self.hw, self.llm, self.work, 1.0, 1.0, 1.0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            prefill, decode = fastest.prefill(), fastest.decode()
-            attention = unit_rate.decode() - decode
-        rows = np.concatenate([prefill, decode])
-        if not np.all(np.isfinite(rows)) or min(self._attention_rates) == 0:
+            prefill, decode = block.prefill(), block.decode()
+        finite = np.all(np.isfinite(prefill)) and np.all(np.isfinite(decode))
+        if not finite or min(self._attention_rates) == 0:
             raise InputError(
                 f"platform {self.hw.platform!r}: a rate in 'offload' is zero; "
                 "all must be above zero"
             )
-        # compute alone: no block is faster
-        units = np.array([np.max(rows[:, _BLS]) for rows in (prefill, decode)])
-        return _Times(
-            seconds=np.concatenate([prefill / units[0], decode / units[1]]),
-            on_cpu=np.concatenate([np.zeros_like(prefill), attention / units[1]]),
-            units=units,
-        )
-
-    @cached_property
-    def _bytes(self) -> tuple[Numbers, Numbers]:
-        """Rows of memory of one sequence, scaled; what of them goes with 1 / nb."""
-        alone, batched = (
-            BlockSchedule(self.hw, self.llm, self.work, 1.0, gbs, 1.0).memory()
-            for gbs in (0.0, 1.0)
-        )
-        unit = self.unit[:, np.newaxis]
-        return alone / unit, (batched - alone) / unit
+        return np.array([np.max(rows[:, _BLS]) for rows in (prefill, decode)])
 
     @cached_property
     def _frame(self) -> Program:
@@ -197,20 +174,18 @@ class BlockProblem:
 
         Attention on the CPU adds to its rows of time, slowest at one end of all GPU batches.
         """
+        units = self.units  # refuses dead rates before anything divides by one
         fixed = {"hd": 0.0, **self.fixed}
         sums = MEMORY_ROWS.stop
         matrix = np.zeros((sums + 3 + len(fixed), len(_PROGRAM_VARIABLES)))
         limit = np.zeros(len(matrix))
-        times = self._times
-        matrix[TIME_ROWS, :Y] = times.seconds[:, :Y]
-        limit[TIME_ROWS] = -times.seconds[:, _BLS]
         slowest = min(self._attention_rate(gbs) for gbs in (1, self.most))
-        longest = np.sum(times.seconds + times.on_cpu / slowest)
+        times, _ = self._rows(1.0, 1.0, slowest)
+        limit[TIME_ROWS] = -times[:, _BLS]
         matrix[: len(PREFILL), _PROGRAM_VARIABLES.index("T_pre")] = -1
         matrix[len(PREFILL) : TIME_ROWS.stop, _PROGRAM_VARIABLES.index("T_gen")] = -1
         for row, first in enumerate((0, 3, 6), sums):
             matrix[row, first : first + 3] = 1
-        matrix[MEMORY_ROWS, Y] = -self.usable / self.unit
         matrix[sums, Y] = -1  # shares of weights add up to y, their columns being w y
         limit[sums + 1 : sums + 3] = 1
         for row, (share, value) in enumerate(fixed.items(), sums + 3):
@@ -222,12 +197,12 @@ class BlockProblem:
         steps = self.llm.layers * np.array([1, self.work.output - 1])
         fixed_rows = [f"{share} fixed" for share in fixed]
         return Program(
-            cost=np.concatenate([np.zeros(Y + 1), steps * times.units]),
+            cost=np.concatenate([np.zeros(Y + 1), steps * units]),
             matrix=matrix,
             limit=limit,
             equal=np.arange(len(matrix)) >= sums,
             low=np.zeros(len(_PROGRAM_VARIABLES)),
-            high=np.append(np.ones(Y + 1), [longest] * 2),
+            high=np.append(np.ones(Y + 1), [np.sum(times)] * 2),
             rows=(
                 *PREFILL,
                 *DECODE,
@@ -250,49 +225,23 @@ class BlockProblem:
     def _attention_rate(self, gbs: int) -> float:
         return self._attention_rates[min(gbs, LARGE_BATCH) - 1]
 
-    @cached_property
-    def _terms(self) -> Numbers:
-        """What each number of a box adds to the LP's matrix, a flat matrix a number of `program`.
-
-        A block shares the weights: their columns are w y, and their rows those of a sequence.
-        """
-        (alone, batched), frame = self._bytes, self._frame.matrix
-        terms = np.zeros((7, *frame.shape))
-        constant, per_rate, per_sequence, sequences, per_nb, sequences_per_nb, gbs = terms
-        constant[:] = frame
-        constant[TIME_ROWS, _WEIGHTS] = 0
-        per_sequence[TIME_ROWS, _WEIGHTS] = frame[TIME_ROWS, _WEIGHTS]
-        per_rate[TIME_ROWS, _OTHERS] = self._times.on_cpu[:, _OTHERS]
-        constant[MEMORY_ROWS, _WEIGHTS] = alone[:, _WEIGHTS]
-        per_nb[MEMORY_ROWS, _WEIGHTS] = batched[:, _WEIGHTS]
-        sequences[MEMORY_ROWS, _OTHERS] = alone[:, _OTHERS]
-        sequences_per_nb[MEMORY_ROWS, _OTHERS] = batched[:, _OTHERS]
-        gbs[MEMORY_ROWS, Y] = alone[:, _GBS]
-        return terms.reshape(len(terms), -1)
-
     def program(self, box: BlockBox) -> Program:
         """The LP of a box: least seconds per sequence; exactly those where it is a single block.
+
+        A block shares the weights: their columns are w y.
 
         Raises:
             InputError: a rate is zero.
         """
-        frame = self._frame
-        smallest, nb = float(box.sequences), float(box.nb_high)
-        ends = (box.gbs_low, box.gbs_high)
-        per_rate = 1 / max(self._attention_rate(gbs) for gbs in ends)
-        numbers = (
-            1.0,
-            per_rate,
-            1 / smallest,
-            smallest,
-            1 / nb,
-            smallest / nb,
-            box.gbs_low,
-        )
-        matrix = np.dot(numbers, self._terms).reshape(frame.matrix.shape)
-        low = frame.low.copy()
+        frame, smallest = self._frame, float(box.sequences)
+        fastest = max(self._attention_rate(gbs) for gbs in (box.gbs_low, box.gbs_high))
+        times, memory = self._rows(smallest, smallest / box.nb_high, fastest)
+        matrix, low = frame.matrix.copy(), frame.low.copy()
+        matrix[TIME_ROWS, :Y] = times[:, :Y] / smallest
+        matrix[MEMORY_ROWS, :Y] = memory[:, :Y]
+        matrix[MEMORY_ROWS, Y] = box.gbs_low * memory[:, _GBS] - self.usable / self.unit
         low[Y] = smallest / (box.gbs_high * box.nb_high)
-        return frame.having(matrix, low)
+        return replace(frame, matrix=matrix, low=low)
 
 
 def shortage(

@@ -215,7 +215,7 @@ def _placement(
     problem: BlockProblem, best: BestBlock, optimum: Optimum, status: str, programs: int
 ) -> Placement:
     gbs, nb = best.block.gbs_low, best.block.nb_low
-    cpu_rate = cpu_attention_rate(problem.hw, problem.llm, gbs)
+    cpu_rate = float(cpu_attention_rate(problem.hw, problem.llm, gbs))
     block = BlockSchedule(problem.hw, problem.llm, problem.work, gbs * nb, gbs, cpu_rate)
     shares = _without_rounding(optimum.x)
     policy = np.concatenate([shares, [gbs * nb, gbs]])  # in the order of COLUMNS

@@ -20,6 +20,7 @@ Symbols: s prompt, n output, l layers, bls block, gbs GPU batch, p prefill, g de
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -69,35 +70,25 @@ def cpu_attention_rate(hw: Machine, llm: LLM, gpu_batch: Real) -> Real:
 
 @dataclass(frozen=True)
 class BlockSchedule:
-    """A block of sequences that passes the layers together; all broadcasts over design points.
+    """A block of sequences that passes the layers together.
 
     Attributes:
         hw: roles gpu, host, disk, offload.
         llm: what runs.
         work: prompt and output; its batch is not used, it is what a placement chooses.
-        sequences: bls, with which the shares of the cache and of the activations are weighed [1].
-        gpu_batch: gbs, in the same way [1].
+        bls: sequences of the block, with which shares of cache and activations are weighed [1].
+        gbs: sequences of a GPU batch [1].
         cpu_rate: attention on the CPU [FLOP/s].
     """
 
     hw: Machine
     llm: LLM
     work: Workload
-    sequences: Real
-    gpu_batch: Real
-    cpu_rate: Real
+    bls: float
+    gbs: float
+    cpu_rate: float
 
-    @property
-    def bls(self) -> Numbers:
-        """Sequences of the block, broadcasting against rows [1]."""
-        return np.asarray(self.sequences, float)[..., None]
-
-    @property
-    def gbs(self) -> Numbers:
-        """Sequences of a GPU batch, broadcasting against rows [1]."""
-        return np.asarray(self.gpu_batch, float)[..., None]
-
-    @property
+    @cached_property
     def weights(self) -> Real:
         """wi, all weights of a layer [B]."""
         parameters = self.llm.layer_parameters(self.llm.experts)
@@ -124,10 +115,12 @@ class BlockSchedule:
         ctod_hidden = hidden * _HD / o.host_to_disk_hidden_prefill
         linear = self.llm.linear_flops(s) / o.matmul_prefill
         attention = self.llm.attention_flops(s, s) / o.attention_prefill
-        return _rows(
-            to_gpu / o.host_to_gpu + from_disk / o.disk_to_host,
-            gtoc_cache + gtoc_hidden + ctod_cache + ctod_hidden,
-            _BLS * (linear + attention),
+        return np.array(
+            [
+                to_gpu / o.host_to_gpu + from_disk / o.disk_to_host,
+                gtoc_cache + gtoc_hidden + ctod_cache + ctod_hidden,
+                _BLS * (linear + attention),
+            ]
         )
 
     def decode(self) -> Numbers:
@@ -145,24 +138,22 @@ class BlockSchedule:
         dtoc = from_disk / o.disk_to_host + self.weights * _WD / disk_weights
         ctod = to_disk / o.host_to_disk_decode
         comp = self._decode_compute()
-        beside_loads = _rows(gtoc, dtoc, ctod, comp)
-        rows: Numbers = ctog[..., np.newaxis, :] + beside_loads
-        return rows
+        beside_loads = np.array([gtoc, dtoc, ctod, comp])
+        return np.add(ctog, beside_loads)
 
     def _decode_compute(self) -> Numbers:
         """Matrix products on the GPU, attention where the cache is [s]."""
         o = self.hw.offload
-        cpu_rate = np.asarray(self.cpu_rate)[..., None]
         linear = self.llm.linear_flops(1) / o.matmul_decode
         attention = self.llm.attention_flops(1, self.work.context) * self.bls
         on_gpu = attention * _CG / o.attention_decode
-        on_cpu = attention * _C_AWAY / cpu_rate
+        on_cpu = attention * _C_AWAY / self.cpu_rate
         seconds: Numbers = _BLS * linear + on_gpu + on_cpu
         return seconds
 
     def memory(self) -> Numbers:
         """Peak of every memory, rows of `MEMORY_CONSTRAINTS` [B]."""
-        return _rows(*self._gpu_memory(), *self._host_memory(), self._disk())
+        return np.array([*self._gpu_memory(), *self._host_memory(), self._disk()])
 
     def _gpu_memory(self) -> tuple[Numbers, Numbers]:
         """Peak in prefill and in decode: what stays, weights passing, a GPU batch at work."""
@@ -212,7 +203,3 @@ class BlockSchedule:
         cache = self.kv(self.work.final) * self.bls * _CD
         stored = self.llm.layers * (self.weights * _WD + cache)
         return stored + self.hidden(self.work.prompt) * self.bls * _HD
-
-
-def _rows(*rows: Numbers) -> Numbers:
-    return np.stack(np.broadcast_arrays(*rows), axis=-2)

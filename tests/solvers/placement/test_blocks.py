@@ -7,7 +7,7 @@ from support.systems import model
 
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
-from nearkv.solvers.placement.blocks import BlockBox, BlockProblem, single_block
+from nearkv.solvers.placement.blocks import TIME_ROWS, BlockBox, BlockProblem, single_block
 from nearkv.solvers.placement.linear import Simplex
 from nearkv.solvers.placement.placement import place
 from nearkv.solvers.placement.search import _gpu_batches
@@ -82,9 +82,13 @@ def test_only_attention_waits_for_the_cpu() -> None:
     """Of the rows of a step the last one computes; prefill attends on the GPU."""
     hw = load_platform("t4-flexgen").machine()
     llm, work = model("opt-30b", hw), Workload(1.0, 512.0, 32.0)
-    on_cpu = BlockProblem(hw, llm, work, {})._times.on_cpu
-    assert not on_cpu[:-1].any()
-    columns = on_cpu[-1].nonzero()[0].tolist()
+    slower = hw.with_values({"offload.cpu_attention": hw.offload.cpu_attention / 2})
+    quick, slow = (
+        BlockProblem(machine, llm, work, {}).program(single_block(4, 2)).matrix[TIME_ROWS]
+        for machine in (hw, slower)
+    )
+    assert (slow == quick)[:-1].all()
+    columns = (slow != quick)[-1].nonzero()[0].tolist()
     assert columns == [4, 5]  # of the cache, what is in host memory and on the disk
 
 

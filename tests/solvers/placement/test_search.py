@@ -65,7 +65,9 @@ def test_the_full_search_is_the_best_of_every_block_of_opt_30b() -> None:
     assert (answer.gpu_batch, answer.num_batches) == (where.gbs_low, where.nb_low)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    "seed", [*range(5), *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(5, 12))]
+)
 @pytest.mark.slow
 def test_the_full_search_is_the_best_of_every_block_on_random_machines(seed: int) -> None:
     rng = np.random.default_rng(seed)
