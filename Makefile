@@ -1,6 +1,8 @@
 # Every target sets up .venv; only Python 3.11+, make and a package index are needed.
 PYTHON ?= python3
 BIN := .venv/bin
+# errors alone: what pip warns of, its own age and root's folders, is no news of nearkv
+PIP := PIP_ROOT_USER_ACTION=ignore $(BIN)/python -m pip install -qq --disable-pip-version-check
 CORES = $(shell $(PYTHON) -c 'import os; print(os.cpu_count() or 1)')
 # tests wait for the programs they start: two workers more than there are cores
 WORKERS = $(shell expr $(CORES) + 2)
@@ -17,9 +19,10 @@ help: ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
 
 .venv/ready: requirements.lock pyproject.toml
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@echo "setting up .venv, which takes a minute or two" >&2
+	@$(PYTHON) -m venv .venv
+	@$(PIP) --require-hashes -r requirements.lock
+	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
 setup: .venv/ready ## install into .venv, the command is .venv/bin/nearkv
