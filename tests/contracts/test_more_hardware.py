@@ -30,6 +30,8 @@ GREEDY = {"h2m2"}
 """Algorithm 1 takes the fastest attention that fits and leaves fc what HBM has then left: more
 bandwidth lets it take more. Its model is held at a mapping that stays, its solver by `oracle`."""
 PLATFORMS = names("platform")
+OWN_PLATFORMS = {system.platform for system in SYSTEMS.values()}
+"""Those that systems run on by default; the others are tried by `make deep`."""
 
 
 @cache
@@ -56,7 +58,13 @@ def trials(name: str, platform: str) -> list[ContractCase]:
     return answered
 
 
-@pytest.mark.parametrize("platform", PLATFORMS)
+@pytest.mark.parametrize(
+    "platform",
+    [
+        name if name in OWN_PLATFORMS else pytest.param(name, marks=pytest.mark.deep)
+        for name in PLATFORMS
+    ],
+)
 @pytest.mark.slow
 def test_more_hardware_never_hurts(platform: str) -> None:
     """Each number alone times eight, and random changes of several at once."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from random import Random
@@ -16,7 +17,7 @@ from nearkv.sweeps.study.grid import Slices
 from nearkv.sweeps.study.study import Block, Study, blocks
 
 QUEUES = {"l3", "gpu", "hbm-pim", "rank-pim", "cpu-offload"}
-POINTS = 100
+POINTS = int(os.environ.get("NEARKV_CASES", "30"))
 
 
 def studies(random: Random, with_traces: bool) -> Iterator[Study]:
