@@ -26,6 +26,7 @@ ELSEWHERE = ("own", "cluster", "models")
 RUN_BY_OTHER_TESTS = {
     "nearkv validate": "test_claims",
     "nearkv validate independent": "test_claims",
+    "nearkv validate independent --format csv | nearkv plot parity - -o parity.pdf": "test_claims",
     "nearkv calibrate --claims hilos": "test_calibration",
 }
 """Commands that take longer than a page's test should, and the test that runs them."""
