@@ -49,7 +49,7 @@ test: setup ## run the tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 quick: setup ## run the tests that start no other program and take no time, in under 45 seconds
-	$(BIN)/python -m pytest -n $(CORES) --dist worksteal -m "not browser and not processes and not slow"
+	$(BIN)/python -m pytest -n $(CORES) --dist worksteal -m "not browser and not deep and not processes and not slow"
 
 browser: setup ## test pages in a browser; needs Debian's chromium and chromium-driver
 	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; \
@@ -88,7 +88,7 @@ mutants: setup ## change an expression of MODULE at a time; TESTS must notice ea
 	$(BIN)/cr-report --surviving-only --show-diff out/mutants.sqlite
 
 cover: setup ## which branches of each module the tests run, other processes included
-	COVERAGE_FILE=$(CURDIR)/.coverage $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not browser and not stops" --cov --cov-report=term-missing:skip-covered
+	COVERAGE_FILE=$(CURDIR)/.coverage $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not browser and not deep and not stops" --cov --cov-report=term-missing:skip-covered
 
 resume: setup ## kill and resume sweeps of three forms, ten times each; takes minutes
 	$(BIN)/python -m bench.resume

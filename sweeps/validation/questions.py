@@ -17,6 +17,7 @@ from nearkv.hardware.catalog import load_llm, load_part, load_platform, names
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.machine import Machine
 from nearkv.hardware.quantity import Quantity
+from nearkv.sweeps.evaluate.columns import OF_ONE_FIGURE
 from nearkv.sweeps.evaluate.evaluate import Columns, table
 from nearkv.sweeps.study.sizes import size
 from nearkv.sweeps.study.study import Block, Study, blocks, comma_list, pairs
@@ -78,12 +79,12 @@ def blocks_of(question: WordedStudy) -> tuple[Block, ...]:
 
 @cache
 def columns_of(question: WordedStudy) -> Columns:
-    """The table that answers a question, as `nearkv compare` prints it.
+    """The table that answers a question, with the columns that one figure asks for.
 
     Raises:
         InputError: the question refers to something that does not exist.
     """
-    return table(question.study)
+    return table(question.study, OF_ONE_FIGURE)
 
 
 @cache

@@ -334,7 +334,7 @@ def test_a_solver_that_gives_up_is_not_taken_for_no_mapping(
 
 def test_layers_that_take_as_long_are_mapped_alike_alone_and_in_a_grid() -> None:
     """Where both sides compute, no layer needs to be on HBM, whatever else is in the grid."""
-    names = ("layers_attention", "layers_qkv", "layers_fc", "hbm_used_gb")
+    names = ("layers_attention", "layers_qkv", "layers_fc", "lpddr_used_gb")
     alone = Study(("naive-granularity",), ("llama3.1-70b",), "16", "2k")
     both = alone.but(context="2k,8k")
     for name in names:
