@@ -202,7 +202,8 @@ def _on_cluster(
             pool = client.get_executor(pure=False)
             yield from _in_order(pool, task, items, threads, answer)
     except lost as problem:
-        reason = f"the cluster cannot go on ({_first_line(problem)})"
+        why = _first_line(problem) or "it no longer answers"
+        reason = f"the cluster cannot go on ({why})"
         raise InputError(f"--scheduler {address}: {reason}") from None
     finally:
         logging.disable(logging.NOTSET)

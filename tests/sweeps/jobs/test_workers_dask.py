@@ -123,6 +123,7 @@ def test_a_cluster_that_is_lost_leaves_what_is_finished(cluster: Cluster, tmp_pa
     cluster.scheduler.kill()
     requested = refused(process)
     assert f"--scheduler {cluster.address}: the cluster cannot go on" in requested
+    assert "()" not in requested
     assert "finished rows are safe" in requested
     finish(file, "--resume")
     assert content(file)[""].count(b"\n") == ROWS + 1
