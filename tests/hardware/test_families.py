@@ -15,9 +15,8 @@ from support.systems import NATIVE
 import nearkv.costmodel  # noqa: F401  # owner of the models
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.models import llm_from_part
-from nearkv.hardware.config import NEUTRAL
 from nearkv.hardware.errors import InputError, NearkvWarning
-from nearkv.hardware.families import FAMILIES
+from nearkv.hardware.families import FAMILIES, NEUTRAL
 from nearkv.hardware.folders import names, path_of
 from nearkv.hardware.huggingface import part_of_config
 

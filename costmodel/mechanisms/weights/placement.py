@@ -139,7 +139,8 @@ class BlockSchedule:
         ctod = to_disk / o.host_to_disk_decode
         comp = self._decode_compute()
         beside_loads = np.array([gtoc, dtoc, ctod, comp])
-        return np.add(ctog, beside_loads)
+        rows: Numbers = ctog + beside_loads
+        return rows
 
     def _decode_compute(self) -> Numbers:
         """Matrix products on the GPU, attention where the cache is [s]."""
