@@ -218,9 +218,11 @@ def _copy(hw: Machine, of_a_prompt: Real) -> DataPath:
     return {"dram": read, "gpu_link": _part_of(links, of_a_prompt)}
 
 
-def _attend(hw: Machine) -> Port:
-    """Attention of the CPU over KV in its DRAM, in KV bytes."""
-    rate = hw.host.count * hw.host.bandwidth * hw.derate.maybe("cpu_attention", 0.0)
+def _attend(hw: Machine) -> Port | None:
+    """Attention of the CPU over KV in its DRAM, in KV bytes; none where no rate is known."""
+    if "cpu_attention" not in hw.derate:
+        return None
+    rate = hw.host.count * hw.host.bandwidth * hw.derate.cpu_attention
     return Port("host.dram", "read", rate)
 
 

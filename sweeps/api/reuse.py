@@ -74,6 +74,7 @@ class RequestArguments(TypedDict, total=False):
         grow: tokens that each turn adds.
         pause: between the turns, as `20s`.
         rate: requests a second.
+        output_tokens: of an answer; a trace has its own.
     """
 
     trace: Value
@@ -88,6 +89,7 @@ class RequestArguments(TypedDict, total=False):
     grow: str | float
     pause: str
     rate: str | float
+    output_tokens: str | float
 
 
 class ReuseArguments(ServerArguments, RequestArguments, total=False):
@@ -103,6 +105,7 @@ def reuse(
     admission: str | Iterable[str] = "all",
     routing: str = "prefix",
     nodes: int = 0,
+    users: int = 0,
     slo: str = "",
     drive: str = "",
     staged: bool = False,
@@ -120,6 +123,7 @@ def reuse(
             one after the other where both are named.
         routing: requests go to the node with the longest `prefix`, or to a `random` one.
         nodes: servers; 0 for the fewest that compute prompts at most 80 % of their time.
+        users: that ask again when they are answered, in place of the rate of the requests.
         slo: `ttft_s=2`: also the rate at which requests wait so long in the mean.
         drive: `30.72TB`: wear is counted in such drives, and asked again of as many as bear it.
         staged: blocks from drives and other servers pass through host DRAM, and are copied again.
@@ -152,6 +156,8 @@ def reuse(
         prefix=0.0 if requests else _tokens(asked, "prefix"),
         hit=hit,
         rate=0.0 if requests else _rate(asked),
+        output=_tokens(asked, "output_tokens") or 1.0,
+        users=users,
         policy=policy,
         routing=routing,
         nodes=nodes,
@@ -341,14 +347,16 @@ def _rate(asked: RequestArguments) -> float:
     return per_second(text, "--rate") if text else 0.0
 
 
-def _tokens(asked: RequestArguments, name: Literal["prefix", "grow"]) -> float:
+def _tokens(
+    asked: RequestArguments, name: Literal["prefix", "grow", "output_tokens"]
+) -> float:
     """A number of tokens; 0 where none is stated.
 
     Raises:
         InputError: it is none.
     """
     stated = asked.get(name)
-    return size(stated, f"--{name}") if stated else 0.0
+    return size(stated, f"--{name.replace('_', '-')}") if stated else 0.0
 
 
 def _ttft(slo: str) -> float:
@@ -381,8 +389,9 @@ def _requests(asked: RequestArguments) -> BlockTrace | None:
             f"--{name}: is of groups of prompts; add --groups, as in --groups 45"
         )
     if asked.get("trace"):
-        if groups or asked.get("prefix") or asked.get("rate"):
-            advice = "leave out --groups, --prefix and --rate, or it"
+        own = ("groups", "prefix", "rate", "output_tokens")
+        if any(asked.get(name) for name in own):
+            advice = "leave out --groups, --prefix, --rate and --output-tokens, or it"
             raise InputError(f"--trace: brings its own requests; {advice}")
         return _read(asked).faster(scale)
     if scale != 1 or asked.get("time_unit"):
@@ -410,6 +419,7 @@ def _made(asked: RequestArguments) -> BlockTrace:
         grow=_tokens(asked, "grow"),
         pause=parse(pause, "s", "--pause") if pause else 0.0,
         rate=_rate(asked) or 1.0,
+        output=_tokens(asked, "output_tokens") or 1.0,
     ).trace(asked.get("block", 0) or BLOCK_TOKENS)
 
 

@@ -52,6 +52,10 @@ RateScale = Annotated[float, option("FACTOR", "How many times as fast requests c
 BlockTokens = Annotated[
     int, option("TOKENS", "Tokens of a block; 0: those of the format, or 512.", min=0)
 ]
+AnswerOption = Annotated[str, option("TOKENS", "Without a trace: tokens of an answer.")]
+ClosedLoopOption = Annotated[
+    int, option("NUMBER", "Users that ask again when answered, in place of a rate.", min=0)
+]
 PolicyOption = Annotated[
     str, option("POLICY", "What tiers keep: exclusive, inclusive, victim or write-through.")
 ]
@@ -74,7 +78,7 @@ YearsOption = Annotated[float, option("NUMBER", "Over which tiers are paid for."
 SHOWN = (
     "tier,hit_share,total_share,load_ms,recompute_ms,best,prompt_ms,load_pays_from_tok,read_gb_s,"
     "write_gb_s,dwpd,life_years,most_req_s,total_low,total_high,prefix_tok,both_ms,drives_1_dwpd,"
-    "status"
+    "tpot_ms,req_s,status"
 )
 """Columns that a terminal shows, the most important first."""
 WEAR_COLUMNS = (
@@ -109,6 +113,7 @@ def of_requests(
     grow: Grow = "",
     pause: Pause = "",
     rate: TraceRateOption = "",
+    output_tokens: AnswerOption = "",
     nodes: Nodes = 0,
     slo: TtftOption = "",
 ) -> None:
@@ -119,6 +124,7 @@ def of_requests(
 def reuse(
     line: typer.Context,
     hit: Hit = 0.0,
+    users: ClosedLoopOption = 0,
     policy: PolicyOption = "exclusive",
     admission: Admission = "all",
     routing: Routing = "prefix",

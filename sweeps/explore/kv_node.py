@@ -14,6 +14,7 @@ from nearkv.costmodel.mechanisms.serving.parallel import copies
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.resources import gpu
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.knobs import Resolved, resolve_knobs
@@ -123,6 +124,24 @@ class Node:
         A pass over the weights is made for the rest of the prompt in either case.
         """
         return self.prefill(np.maximum(tokens, 1.0)) - self.prefill(1.0)
+
+    def serve(self, work: Workload) -> Estimate:
+        """Requests that arrive, decoding beside prompts.
+
+        Raises:
+            InputError: the system serves no queue.
+        """
+        if self.alone.serving is None:
+            name = self.points.system.name
+            raise InputError(f"--system {name}: serves one batch at a time; take gpu")
+        hw, llm, _, _ = self.points.at(
+            {**self._mesh, "context_tok": np.array([self.longest])}
+        )
+        return self.points.system(hw, llm, work, self.knobs)
+
+    def equivalent(self, seconds: Numbers) -> Numbers:
+        """Tokens of prompts that take as long where nothing of them is known [1]."""
+        return np.interp(seconds, self._prefill, self._lengths)
 
     @cached_property
     def heads_over(self) -> float:

@@ -25,6 +25,7 @@ from nearkv.costmodel.mechanisms.kv_tiers import (
     write_price,
     years,
 )
+from nearkv.costmodel.model.workload import ENDLESS_TOKENS, Arrivals
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.sweeps.evaluate.kv_policies import (
     ADMISSIONS,
@@ -37,6 +38,7 @@ from nearkv.sweeps.explore.kv_node import Node
 from nearkv.sweeps.study.block_traces import BlockTrace
 from nearkv.sweeps.study.grid import scalar
 from nearkv.sweeps.study.study import Numbers
+from nearkv.sweeps.study.traces import Trace
 from nearkv.sweeps.tables.table import Rows
 
 ROUTINGS = ("prefix", "random")
@@ -51,6 +53,8 @@ DRIFT_BAND = 1.5
 does from the first, so from their mean by one and a half times."""
 STATIONARY = 0.1
 """Largest drift of the hits of a trace that is called stationary [1]."""
+CLOSED_LOOPS = 8
+"""Turns after which the rate of a closed loop no longer changes, nor what is written at it."""
 RATE_HALVINGS = 20
 """Of the rates between which the one lies at which a mean TTFT is met: to a part in a million."""
 
@@ -64,11 +68,14 @@ class Reuse:
         tiers: as `dram=512GB` or `ssd=8x3.84TB`, the nearest first.
         trace: the requests, where there are some.
         prefix, hit, rate: tokens, how often they are found, requests a second; without a trace.
+        output: tokens of an answer, without a trace.
+        users: that ask again when they are answered, in place of a rate; 0 for a rate.
         policy, admission, routing: of `REUSE_POLICIES`, `ADMISSIONS`, `ROUTINGS`.
         nodes: servers, each with tiers of its own; 0 for the fewest below `BUSY`.
         ttft: mean of requests at the rate that is asked for; 0 where none is [s].
         drive: capacity of one drive, in which wear is counted; 0 for those of the tier [B].
         built: the tiers of a node, where they are not those that `tiers` name.
+        served_rate: at which users are answered, once it is known [1/s].
     """
 
     node: Node
@@ -77,6 +84,8 @@ class Reuse:
     prefix: float = 0.0
     hit: float = 0.0
     rate: float = 0.0
+    output: float = 1.0
+    users: int = 0
     policy: str = "exclusive"
     admission: str = "all"
     routing: str = "prefix"
@@ -84,6 +93,7 @@ class Reuse:
     ttft: float = 0.0
     drive: float = 0.0
     built: tuple[Tier, ...] = ()
+    served_rate: float = 0.0
 
     @cached_property
     def of_node(self) -> tuple[Tier, ...]:
@@ -106,7 +116,9 @@ class Reuse:
 
     @property
     def rate_of_all(self) -> float:
-        """Requests of all nodes [1/s]."""
+        """Requests of all nodes, of users none before they are served [1/s]."""
+        if self.served_rate or self.users:
+            return self.served_rate
         return self.trace.rate if self.trace else self.rate
 
     @cached_property
@@ -122,7 +134,7 @@ class Hits:
     Attributes:
         share: of the blocks that each tier has: (tiers,).
         half: how far hits of each tier and those before it may be off in what comes: (tiers,).
-        prompts: tokens of each request: (requests,).
+        prompts, outputs: tokens of each request, and of its answer: (requests,).
         tokens: of each request in each tier: (requests, tiers).
         weights: share of all requests that each stands for: (requests,).
         written: to each tier for a request, on average: (tiers,) [B].
@@ -132,6 +144,7 @@ class Hits:
     share: Numbers
     half: Numbers
     prompts: Numbers
+    outputs: Numbers
     tokens: Numbers
     weights: Numbers
     written: Numbers
@@ -152,15 +165,15 @@ class Service:
         rate: requests of all nodes [1/s].
         seconds: of each request from its turn to its first token: (requests,) [s].
         load: share of its time that a node computes or loads prompts [1].
-        wait: of a request, on average; infinite where requests come faster than they go [s].
-        ttft: from arrival to first token, on average [s].
+        ttft: from arrival to first token, on average; infinite where requests come too fast [s].
+        tpot: for each further token, on average; not a number where there are none [s].
     """
 
     rate: float
     seconds: Numbers
     load: float
-    wait: float
     ttft: float
+    tpot: float = np.nan
 
 
 def evaluate_reuse(question: Reuse) -> tuple[Rows, list[str]]:
@@ -176,6 +189,8 @@ def evaluate_reuse(question: Reuse) -> tuple[Rows, list[str]]:
     check(question)
     served = replace(question, nodes=question.nodes or fewest_nodes(question))
     hits = hits_of(served)
+    if question.users:
+        served = replace(served, served_rate=serve(served, hits).rate)
     reasons = faults_of(served, hits)
     status = {"status": "infeasible" if reasons else "ok"}
     service = status | _service_columns(served, hits)
@@ -219,6 +234,8 @@ def check(question: Reuse) -> None:
     _check_tiers(question)
     if question.nodes < 0:
         raise InputError(f"--nodes: {question.nodes} must be 0 or more")
+    if question.users and question.ttft:
+        raise InputError("--slo: is met at a rate; leave out --users, or it")
     if question.trace is None:
         _check_prefix(question)
     else:
@@ -293,6 +310,8 @@ def fewest_nodes(question: Reuse) -> int:
 
     Without reuse as many as its load needs would do, and of writes as many as bear all of them.
     """
+    if question.users:
+        return 1
 
     def does(nodes: int) -> bool:
         on_nodes = replace(question, nodes=nodes)
@@ -328,6 +347,7 @@ def hits_of(question: Reuse) -> Hits:
             share=np.array([question.hit]),
             half=np.zeros(1),
             prompts=np.full(2, question.prefix),
+            outputs=np.full(2, question.output),
             tokens=np.array([[question.prefix], [0.0]]),
             weights=np.array([question.hit, missed]),
             written=np.array([written]),
@@ -343,6 +363,7 @@ def hits_of(question: Reuse) -> Hits:
         share=np.sum(found.found, axis=0) / len(trace.prompts.blocks),
         half=DRIFT_BAND * _drift(trace, found),
         prompts=trace.prompt,
+        outputs=np.maximum(trace.output, 1.0),
         tokens=_tokens(trace, found),
         weights=np.full(len(trace.prompt), 1 / len(trace.prompt)),
         written=found.written / each * question.block_bytes,
@@ -380,25 +401,68 @@ def _tokens(trace: BlockTrace, found: BlockHits) -> Numbers:
 
 
 def serve(question: Reuse, hits: Hits, rate: float = 0.0) -> Service:
-    """How nodes serve requests at a rate, one prompt after the other on each.
-
-    The mean wait is l E[S^2] / (2 (1 - l E[S])) for Poisson arrivals (Pollaczek and Khinchine).
+    """How nodes serve requests, each of which takes the time that is left of its prompt.
 
     Args:
         question, hits: what is asked, and what the tiers do.
         rate: of all nodes, the one that is asked of where it is 0 [1/s].
     """
+    if question.users and not rate:
+        return _closed_loop(question, hits)
     rate = rate or question.rate_of_all
     seconds = request_seconds(question, hits, rate)
-    return _queued(rate, question.nodes, seconds, hits.weights)
+    alone = _queued(rate, question.nodes, seconds, hits.weights)
+    if np.max(hits.outputs) <= 1 or alone.load >= 1:
+        return alone
+    return _beside_decoding(question, hits, alone, Arrivals(rate=rate / question.nodes))
+
+
+def _closed_loop(question: Reuse, hits: Hits) -> Service:
+    """Users that ask again when they are answered: what is written depends on how often they do."""
+    rate = 0.0
+    users = Arrivals(users=question.users / question.nodes)
+    for _ in range(CLOSED_LOOPS):
+        seconds = request_seconds(question, hits, rate)
+        alone = _queued(rate, question.nodes, seconds, hits.weights)
+        service = _beside_decoding(question, hits, alone, users)
+        rate = service.rate
+    return service
+
+
+def _beside_decoding(
+    question: Reuse, hits: Hits, alone: Service, arrivals: Arrivals
+) -> Service:
+    """How nodes serve prompts of the seconds that `alone` says, by the serving model.
+
+    A request of which a part is found computes as a prompt that takes as long, and then attends to
+    all of its tokens.
+    """
+    node = question.node
+    computed = np.minimum(node.equivalent(alone.seconds), hits.prompts)
+    trace = Trace("", hits.prompts, hits.outputs, known=hits.prompts - computed)
+    batch = ENDLESS_TOKENS if arrivals.users is None else arrivals.users
+    work = replace(trace.workload, batch=batch, arrivals=arrivals)
+    estimate = node.serve(work)
+    ttft, tpot = scalar(estimate.latency.ttft), scalar(estimate.latency.tpot)
+    if not np.all(estimate.fits.ok):
+        return replace(alone, ttft=np.inf)
+    rate = alone.rate
+    if question.users:
+        steps = float(np.sum(hits.weights * hits.outputs)) - 1
+        rate = question.users / (ttft + steps * tpot)
+    mean = float(np.sum(hits.weights * alone.seconds))
+    return Service(rate, alone.seconds, rate / question.nodes * mean, ttft, tpot)
 
 
 def _queued(rate: float, nodes: int, seconds: Numbers, weights: Numbers) -> Service:
-    """The queue of each node before prompts of a duration [s]."""
+    """The queue of each node before prompts of a duration, one after the other.
+
+    The mean wait is l E[S^2] / (2 (1 - l E[S])) for Poisson arrivals (Pollaczek and Khinchine).
+    """
     mean, square = float(np.sum(weights * seconds)), float(np.sum(weights * seconds**2))
     load = rate / nodes * mean
     wait = rate / nodes * square / (2 * (1 - load)) if load < 1 else np.inf
-    return Service(rate, seconds, load, wait, wait + mean)
+    return Service(rate, seconds, load, wait + mean)
 
 
 def most_rate(question: Reuse, hits: Hits) -> float:
@@ -490,10 +554,12 @@ def _service_columns(question: Reuse, hits: Hits) -> dict[str, float]:
     node, service = question.node, serve(question, hits)
     plain = float(node.prefill(np.maximum(hits.prompts, 1.0)) @ hits.weights)
     saved = float(node.compute(hits.known) @ hits.weights)
+    wait = service.ttft - float(np.sum(hits.weights * service.seconds))
+    tokens = float(np.sum(hits.weights * (hits.prompts + hits.outputs)))
     quantiles = dict.fromkeys(TTFT_QUANTILES, np.nan)
     if hits.are_known:
         quantiles = {
-            name: service.wait + _quantile(service.seconds, hits.weights, share)
+            name: wait + _quantile(service.seconds, hits.weights, share)
             for name, share in TTFT_QUANTILES.items()
         }
     return {
@@ -501,8 +567,11 @@ def _service_columns(question: Reuse, hits: Hits) -> dict[str, float]:
         "load": service.load,
         "plain_load": plain_load(question, hits),
         "prefill_saved": saved / plain,
-        "wait_s": service.wait,
+        "wait_s": wait,
         "ttft_s": service.ttft,
+        "tpot_ms": 1e3 * service.tpot,
+        "req_s": service.rate,
+        "total_tok_s": service.rate * tokens,
         **quantiles,
         "most_req_s": most_rate(question, hits) if question.ttft else np.nan,
     }
@@ -532,14 +601,15 @@ def _row(question: Reuse, place: int, hits: Hits) -> dict[str, Any]:
     total, half = float(np.sum(hits.share[: place + 1])), float(hits.half[place])
     capacity = own * scalar(tier.capacity)
     drive = question.drive or scalar(tier.capacity / tier.parts)
-    ways = _ways(node, tier, fetched, float(hits.prompts @ hits.weights))
+    prompt = float(hits.prompts @ hits.weights)
+    ways = _ways(node, tier, fetched, prompt)
     return {
         "tier": tier.name,
         "policy": question.policy,
         "admission": question.admission,
         "sized_by": "stated",
         "capacity_gb": capacity / 1e9,
-        "capacity_tok": node.block * capacity / node.block_bytes(tier.name),
+        "capacity_tok": prompt * capacity / scalar(node.kept_bytes(prompt, tier.name)),
         "hit_share": hits.share[place],
         "total_share": total,
         "total_low": max(total - half, 0.0),

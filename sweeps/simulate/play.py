@@ -117,8 +117,9 @@ def simulate(
 def _requests(trace: Trace, times: Numbers, outputs: Numbers) -> list[Request]:
     """Requests that come at some times, in the order of the trace again and again."""
     prompts = np.resize(trace.prompt, len(times))
-    rows = zip(times.tolist(), prompts.tolist(), outputs.tolist(), strict=True)
-    return [Request(*row) for row in rows]
+    known = prompts - np.resize(trace.computed, len(times))
+    columns = (times, prompts, outputs, known)
+    return [Request(*row) for row in np.stack(columns, axis=1).tolist()]
 
 
 def _endless(trace: Trace, arrivals: Arrivals, seed: int, more: int) -> list[Request]:
@@ -182,7 +183,7 @@ def _rules(trace: Trace, serving: Serving) -> ReplicaRules:
     """
     dp = scalar(serving.replicas)
     capacity = scalar(serving.capacity) / dp
-    shortest = float(np.min(trace.prompt))
+    shortest = float(np.min(trace.computed))
     longest = float(np.max(trace.prompt + trace.output))
     most = max(capacity, scalar(serving.longest_capacity) / dp)
     if longest > most:

@@ -45,6 +45,7 @@ class Request:
         arrived: when it came [s].
         prompt: tokens to compute before it decodes; after a preemption, what it generated too.
         left: tokens still to generate.
+        known: prompt tokens that a cache has; none after a preemption.
         done: prompt tokens computed so far.
         ends: the iteration after which it has all its tokens.
         first: when it had its first token [s].
@@ -54,10 +55,19 @@ class Request:
     arrived: float
     prompt: float
     left: float
-    done: float = 0.0
+    known: float = 0.0
+    done: float = field(init=False)
     ends: float = 0.0
     first: float = np.nan
     ended: float = np.nan
+
+    def __post_init__(self) -> None:
+        self.done = self.known
+
+    @property
+    def computed(self) -> float:
+        """Prompt tokens that are computed, or were."""
+        return self.prompt - self.known
 
     @property
     def unread(self) -> float:
@@ -178,7 +188,7 @@ class SimulatedReplica:
     def begin(self) -> None:
         """PlannedRun until the next event, or compute one prompt first, while decoding pauses."""
         if self.loading and not self.rules.chunked:
-            seconds = self.rules.iterations.alone(self.loading[0].prompt)
+            seconds = self.rules.iterations.alone(self.loading[0].computed)
             self.run = PlannedRun(0.0, 0.0, self.now + seconds)
         elif self.running:
             self.plan(np.inf, self._chunk())
@@ -214,7 +224,7 @@ class SimulatedReplica:
 
         def is_longer(chunks: int) -> bool:
             tokens = CHUNK_TOKENS * chunks
-            return seconds(n, self.context, tokens, tokens * first.prompt) > alone
+            return seconds(n, self.context, tokens, tokens * first.computed) > alone
 
         minimum, most = self.rules.minimum_chunk, int(first.unread // CHUNK_TOKENS)
         least = int(minimum // CHUNK_TOKENS) + 1
@@ -239,7 +249,7 @@ class SimulatedReplica:
         prompt = squares = 0.0
         for tokens, request in self._next_prompts(steps * chunk):
             prompt += tokens / steps
-            squares += tokens / steps * request.prompt
+            squares += tokens / steps * request.computed
         context = self.context + n * steps / 2
         return self.rules.iterations.seconds(n, context, prompt, squares)
 
@@ -314,7 +324,7 @@ class SimulatedReplica:
             remaining = request.ends - self.k
             held_tokens = request.prompt + request.left - remaining
             request.prompt, request.left = held_tokens, remaining
-        request.done = 0.0
+        request.known = request.done = 0.0
         self.held_tokens -= held_tokens
         self.promised -= request.final
         self.preempted += 1

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from nearkv.costmodel.model.workload import Lengths, Spread, Workload
 from nearkv.hardware.catalog import Part, load_part, names
 from nearkv.hardware.errors import InputError, check_known, unknown, warn
-from nearkv.hardware.files import read_rows
+from nearkv.hardware.files import read_rows, read_text
+from nearkv.sweeps.study.block_traces import TRACE_FORMATS, read_blocks
 
 _TRACE_COLUMNS = ("input_tokens", "output_tokens")
 _ARRIVAL = "arrival_s"
@@ -43,12 +44,19 @@ class Trace:
         name: of the trace, or the path of the CSV.
         prompt, output: tokens each brings and generates [1].
         arrival: when each comes; None where a trace does not say [s].
+        known: tokens of each prompt that a cache has, or takes the time of; None where none [1].
     """
 
     name: str
     prompt: NDArray[np.float64]
     output: NDArray[np.float64]
     arrival: NDArray[np.float64] | None = None
+    known: NDArray[np.float64] | None = None
+
+    @property
+    def computed(self) -> NDArray[np.float64]:
+        """Tokens of each prompt that are computed [1]."""
+        return self.prompt if self.known is None else self.prompt - self.known
 
     @property
     def rate(self) -> float:
@@ -62,14 +70,14 @@ class Trace:
     @cached_property
     def workload(self) -> Workload:
         """Means of the requests and the moments that a decode step depends on."""
-        s, n = self.prompt, self.output
-        products, s_squares, n_squares = s * n, s * s, n * n
+        s, n, c = self.prompt, self.output, self.computed
+        products, c_squares, n_squares = s * n, c * c, n * n
         contexts_squared = products * (s + n) + n_squares * n / 3
-        prompt, output = float(s.mean()), float(n.mean())
+        prompt, output = float(c.mean()), float(n.mean())
         product, n_square = float(products.mean()), float(n_squares.mean())
         context = (product + n_square / 2) / output
         spread = Spread(
-            prompt_square=float(s_squares.mean()) / prompt**2,
+            prompt_square=float(c_squares.mean()) / prompt**2,
             output_square=n_square / output**2,
             product=product / (prompt * output),
             context_square=float(contexts_squared.mean()) / output / context**2,
@@ -81,13 +89,13 @@ class Trace:
 
     def _lengths(self) -> Lengths:
         """A step meets a request once for each token it generates."""
-        s, n = self.prompt, self.output
+        s, n, c = self.prompt, self.output, self.computed
         once = np.ones_like(s)
-        requests_per_token = _parts(1 / s, s)
+        requests_per_token = _parts(1 / c, c)
         return Lengths(
             contexts=_parts(s + n * _MIDDLES, n / TRACE_PARTS),
             finals=_parts(s + n, n),
-            prompts=_parts(s, once),
+            prompts=_parts(c, once),
             prompt_parts=tuple(1 / part for part in requests_per_token),
             outputs=_parts(n, once),
         )
@@ -186,14 +194,14 @@ def traces_of(
 
 def is_file(name: str) -> bool:
     """Whether a trace is a file of a user, whose requests are taken as they are."""
-    return name.endswith(".csv")
+    return name.endswith((".csv", ".jsonl", ".gz"))
 
 
 def load_trace(name: str, requests: int = REQUESTS, seed: int = 0) -> Trace:
     """Draw a trace of the catalogue, or read a CSV.
 
     Args:
-        name: of the catalogue (L3 Table 4), or a path ending in .csv.
+        name: of the catalogue (L3 Table 4), or a path: CSV, or a published format.
         requests: how many to draw; a CSV is taken as it is [1].
         seed: of the random numbers.
 
@@ -201,7 +209,8 @@ def load_trace(name: str, requests: int = REQUESTS, seed: int = 0) -> Trace:
         InputError: no such trace, or a CSV that holds no requests.
     """
     if is_file(name):
-        return _read(Path(name))
+        path = Path(name)
+        return _lengths_of(path) if _is_published(path) else _read(path)
     if name not in names("trace"):
         raise unknown("trace", name, [*names("trace"), "FILE.csv"])
     return draw(load_part(name, "trace"), requests, seed)
@@ -254,6 +263,22 @@ def _lognormal_lengths(
     middle = np.log(mean) - variance / 2
     lengths = random.lognormal(middle, np.sqrt(variance), requests)
     return np.clip(np.rint(lengths), 1.0, part.si["output_longest"])
+
+
+def _is_published(path: Path) -> bool:
+    """Whether a file is in another format than a CSV of our own."""
+    if path.suffix != ".csv":
+        return True
+    header = read_text(path, "trace of requests", MOST_BYTES).partition("\n")[0]
+    return any(
+        form.prompt in header for form in TRACE_FORMATS if form.prompt not in _TRACE_COLUMNS
+    )
+
+
+def _lengths_of(path: Path) -> Trace:
+    """Lengths and arrivals of a trace in a published format."""
+    trace = read_blocks(path)
+    return Trace(trace.name, trace.prompt, np.maximum(trace.output, 1.0), trace.arrival)
 
 
 def _read(path: Path) -> Trace:

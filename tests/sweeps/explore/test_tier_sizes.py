@@ -104,6 +104,7 @@ def by_hand(asked: TierSizes, requests: list[list[str]], point: list[int]) -> fl
         share=np.zeros(len(held)),
         half=np.zeros(len(held)),
         prompts=question.trace.prompt,
+        outputs=np.ones(len(requests)),
         tokens=np.diff(upto, axis=1, prepend=0.0),
         weights=np.full(len(requests), 1 / len(requests)),
         written=np.array(written) * 512.0 * TOKEN / len(requests),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -102,3 +103,27 @@ def test_a_csv_keeps_its_requests(tmp_path: Path) -> None:
         trace = load_trace(str(path))
     assert trace.prompt.tolist() == [5, 7]
     assert trace.output.tolist() == [6, 8]
+
+
+def test_published_formats_are_taken_for_their_lengths(tmp_path: Path) -> None:
+    """As BurstGPT and Mooncake publish them; `reuse` reads the same files."""
+    table = tmp_path / "burst.csv"
+    table.write_text("Timestamp,Model,Request tokens,Response tokens\n35,a,17,2\n37,a,16,3\n")
+    lines = tmp_path / "mooncake.jsonl"
+    request = '"input_length": 1000, "output_length": 5, "hash_ids": [1, 2]}\n'
+    lines.write_text(f'{{"timestamp": 0, {request}{{"timestamp": 500, {request}')
+    burst, mooncake = load_trace(str(table)), load_trace(str(lines))
+    assert burst.prompt.tolist() == [17, 16]
+    assert burst.output.tolist() == [2, 3]
+    assert burst.rate == pytest.approx(0.5)
+    assert mooncake.prompt.tolist() == [1000, 1000]
+    assert mooncake.rate == pytest.approx(2)
+
+
+def test_what_a_cache_has_is_not_computed_but_attended_to() -> None:
+    """Prompts of 100 and 300, of which 40 and 0 are known: contexts stay."""
+    whole = Trace("t", np.array([100.0, 300.0]), np.array([8.0, 8.0]))
+    known = replace(whole, known=np.array([40.0, 0.0]))
+    assert known.workload.prompt == pytest.approx(180)
+    assert known.workload.context == pytest.approx(whole.workload.context)
+    assert known.workload.spread.prompt_square == pytest.approx((60**2 + 300**2) / 2 / 180**2)
