@@ -283,6 +283,34 @@ def _values(question: _Question, name: str) -> NDArray[np.float64]:
     return np.stack(np.broadcast_arrays(*tried, *whole))
 
 
+def choices_of(
+    system: System,
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    requested: Mapping[str, Requested],
+) -> dict[str, NDArray[np.float64]]:
+    """Every combination of the values of the knobs that are `auto` and have few: (combinations,).
+
+    Args:
+        system, hw, llm, work, requested: as `resolve_knobs` takes them.
+    """
+    question = _Question(system, hw, llm, work, requested, False)
+    names = [
+        name
+        for name in question.unsolved
+        if requested[name] == "auto" and _is_listed(system.knobs[name])
+    ]
+    combinations = _combined(question, names) if names else {}
+    return {name: np.ravel(combinations[name]) for name in names}
+
+
+def _is_listed(knob: Knob) -> bool:
+    """Whether each value of a knob is tried by itself."""
+    is_alone = not (knob.share or knob.solver or _is_sampled(knob))
+    return knob.kind != "share" and is_alone
+
+
 def tried_together(
     system: System, hw: Machine, llm: LLM, requested: Mapping[str, Requested]
 ) -> dict[str, NDArray[np.float64]]:

@@ -24,23 +24,24 @@ VALUES_AT_ONCE = 1 << 16
 _MOST_STEPS = 200
 _WORTH_TRYING = 1e-3
 """Share by which an interval may hold a higher rate, if it is to be searched."""
-_TRIED = 1 << 18
+MOST_TRIED = 1 << 18
 """Values over all points up to which every one is tried for the highest rate."""
 
 
-def largest(fits: Test, count: int) -> Numbers:
+def largest(fits: Test, count: int, first: Numbers | float = 1.0) -> Numbers:
     """The largest whole number that fits at each point, where every smaller one fits too.
 
     Args:
         fits: whether a value fits.
         count: how many design points.
+        first: the smallest number that is asked for, at each point.
 
     Returns:
-        The number; 0 where not even 1 fits, infinite where 2^40 does.
+        The number; 0 where not even the first fits, infinite where 2^40 does.
     """
     points = np.arange(count)
     low = np.zeros(count)
-    high = np.ones(count)
+    high = np.ones(count) * first
     rising = np.ones(count, bool)
     while np.any(rising):
         rising[rising] = fits(points[rising], high[rising])
@@ -181,7 +182,12 @@ class Peak:
     bound: Numbers
 
 
-def peak(rate: Evaluate, high: Numbers, at_once: int = VALUES_AT_ONCE) -> Peak:
+def peak(
+    rate: Evaluate,
+    high: Numbers,
+    at_once: int = VALUES_AT_ONCE,
+    most_tried: int = MOST_TRIED,
+) -> Peak:
     """Maximise a rate over 1 ... high.
 
     Where the ranges are short, every value is tried, which proves the best. Others are searched by
@@ -194,6 +200,7 @@ def peak(rate: Evaluate, high: Numbers, at_once: int = VALUES_AT_ONCE) -> Peak:
         rate: of a value at a point; NaN where it has none.
         high: largest value at each point; below 1 where there is none.
         at_once: values that are evaluated together where each is tried.
+        most_tried: values over all points up to which every one is tried.
 
     Returns:
         The best; NaN where there is none.
@@ -220,13 +227,14 @@ def peak(rate: Evaluate, high: Numbers, at_once: int = VALUES_AT_ONCE) -> Peak:
     point: Indices = np.flatnonzero(high >= 1)
     shortest = point[np.argsort(high[point], kind="stable")]
     tries_all = np.zeros(count, bool)
-    tries_all[shortest] = np.cumsum(high[shortest]) <= _TRIED
+    tries_all[shortest] = np.cumsum(high[shortest]) <= most_tried
     low, top = np.ones(len(point)), high[point]
     ends = np.concatenate([point, point]), np.concatenate([low, top])
     at_low = tried(*ends)[: len(point)] if len(point) else low
     while len(point):
         # no value between has a higher rate, as rate(k) / k does not rise
-        ceiling = at_low * (top - 1) / low
+        # where the lower end has no rate nothing is known
+        ceiling = np.where(np.isinf(at_low), np.inf, at_low * (top - 1) / low)
         hopeless = ceiling <= best[point] * (1 + _WORTH_TRYING)
         kept = (top - low > 1) & (tries_all[point] | ~hopeless)
         point, low, top, at_low = point[kept], low[kept], top[kept], at_low[kept]

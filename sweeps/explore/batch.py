@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +14,8 @@ from nearkv.costmodel.algebra.span import Indices
 from nearkv.costmodel.model.metrics import Evaluated
 from nearkv.costmodel.model.registry import MONOTONE_COLUMNS
 from nearkv.hardware.errors import InputError
-from nearkv.solvers.search import largest, peak
+from nearkv.solvers.knobs import choices_of
+from nearkv.solvers.search import MOST_TRIED, Test, largest, peak
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.evaluate.probe import Probe, column
 from nearkv.sweeps.evaluate.slo import Target, check_quantities, parse_targets
@@ -22,6 +25,7 @@ from nearkv.sweeps.study.study import Numbers, Study, comma_list
 from nearkv.sweeps.tables.table import Row, Rows, plain
 
 ROUNDS = "memory; more than that run in rounds"
+NOT_MODELLED = "no model: "
 
 
 def find_batches(study: Study, slo: Sequence[str] = ()) -> Rows:
@@ -32,10 +36,11 @@ def find_batches(study: Study, slo: Sequence[str] = ()) -> Rows:
         slo: upper limits on columns that grow with the batch: `step_ms=50`, comma-separated.
 
     Returns:
-        A row per point: `largest_batch` and what ends it, a memory or a limit, `value`, the best
-        batch, with its `throughput_tok_s`, `step_ms` and the limited columns, `bound_tok_s` that
-        no batch up to the largest exceeds, and the relative `gap` to it; both NaN where there are
-        too many batches to try each.
+        A row per point: `largest_batch` over all values of the knobs that are `auto`, and what ends
+        it, a memory or a limit; `value`, the best batch, the knobs chosen for it, its
+        `throughput_tok_s`, `step_ms` and the limited columns, `bound_tok_s` that no batch up to the
+        largest exceeds, and the relative `gap` to it; both NaN where there are too many batches to
+        try each.
 
     Raises:
         InputError: the study cannot be evaluated, has a band, or a limit cannot be used.
@@ -53,9 +58,11 @@ def find_batches(study: Study, slo: Sequence[str] = ()) -> Rows:
     study_blocks = searched(replace(study, batch=(1.0,)))
     warn_of_unread(study_blocks)
     for block in study_blocks:
-        probe = Probe(block)
-        check_quantities(targets, probe.own_columns)
-        rows += _Sizing(probe, targets).rows()
+        hw, llm, work, requested = block.inputs(block.grid.whole)
+        knobs = choices_of(block.system, hw, llm, work, requested)
+        rest = {name: asked for name, asked in block.requested.items() if name not in knobs}
+        check_quantities(targets, Probe(block).own_columns)
+        rows += _Sizing(Probe(replace(block, requested=rest)), targets, knobs).rows()
     return rows
 
 
@@ -76,28 +83,53 @@ def _limits(texts: Sequence[str]) -> tuple[Target, ...]:
 
 @dataclass(frozen=True)
 class _Sizing:
-    """The batches of the design points of a probe.
+    """The batches of the design points of a probe, with every combination of its free knobs.
+
+    What is asked of a point with a combination is a case; those of a point follow one another.
 
     Attributes:
-        probe: the design points.
-        slo: upper limits; a batch is served where it keeps all.
+        probe: the design points, without the knobs that are chosen.
+        limits: upper limits; a batch is served where it keeps all.
+        knobs: knob that is chosen -> its values, a number a combination.
     """
 
     probe: Probe
     limits: tuple[Target, ...]
+    knobs: Mapping[str, Numbers]
 
-    def fits(self, point: Indices, batch: Numbers) -> NDArray[np.bool_]:
+    @property
+    def combinations(self) -> int:
+        """How many combinations of knobs each point has."""
+        return len(next(iter(self.knobs.values()), [0.0]))
+
+    def answer(self, case: Indices, batch: Numbers) -> Evaluated:
+        """The system's answer to some batches."""
+        point, chosen = np.divmod(case, self.combinations)
+        knobs = {name: values[chosen] for name, values in self.knobs.items()}
+        return self.probe.answer(point, {"batch": batch, **knobs})
+
+    def of_cases(self, test: Test, case: Indices, batch: Numbers) -> NDArray[np.bool_]:
+        """A test of the answers to very many cases, some at once."""
+        cuts = range(self.probe.block.at_once, len(case), self.probe.block.at_once)
+        pieces = zip(np.split(case, cuts), np.split(batch, cuts), strict=True)
+        return np.concatenate([test(*piece) for piece in pieces])
+
+    def lacks_model(self, case: Indices, batch: Numbers) -> NDArray[np.bool_]:
+        """Whether a batch is not modelled, as one too small to keep all replicas at work."""
+        unmodelled = self.answer(case, batch).estimate.fits.unmodelled
+        return np.broadcast_to(unmodelled, batch.shape)
+
+    def fits(self, case: Indices, batch: Numbers) -> NDArray[np.bool_]:
         """Whether memory holds a batch at once and all limits are kept."""
-        answer = self.probe.answer(point, {"batch": batch})
-        return self._served(answer, batch)
+        return self._is_served(self.answer(case, batch), batch)
 
-    def rate(self, point: Indices, batch: Numbers) -> Numbers:
-        """Throughput of a batch [1/s], NaN where it does not fit."""
-        answer = self.probe.answer(point, {"batch": batch})
-        rates = column(answer, "throughput_tok_s", len(point))
-        return np.where(self._served(answer, batch), rates, np.nan)
+    def rate(self, case: Indices, batch: Numbers) -> Numbers:
+        """Throughput of a batch [1/s], NaN where it is not served at once."""
+        answer = self.answer(case, batch)
+        rates = column(answer, "throughput_tok_s", len(case))
+        return np.where(self._is_served(answer, batch), rates, np.nan)
 
-    def _served(self, answer: Evaluated, batch: Numbers) -> NDArray[np.bool_]:
+    def _is_served(self, answer: Evaluated, batch: Numbers) -> NDArray[np.bool_]:
         at_once = np.greater_equal(answer.estimate.batch_run, batch)
         served = answer.estimate.fits.ok & at_once
         for limit in self.limits:
@@ -105,22 +137,32 @@ class _Sizing:
             served = served & (limit.margin(quantity) >= 0)
         return np.broadcast_to(served, batch.shape)
 
-    def largest(self) -> Numbers:
-        """The largest batch of each point that fits.
+    def smallest(self) -> Numbers:
+        """The smallest batch of each case that is modelled; infinite where none is."""
+        cases = self.probe.size * self.combinations
+        return largest(partial(self.of_cases, self.lacks_model), cases) + 1
 
-        Bisection takes it that what fits a batch fits every smaller one. Where a larger one may
-        take less time, and keep a limit that a smaller one breaks, each up to twice as many is
-        tried.
+    def largest(self, smallest: Numbers) -> Numbers:
+        """The largest batch of each case that is served.
+
+        Bisection takes it that what fits a batch fits every smaller one that is modelled. Where a
+        larger one may take less time, and keep a limit that a smaller one breaks, each up to twice
+        as many is tried.
+
+        Args:
+            smallest: batch of each case that is modelled.
         """
-        known = largest(self.fits, self.probe.size)
+        first = np.where(np.isfinite(smallest), smallest, 1.0)
+        known = largest(partial(self.of_cases, self.fits), len(first), first)
         system = self.probe.block.system
         measures = MONOTONE_COLUMNS if self.limits else ("step_ms",)
-        if all(system.is_monotone(measure, "batch") for measure in measures):
+        # splits, which reverse a measure where they are chosen, are given here
+        is_given = system.combinations is not None
+        if is_given or all(system.is_monotone(measure, "batch") for measure in measures):
             return known
 
-        def more(point: Indices, number: Numbers) -> Numbers:
-            fits = self.fits(point, known[point] + number)
-            return np.where(fits, number, np.nan)
+        def more(case: Indices, number: Numbers) -> Numbers:
+            return np.where(self.fits(case, known[case] + number), number, np.nan)
 
         beyond = np.where(np.isfinite(known), known, 0.0)
         further = peak(more, beyond, self.probe.block.at_once)
@@ -128,22 +170,43 @@ class _Sizing:
 
     def rows(self) -> Rows:
         """An answer per design point."""
-        count = self.probe.size
-        points = np.arange(count)
-        most = self.largest()
-        best = peak(self.rate, most, self.probe.block.at_once)
+        points, many = np.arange(self.probe.size), self.combinations
+        smallest = self.smallest()
+        most = self.largest(smallest)
+
+        def rates(point: Indices, batch: Numbers) -> Numbers:
+            """Throughput with each combination: (points, combinations)."""
+            cases = point[:, np.newaxis] * many + np.arange(many)
+            asked = np.broadcast_to(batch[:, np.newaxis], cases.shape)
+            rate = np.full(cases.shape, -np.inf)
+            served = most[cases] >= asked
+            if np.any(served):
+                rate[served] = np.nan_to_num(
+                    self.rate(cases[served], asked[served]), nan=-np.inf
+                )
+            return rate
+
+        def highest(point: Indices, batch: Numbers) -> Numbers:
+            rate = np.max(rates(point, batch), axis=1)
+            return np.where(np.isinf(rate), np.nan, rate)
+
+        at_once = max(self.probe.block.at_once // many, 1)
+        over_knobs = np.max(most.reshape(-1, many), axis=1)
+        best = peak(highest, over_knobs, at_once, MOST_TRIED // many)
         proven = np.isnan(best.value) | ~np.isnan(best.bound)
         solved = np.maximum(np.nan_to_num(best.value), 1.0)
-        at_best = self.probe.answer(points, {"batch": solved})
+        case = points * many + np.argmax(rates(points, solved), axis=1)
+        at_best = self.answer(case, solved)
         shown = ["step_ms", *(limit.quantity for limit in self.limits)]
         quantities = {
-            name: np.where(most >= 1, column(at_best, name, count), np.nan)
+            name: np.where(over_knobs >= 1, column(at_best, name, len(points)), np.nan)
             for name in dict.fromkeys(shown)
         }
         answers = {
-            "largest_batch": most,
-            "short_of": self.ends(points, most),
+            "largest_batch": over_knobs,
+            "short_of": self.ends(most, smallest),
             "value": best.value,
+            **self._chosen(case % many, over_knobs),
             "throughput_tok_s": best.rate,
             **quantities,
             "bound_tok_s": best.bound,
@@ -160,13 +223,46 @@ class _Sizing:
             rows.append(row)
         return rows
 
-    def ends(self, points: Indices, most: Numbers) -> NDArray[np.str_]:
-        """What a batch beyond the largest lacks: a memory, or a limit it keeps."""
-        beyond = self.probe.answer(points, {"batch": most + 1})
-        short_of = np.broadcast_to(beyond.estimate.fits.short_of, most.shape)
+    def _chosen(self, combination: Indices, most: Numbers) -> dict[str, NDArray[Any]]:
+        """Values of the knobs at the best batch, names of choices; blank where there is none."""
+        shown: dict[str, NDArray[Any]] = {}
+        for name, values in self.knobs.items():
+            value = values[combination]
+            names = self.probe.block.system.knobs[name].choices
+            if names:
+                shown[name] = np.where(most >= 1, np.array(names)[value.astype(int)], "")
+            else:
+                shown[name] = np.where(most >= 1, value, np.nan)
+        return shown
+
+    def ends(self, most: Numbers, smallest: Numbers) -> NDArray[np.str_]:
+        """What a batch beyond the largest lacks: a memory, a limit it keeps, or a model.
+
+        Where none is served, of the combination that misses the fewest bytes.
+
+        Args:
+            most, smallest: batches of each case.
+        """
+        cases = np.arange(len(most))
+        asked = np.where(
+            most >= 1, most + 1, np.where(np.isfinite(smallest), smallest, 1.0)
+        )
+        fits = self.answer(cases, asked).estimate.fits
+        missing = np.where(fits.unmodelled, np.inf, fits.short_bytes)
+        missing = np.broadcast_to(missing, most.shape).reshape(-1, self.combinations)
+        held = most.reshape(missing.shape)
+        fewest = np.argmin(missing, axis=1)
+        best = np.where(np.any(held >= 1, axis=1), np.argmax(held, axis=1), fewest)
+        case = np.arange(len(held)) * self.combinations + best
+        beyond = self.answer(case, asked[case])
+        short_of = np.broadcast_to(beyond.estimate.fits.short_of, case.shape)
         ends = np.where(short_of == "", ROUNDS, short_of)
+        fits = beyond.estimate.fits
+        reasons = np.array(fits.reasons)[np.broadcast_to(fits.reason, case.shape)]
+        unmodelled = np.broadcast_to(fits.unmodelled, case.shape)
+        ends = np.where(unmodelled, np.char.add(NOT_MODELLED, reasons), ends)
         for limit in self.limits:
-            quantity = column(beyond, limit.quantity, len(points))
+            quantity = column(beyond, limit.quantity, len(case))
             broken = np.isfinite(quantity) & (limit.margin(quantity) < 0)
             ends = np.where(broken, f"the limit of {limit.quantity}", ends)
         return ends
@@ -180,6 +276,8 @@ def explain_batch(rows: Sequence[Row]) -> list[str]:
 def _why_batch(row: Row) -> str:
     point = f"{row['system']}, {row['model']}"
     largest, best, ends = row["largest_batch"], row["value"], row["short_of"]
+    if ends.startswith(NOT_MODELLED):
+        ends = f"the lack of a model ({ends.removeprefix(NOT_MODELLED)})"
     if not largest:
         return f"{point}: no batch is served, bound by {ends}."
     more = f"the largest of them, {largest:,.0f}, is bound by {ends}"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.drawing import CASES, seeded
 
+import nearkv
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate import evaluate as run
 from nearkv.sweeps.evaluate.evaluate import table
@@ -144,3 +147,112 @@ def test_the_best_batch_is_the_best_of_a_scan(study: Study) -> None:
     assert np.nanmax(rates) <= row["bound_tok_s"] * (1 + 1e-9)
     if most == row["largest_batch"]:
         assert row["throughput_tok_s"] == np.nanmax(rates)
+
+
+# --- all rows of `compare`, no code of the search ----------------------------------------------
+
+DEGREES = {1: [1], 2: [1, 2], 4: [1, 2, 4], 8: [1, 2, 4, 8]}
+MOST_ROWS = 20_000
+
+
+def random_case(random: np.random.Generator) -> dict[str, Any]:
+    """A model on one to eight GPUs of any memory, with some knobs stated."""
+    gpus = int(random.choice([1, 2, 4, 8]))
+    model = str(random.choice(["llama3.1-8b", "gpt-oss-20b", "qwen3-30b-a3b", "qwen3-32b"]))
+    asked: dict[str, Any] = {
+        "model": model,
+        "context": int(2 ** random.uniform(6, 16)),
+        "output_tokens": int(2 ** random.uniform(1, 10)),
+        "platform": "hgx-h100",
+        "sets": {"gpu.count": gpus, "gpu.memory": f"{random.uniform(8, 90):.1f}GB"},
+    }
+    stated = {"tp": int(random.choice(DEGREES[gpus])), "pp": 1, "dp": gpus, "ep": gpus}
+    asked["knobs"] = {name: value for name, value in stated.items() if random.random() < 0.3}
+    return asked
+
+
+def every_row(asked: dict[str, Any], most: int) -> pd.DataFrame:
+    """Rows of every batch with every split."""
+    degrees = DEGREES[asked["sets"]["gpu.count"]]
+    free = {"tp": degrees, "pp": degrees, "dp": [*range(1, degrees[-1] + 1)], "ep": degrees}
+    knobs = {**free, "attention": ["tp", "dp"], **asked["knobs"]}
+    if "tp" in asked["knobs"]:
+        knobs["attention"] = ["tp"]
+    table = nearkv.compare("gpu", **{**asked, "knobs": knobs}, batch=f"1:{most}:+1")
+    if "batch_run" not in table:  # nothing fits anywhere
+        return table.head(0)
+    return table[(table["status"] == "ok") & (table["batch_run"] >= table["batch"])]
+
+
+def check_against_every_row(random: np.random.Generator) -> bool:
+    """Whether there was a case small enough to write out."""
+    asked = random_case(random)
+    slo = f"tpot_ms={random.uniform(5, 200):.3f}" if random.random() < 0.3 else ()
+    (row,) = nearkv.solve("batch", systems="gpu", slo=slo, **asked).to_dict("records")
+    degrees = len(DEGREES[asked["sets"]["gpu.count"]])
+    splits = 2 * degrees**3 * DEGREES[asked["sets"]["gpu.count"]][-1]
+    most = int(row["largest_batch"]) + 8
+    if most > 512 or splits * most > MOST_ROWS:
+        return False
+    served = every_row(asked, most)
+    if slo and len(served):
+        served = served[served["tpot_ms"] <= float(str(slo).partition("=")[2])]
+    assert row["largest_batch"] == (served["batch"].max() if len(served) else 0), (asked, slo)
+    if len(served):
+        highest = served["throughput_tok_s"].max()
+        assert row["throughput_tok_s"] == pytest.approx(highest, rel=1e-9), (asked, slo)
+        knobs = {name: row[name] for name in ("tp", "pp", "dp", "ep", "attention")}
+        again = nearkv.estimate("gpu", **{**asked, "knobs": knobs}, batch=int(row["value"]))
+        assert again["throughput_tok_s"] == row["throughput_tok_s"]
+        assert again["step_ms"] == row["step_ms"]
+    return True
+
+
+@pytest.mark.filterwarnings("ignore:.*changes nothing")
+def test_no_row_of_any_split_has_a_larger_or_faster_batch() -> None:
+    random = np.random.default_rng(3)
+    assert sum(check_against_every_row(random) for _ in range(8)) >= 3
+
+
+@pytest.mark.filterwarnings("ignore:.*changes nothing")
+@pytest.mark.deep
+def test_no_row_of_any_split_has_a_larger_or_faster_batch_in_100_cases() -> None:
+    random = np.random.default_rng(4)
+    written_out = 0
+    while written_out < 100:
+        written_out += check_against_every_row(random)
+
+
+def test_a_split_that_a_small_batch_leaves_idle_is_served() -> None:
+    """32 replicas with 64ths of the experts, which one request does not fill."""
+    asked: dict[str, Any] = {
+        "platform": "gb200-tray",
+        "sets": {"gpu.count": 72, "nvlink.count": 72},
+        "knobs": {"tp": 2, "pp": 1, "dp": 32, "ep": 64, "attention": "dp"},
+        "context": 800,
+        "output_tokens": 3654,
+    }
+    (row,) = nearkv.solve("batch", "deepseek-r1", systems="gpu", **asked).to_dict("records")
+    assert row["largest_batch"] > 1000
+
+
+def test_one_knob_more_stated_serves_no_more() -> None:
+    """The largest batch is over all free knobs, not of those that are chosen for throughput."""
+    asked: dict[str, Any] = {
+        "platform": "rtx-4090-box",
+        "sets": {"gpu.count": 2},
+        "context": "8k",
+        "output_tokens": 512,
+    }
+    largest = []
+    for knobs in ({}, {"tp": 2}, {"tp": 2, "attention": "tp"}, {"tp": 1, "pp": 2}):
+        table = nearkv.solve("batch", "qwen3-8b", systems="gpu", knobs=knobs, **asked)
+        largest.append(table["largest_batch"][0])
+    assert largest[0] == max(largest)
+    assert largest[1] == largest[2] == 21
+
+
+def test_a_batch_that_no_split_models_says_so() -> None:
+    table = nearkv.solve("batch", "llama3.1-8b", systems="gpu", knobs={"tp": 7})
+    assert table["largest_batch"][0] == 0
+    assert "do not divide" in table.attrs["conclusion"][0]
