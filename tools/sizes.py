@@ -1,59 +1,23 @@
-"""Print the sizes of the code, by folder.
+"""Print how much code each folder holds, and names that mean several things.
 
-Docstrings and comments are not counted. A token is a name, an operator, a number or a string
-on one line. A simple statement has all its tokens, a compound statement those of its header.
+A token is a name, an operator, a number or a string outside docstrings and comments; unlike
+lines, tokens do not change when code is reformatted.
 """
 
 from __future__ import annotations
 
 import ast
 import io
+import re
 import tokenize
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("hardware", "costmodel", "solvers", "sweeps")
-LONGEST_LINE = 100
-_COUNTED = {tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING}
-_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-
-Position = tuple[int, int]
-Function = ast.FunctionDef | ast.AsyncFunctionDef
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """What one module measures.
-
-    Attributes:
-        path: of the file, relative to the repository.
-        lines: of the module, without docstrings.
-        tokens, code_lines: tokens, and lines that hold one, short docstrings among them.
-        code: lines that hold a token, docstrings left out.
-        functions: lines of each function, without its docstring, by name.
-        statements: tokens of each statement.
-        nested: lines of conditional expressions that hold another.
-        long: lines of more than 100 characters.
-    """
-
-    path: str
-    lines: int
-    tokens: int
-    code_lines: int
-    code: int
-    functions: dict[str, int]
-    statements: list[int]
-    nested: list[int]
-    long: list[int]
-
-    @property
-    def density(self) -> float:
-        """Tokens per line of code."""
-        return self.tokens / max(self.code_lines, 1)
+COUNTED = {tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING}
 
 
 @cache
@@ -76,92 +40,67 @@ def test_files() -> list[Path]:
     return sorted((ROOT / "tests").rglob("*.py"))
 
 
-@cache
-def sizes_of(path: Path) -> Sizes:
-    """Measure a module."""
-    text, nodes = path.read_text(encoding="utf-8"), nodes_of(path)
-    tokens = list(_tokens(text))
-    functions = [node for node in nodes if isinstance(node, Function)]
-    rows = text.splitlines()
-    return Sizes(
-        path=path.relative_to(ROOT).as_posix(),
-        lines=len(rows) - sum(map(_docstring_lines, nodes)),
-        tokens=len(tokens),
-        code_lines=len({line for line, _ in tokens}),
-        code=len({line for line, _ in tokens} - set(_docstring_places(nodes))),
-        functions={node.name: function_lines(node) for node in functions},
-        statements=list(_statement_tokens(nodes, tokens)),
-        nested=list(_nested_conditionals(nodes)),
-        long=[number for number, row in enumerate(rows, 1) if len(row) > LONGEST_LINE],
-    )
+def tokens_and_lines(path: Path) -> tuple[int, int]:
+    """Count the tokens of a file, and the lines that hold one."""
+    documented = set(docstring_lines(path))
+    tokens, lines = 0, set()
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text("utf-8")).readline):
+        if token.type in COUNTED and token.start[0] not in documented:
+            tokens += 1
+            lines.update(range(token.start[0], token.end[0] + 1))
+    return tokens, len(lines)
 
 
-def function_lines(node: Function) -> int:
-    """Lines of a function, without its docstring and decorators."""
-    return (node.end_lineno or node.lineno) - node.lineno + 1 - _docstring_lines(node)
-
-
-def _docstring_lines(node: ast.AST) -> int:
-    if not isinstance(node, _DOCUMENTED):
-        return 0
-    docstring = ast.get_docstring(node, clean=False)
-    return docstring.count("\n") + 1 if docstring else 0
-
-
-def _docstring_places(nodes: list[ast.AST]) -> Iterator[int]:
-    """Lines of docstrings, those of attributes among them."""
-    for node in nodes:
-        if _is_text(node) and isinstance(node, ast.Expr):
+def docstring_lines(path: Path) -> Iterator[int]:
+    """Numbers of the lines of docstrings, those of attributes among them."""
+    for node in nodes_of(path):
+        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if is_text and isinstance(node.value.value, str):
             yield from range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
-def _tokens(text: str) -> Iterator[Position]:
-    """Where each counted token begins."""
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        several_lines = token.type == tokenize.STRING and "\n" in token.string
-        if token.type in _COUNTED and not several_lines:
-            yield token.start
+def comments(path: Path) -> int:
+    """Lines of a file that are a comment and no code."""
+    return sum(line.lstrip().startswith("#") for line in path.read_text("utf-8").splitlines())
 
 
-def _statement_tokens(nodes: list[ast.AST], tokens: list[Position]) -> Iterator[int]:
-    """Tokens of each statement; those of a compound statement end where its body begins."""
-    for node in nodes:
-        if not isinstance(node, ast.stmt | ast.ExceptHandler) or _is_text(node):
-            continue
-        start = (node.lineno, node.col_offset)
-        end = (node.end_lineno or node.lineno, node.end_col_offset or 0)
-        body = getattr(node, "body", None) or getattr(node, "cases", None)
-        if body:
-            end = _begin(body[0])
-        yield bisect_left(tokens, end) - bisect_left(tokens, start)
+def definitions(path: Path) -> Iterator[tuple[str, ast.expr | None]]:
+    """Names that a file defines at its top level: classes without a value, others with theirs."""
+    module = nodes_of(path)[0]
+    assert isinstance(module, ast.Module)
+    for node in module.body:
+        if isinstance(node, ast.ClassDef):
+            yield node.name, None
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in targets:
+                if isinstance(target, ast.Name):
+                    yield target.id, node.value
 
 
-def _begin(node: ast.stmt | ast.match_case) -> Position:
-    first = node.pattern if isinstance(node, ast.match_case) else node
-    decorators = getattr(node, "decorator_list", None)
-    if decorators:
-        first = decorators[0]
-    return first.lineno, first.col_offset
+def ambiguous_types() -> dict[str, list[str]]:
+    """Names of types and aliases that several files define, with these files."""
+    files: dict[str, list[str]] = defaultdict(list)
+    for path in source_files():
+        for name, _ in definitions(path):
+            is_type = not name.isupper() and re.match("_?[A-Z]", name)
+            if is_type:
+                files[name].append(path.relative_to(ROOT).as_posix())
+    return {name: sorted(found) for name, found in files.items() if len(found) > 1}
 
 
-def _is_text(node: ast.AST) -> bool:
-    value = getattr(node, "value", None) if isinstance(node, ast.Expr) else None
-    return isinstance(value, ast.Constant) and isinstance(value.value, str)
-
-
-def _nested_conditionals(nodes: list[ast.AST]) -> Iterator[int]:
-    """Lines of conditional expressions that hold another."""
-    for node in nodes:
-        if isinstance(node, ast.IfExp):
-            conditionals = [inner for inner in ast.walk(node) if isinstance(inner, ast.IfExp)]
-            if len(conditionals) > 1:
-                yield node.lineno
-
-
-def percentile(values: Iterable[int], share: float) -> int:
-    """The value that a share of the values does not exceed."""
-    ordered = sorted(values)
-    return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
+def ambiguous_constants() -> dict[str, list[str]]:
+    """Names of constants that have different values in several files, with these files."""
+    values: dict[str, dict[str, str]] = defaultdict(dict)
+    for path in source_files():
+        for name, value in definitions(path):
+            if name.isupper() and value:
+                values[name][path.relative_to(ROOT).as_posix()] = ast.dump(value)
+    return {
+        name: sorted(by_file)
+        for name, by_file in values.items()
+        if len(set(by_file.values())) > 1
+    }
 
 
 def module_name(path: Path) -> str:
@@ -230,41 +169,25 @@ def neighbours_only() -> dict[str, str]:
     return lonely
 
 
-def documented(path: Path) -> tuple[int, int]:
-    """Lines of docstrings of a file's functions, and how many functions it has."""
-    functions = [node for node in nodes_of(path) if isinstance(node, Function)]
-    return sum(map(_docstring_lines, functions)), len(functions)
-
-
-def comments(path: Path) -> int:
-    """Lines of a file that are a comment and no code."""
-    return sum(line.lstrip().startswith("#") for line in path.read_text("utf-8").splitlines())
-
-
 def main() -> None:
-    """Print the sizes of every folder and of all, and modules that only a neighbour imports."""
-    every = {file: sizes_of(file) for file in source_files()}
-    folders: dict[str, list[Sizes]] = {}
-    for sizes in every.values():
-        folders.setdefault(str(Path(sizes.path).parent), []).append(sizes)
-    print(f"{'code':>6} {'modules':>8} {'tokens/line':>12}")
+    """Print sizes by folder and in all, ambiguous names, and modules that need a second look."""
+    folders: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    files = source_files()
+    for file in files:
+        folder = str(file.parent.relative_to(ROOT))
+        folders[folder].append(tokens_and_lines(file))
+    print(f"{'tokens':>8} {'code':>6} {'modules':>8} {'tokens/line':>12}")
     for folder, members in sorted(folders.items()):
-        code = sum(sizes.code for sizes in members)
-        lines = sum(sizes.code_lines for sizes in members)
-        density = sum(sizes.tokens for sizes in members) / max(lines, 1)
-        print(f"{code:6} {len(members):8} {density:12.1f}  {folder}")
-    tokens = sum(sizes.tokens for sizes in every.values())
-    code = sum(sizes.code for sizes in every.values())
-    dense = tokens / sum(sizes.code_lines for sizes in every.values())
-    docstrings = [documented(file) for file in every]
-    documentation, functions = (sum(column) for column in zip(*docstrings, strict=True))
+        tokens, lines = (sum(column) for column in zip(*members, strict=True))
+        density = tokens / max(lines, 1)
+        print(f"{tokens:8,} {lines:6,} {len(members):8} {density:12.1f}  {folder}")
+    every = [sizes for members in folders.values() for sizes in members]
+    tokens, lines = (sum(column) for column in zip(*every, strict=True))
+    print(f"{tokens:,} tokens in {lines:,} lines of code, {len(files)} modules")
+    print(f"tokens per line: {tokens / lines:.2f}; comment lines: {sum(map(comments, files))}")
+    for what, names in (("types", ambiguous_types()), ("constants", ambiguous_constants())):
+        print(f"{what} of one name in several files: {len(names)} {', '.join(sorted(names))}")
     lonely = neighbours_only()
-    print(f"code lines: {code:,} in {len(every)} modules")
-    print(f"tokens per line: {dense:.2f}")
-    print(
-        f"docstring lines per function: {documentation / functions:.3f} ({functions:,} functions)"
-    )
-    print(f"comment lines: {sum(map(comments, every))}")
     print(f"modules that only a neighbour imports: {len(lonely)}")
     for name, importer in sorted(lonely.items()):
         print(f"  {name} <- {importer}")
