@@ -42,6 +42,7 @@ from nearkv.sweeps.commands import (
     systems,
     validate,
 )
+from nearkv.sweeps.commands.options import shared_by
 from nearkv.sweeps.commands.printing import NO_ANSWER
 from nearkv.sweeps.commands.writing import tell
 
@@ -55,7 +56,23 @@ ORDER: list[str] = []
 """Commands in the order of their use, in which they are added below."""
 
 
-class Command(TyperCommand):
+class _WithShared:
+    """A command with the options that it shares with others; they stand in its context alone."""
+
+    def __init__(self, *, callback: Any, params: Any, **others: Any) -> None:
+        own = {parameter.name for parameter in params}
+
+        def called(**values: Any) -> Any:
+            return callback(**{name: values[name] for name in own & values.keys()})
+
+        shared = shared_by(callback)
+        added = [option for option in shared if option.name not in own]
+        super().__init__(  # type: ignore[call-arg]
+            callback=callback and called, params=[*params, *added], **others
+        )
+
+
+class Command(_WithShared, TyperCommand):
     """A command that refuses an option without a value, and one whose first value is lost."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -75,7 +92,7 @@ class Command(TyperCommand):
         return super().parse_args(ctx, args)
 
 
-class CommandGroup(TyperGroup):
+class CommandGroup(_WithShared, TyperGroup):
     """A group of commands; an unknown one is refused with the nearest name."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

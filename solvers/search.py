@@ -16,7 +16,7 @@ from nearkv.costmodel.algebra.span import Booleans, Indices, Numbers
 Evaluate = Callable[[Indices, Numbers], Numbers]
 Test = Callable[[Indices, Numbers], Booleans]
 
-CLOSE = 1e-12
+CLOSE_VALUES = 1e-12
 """Relative distance of the two sides of an edge."""
 MOST_VALUE = float(2**40)
 VALUES_AT_ONCE = 1 << 16
@@ -151,10 +151,10 @@ def _latest_known(looked: Numbers) -> Indices:
 def _bisect(
     past: Test, low: Numbers, high: Numbers, whole: bool
 ) -> tuple[Numbers, Numbers]:
-    """Values on either side of an edge: neighbouring whole numbers, or closer than `CLOSE`."""
+    """Values beside an edge: neighbouring whole numbers, or closer than `CLOSE_VALUES`."""
     low, high = low.copy(), high.copy()
     for _ in range(_MOST_STEPS):
-        width = 1.0 if whole else CLOSE * np.abs(high)
+        width = 1.0 if whole else CLOSE_VALUES * np.abs(high)
         index = np.flatnonzero(high - low > width)
         if not len(index):
             break

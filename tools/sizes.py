@@ -43,7 +43,7 @@ def test_files() -> list[Path]:
 def tokens_and_lines(path: Path) -> tuple[int, int]:
     """Count the tokens of a file, and the lines that hold one."""
     documented = set(docstring_lines(path))
-    tokens, lines = 0, set()
+    tokens, lines = 0, set[int]()
     for token in tokenize.generate_tokens(io.StringIO(path.read_text("utf-8")).readline):
         if token.type in COUNTED and token.start[0] not in documented:
             tokens += 1
@@ -54,8 +54,9 @@ def tokens_and_lines(path: Path) -> tuple[int, int]:
 def docstring_lines(path: Path) -> Iterator[int]:
     """Numbers of the lines of docstrings, those of attributes among them."""
     for node in nodes_of(path):
-        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if is_text and isinstance(node.value.value, str):
+        if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Constant):
+            continue
+        if isinstance(node.value.value, str):
             yield from range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
@@ -97,9 +98,7 @@ def ambiguous_constants() -> dict[str, list[str]]:
             if name.isupper() and value:
                 values[name][path.relative_to(ROOT).as_posix()] = ast.dump(value)
     return {
-        name: sorted(by_file)
-        for name, by_file in values.items()
-        if len(set(by_file.values())) > 1
+        name: sorted(by_file) for name, by_file in values.items() if len(set(by_file.values())) > 1
     }
 
 

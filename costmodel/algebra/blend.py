@@ -5,9 +5,7 @@ And a share of a span, with the share in its amounts, so that a solver may choos
 
 from __future__ import annotations
 
-import numpy as np
-
-from nearkv.costmodel.algebra.span import Group, Leaf, Real, Repeat, Span
+from nearkv.costmodel.algebra.span import Group, Leaf, Real, Repeat, Span, is_same
 
 
 def blend(start: Span, end: Span, share: Real) -> Span:
@@ -33,11 +31,6 @@ def blend(start: Span, end: Span, share: Real) -> Span:
                 {name: blend(part, ends[name], share) for name, part in start.parts.items()}
             )
     raise ValueError("trees of different shapes")
-
-
-def is_same(one: Real, other: Real) -> bool:
-    """Whether two numbers agree at every design point; either may lack an axis of the other."""
-    return one is other or bool(np.all(np.equal(one, other)))
 
 
 def _shape(group: Group) -> tuple[type[Group], set[str]]:

@@ -278,6 +278,11 @@ def total(numbers: Iterable[Real]) -> Real:
     return reduce(add, remaining, next(remaining, 0.0))
 
 
+def is_same(one: Real, other: Real) -> bool:
+    """Whether two numbers agree at every design point; either may lack an axis of the other."""
+    return one is other or bool(np.all(np.equal(one, other)))
+
+
 def sum_by_key(items: Iterable[tuple[_Key, Real]]) -> dict[_Key, Real]:
     """Sums of the values that share a key [theirs]."""
     sums: dict[_Key, Real] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -46,6 +46,8 @@ class Evaluated:
         return _joules(self, self.estimate.prefill) + steps * self.step_joules
 
 
+COSTS = ("cost_usd", "tok_s_per_kusd", "usd_hour", "usd_mtok")
+"""Columns of a price."""
 SERVER = "server"
 """The role that every system needs, where a platform has it: what its devices sit in."""
 HOURS = 8766.0
@@ -78,6 +80,11 @@ def _column(name: str, what: str, of_machine: bool = False) -> Callable[[Compute
         return compute
 
     return register
+
+
+def is_of_costs(names: Collection[str]) -> bool:
+    """Whether any of some columns, or the ratio that one is, is of a price."""
+    return any(name.removesuffix("_ratio") in COSTS for name in names)
 
 
 @_column("batch_run", "sequences served together; fewer than `batch` where memory is short")

@@ -21,7 +21,12 @@ from nearkv.costmodel.mechanisms.gpu_layer import (
     gpu_working_set,
     passing_latents,
 )
-from nearkv.costmodel.mechanisms.weights.flexgen import ATTENDS, LACKS, Block, EagerBlock
+from nearkv.costmodel.mechanisms.weights.flexgen import (
+    ATTENDS,
+    LACKS,
+    EagerBlock,
+    FlexgenBlock,
+)
 from nearkv.costmodel.mechanisms.weights.percent import (
     drive_breaks,
     drive_share,
@@ -257,7 +262,7 @@ def flexgen_dram(
         passing_latents(llm, work, gpu_batches),
         {"weights": in_dram, "copies of layers": b * widened_copies(llm, work) + relays},
     )
-    block = Block(hw, work, drives, ALL_IN_HOST, b, gpu_batches)
+    block = FlexgenBlock(hw, work, drives, ALL_IN_HOST, b, gpu_batches)
     return block.estimate(streamed, held, blocks=work.batch / b)
 
 
@@ -463,5 +468,5 @@ def baseline(
             "copies of layers": layer_copies(llm, work),
         },
     )
-    block = Block(hw, work, drives, cache, work.batch, gpu_batches)
+    block = FlexgenBlock(hw, work, drives, cache, work.batch, gpu_batches)
     return block.estimate(streamed, held)

@@ -15,8 +15,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.blend import blend, is_same
-from nearkv.costmodel.algebra.span import Booleans, Real, Span
+from nearkv.costmodel.algebra.blend import blend
+from nearkv.costmodel.algebra.span import Booleans, Real, Span, is_same
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.solvers.objective import TOTAL, Timed
 from nearkv.solvers.shares.headroom import feasible_share

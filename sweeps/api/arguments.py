@@ -9,8 +9,9 @@ from typing import Any, TypedDict, cast
 from nearkv.hardware.catalog import Platform
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.part import Part
+from nearkv.sweeps.study.axes import FIELD_OF
 from nearkv.sweeps.study.sizes import names
-from nearkv.sweeps.study.study import STUDY_FIELDS, Study, stated_study
+from nearkv.sweeps.study.study import Study, stated_study
 from nearkv.sweeps.study.study_files import load_study, varied
 
 Value = str | float | os.PathLike[str]
@@ -154,4 +155,4 @@ def _fields(axes: Axes) -> dict[str, Any]:
         InputError: an argument that does not exist.
     """
     check_known("argument", axes, LoadAxes.__annotations__)
-    return {STUDY_FIELDS.get(name, name): value for name, value in axes.items()}
+    return {FIELD_OF.get(name, name): value for name, value in axes.items()}

@@ -15,7 +15,6 @@ from nearkv.hardware.errors import check_known
 from nearkv.sweeps.api.arguments import LoadAxes, Models, Names, Value, study_of
 from nearkv.sweeps.api.tables import table_of_rows
 from nearkv.sweeps.evaluate.columns import BOTTLENECK, columns, on_request
-from nearkv.sweeps.evaluate.no_effect import one_block
 from nearkv.sweeps.explore.explain import (
     ONE_STEP,
     check_has_tree,
@@ -23,7 +22,7 @@ from nearkv.sweeps.explore.explain import (
 )
 from nearkv.sweeps.study.grid import scalar
 from nearkv.sweeps.study.sizes import names
-from nearkv.sweeps.study.study import Block, Study
+from nearkv.sweeps.study.study import Block, Study, one_block
 from nearkv.sweeps.tables.table import records
 
 if TYPE_CHECKING:

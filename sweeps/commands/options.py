@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from inspect import Parameter, Signature, signature
+from inspect import signature
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.main import get_command
 
 from nearkv.hardware.errors import InputError
+from nearkv.sweeps.study.axes import AXES
 from nearkv.sweeps.study.sizes import pairs
 
 if TYPE_CHECKING:
@@ -29,6 +31,12 @@ def option(metavar: str, what: str, *names: str, **others: Any) -> Any:
     return typer.Option(*names, metavar=metavar, help=what, **others)
 
 
+def axis(field: str, **others: Any) -> Any:
+    """The option of an axis of a study."""
+    (found,) = (axis for axis in AXES if axis.field == field)
+    return option(found.metavar, found.help, found.option, **others)
+
+
 SystemArgument = Annotated[
     str, typer.Argument(metavar="SYSTEM", help="A system; `nearkv systems` lists them.")
 ]
@@ -41,43 +49,15 @@ Systems = Annotated[
 SystemNames = Annotated[
     str, option("SYSTEMS", "Comma-separated systems; `nearkv systems` lists them.")
 ]
-Sets = Annotated[
-    list[str],
-    option(
-        "ROLE.KEY=VALUES",
-        "Replace a hardware number: csd.count=4,8,16, precision.weight=fp8,int4.",
-        "--set",
-    ),
-]
-Knobs = Annotated[
-    list[str],
-    option(
-        "KNOB=VALUES",
-        "Set a knob to values, to a rule of the paper, or to auto: alpha=0,0.5,auto.",
-        "--knob",
-    ),
-]
-ModelsOption = Annotated[
-    str,
-    option(
-        "MODELS",
-        "Comma-separated models, as `nearkv models` lists them, or path/config.json.",
-    ),
-]
-Batch = Annotated[str, option("SIZES", "Sequences served together: 16, 1,8,64 or 1:64:x2.")]
-Context = Annotated[
-    str, option("SIZES", "Prompt tokens of each sequence: 64k or 8k:128k:x2.")
-]
-OutputTokens = Annotated[str, option("SIZES", "Tokens that each sequence generates.")]
-PlatformsOption = Annotated[
-    str,
-    option(
-        "PLATFORMS",
-        "Comma-separated platforms, as `nearkv hardware` lists them, or path/file.toml; own: "
-        "each system's own test bed; "
-        "default: that of each system's paper.",
-    ),
-]
+Sets = Annotated[list[str], axis("sets")]
+Knobs = Annotated[list[str], axis("knobs")]
+ModelsOption = Annotated[str, axis("models")]
+Batch = Annotated[str, axis("batch")]
+Context = Annotated[str, axis("context")]
+OutputTokens = Annotated[str, axis("output_tokens")]
+Parts = Annotated[list[str], axis("parts")]
+Plugins = Annotated[list[str], axis("plugins")]
+BandOption = Annotated[float | None, axis("band")]
 StatedPlatforms = Annotated[
     str,
     option(
@@ -106,65 +86,6 @@ OnePart = Annotated[
         "--part",
     ),
 ]
-RateOption = Annotated[
-    str,
-    option(
-        "RATES", "Requests per second that arrive at random, in place of --batch: 0.5,1,2."
-    ),
-]
-UsersOption = Annotated[
-    str,
-    option(
-        "SIZES",
-        "Users that ask again when they are answered, in place of --batch: 1:64:x2.",
-    ),
-]
-GoodputOption = Annotated[
-    str,
-    option(
-        "LIMITS",
-        "With --rate, --users or arrival times, what counts for goodput: "
-        "ttft_s=10,tpot_ms=66.",
-    ),
-]
-Traces = Annotated[
-    str,
-    option(
-        "TRACES",
-        "Requests in place of lengths: openr1,dolphin, or FILE.csv of "
-        "input_tokens,output_tokens and, if they arrive one by one, arrival_s.",
-    ),
-]
-MethodOption = Annotated[
-    str, option("METHOD", "Of a queue: fluid (averages), or simulate (request by request).")
-]
-Zip = Annotated[
-    list[str],
-    option(
-        "AXIS=VALUES",
-        "An axis whose values are paired with those of every other --zip: context=1k,8k.",
-        "--zip",
-    ),
-]
-Seed = Annotated[
-    int,
-    option(
-        "NUMBER",
-        "Seed of the requests drawn from a trace, and of the draws of --band.",
-        min=0,
-    ),
-]
-Parts = Annotated[
-    list[str],
-    option(
-        "ROLE=PARTS",
-        "Swap a part of the platform: gpu=a100-40gb,h200-sxm or csd=./mine.toml.",
-        "--part",
-    ),
-]
-Plugins = Annotated[
-    list[str], option("FILE.py", "A file that registers systems of your own.", "--plugin")
-]
 StudyFile = Annotated[
     str,
     typer.Argument(
@@ -191,14 +112,6 @@ ColumnsOption = Annotated[str, option("COLUMNS", "Show only these: system,model,
 Breakdown = Annotated[
     bool, typer.Option("--breakdown", help="Add the seconds of each resource as columns.")
 ]
-BandOption = Annotated[
-    float | None,
-    option(
-        "PERCENT",
-        "Add the interval that holds this share of the draws, and their median: 90.",
-    ),
-]
-Samples = Annotated[int, option("N", "Number of draws for --band.")]
 Of = Annotated[str, option("COLUMN", "The column that is asked about.")]
 Out = Annotated[
     str,
@@ -221,32 +134,6 @@ Yes = Annotated[
 ]
 
 
-def of_study(
-    model: ModelsOption = "",
-    batch: Batch = "16",
-    context: Context = "32k",
-    output_tokens: OutputTokens = "64",
-    platform: PlatformsOption = "",
-    sets: Sets = [],
-    knobs: Knobs = [],
-    zipped: Zip = [],
-    parts: Parts = [],
-    trace: Traces = "",
-    method: MethodOption = "fluid",
-    seed: Seed = 0,
-    band: BandOption = None,
-    samples: Samples = 1024,
-    plugins: Plugins = [],
-) -> None:
-    """Options that describe a study, in the order of the help."""
-
-
-def of_load(
-    rate: RateOption = "", users: UsersOption = "", slo: GoodputOption = ""
-) -> None:
-    """Options that say how requests arrive, and what is asked of their answers."""
-
-
 def of_table(
     columns: ColumnsOption = "",
     form: Format = "",
@@ -258,32 +145,61 @@ def of_table(
     """Options that say how a table is shown."""
 
 
+def of_study(
+    model: ModelsOption = "",
+    batch: Batch = "16",
+    context: Context = "32k",
+    output_tokens: OutputTokens = "64",
+    platform: Annotated[str, axis("platforms")] = "",
+    sets: Sets = [],
+    knobs: Knobs = [],
+    zipped: Annotated[list[str], axis("zipped")] = [],
+    parts: Parts = [],
+    trace: Annotated[str, axis("traces")] = "",
+    method: Annotated[str, axis("method")] = "fluid",
+    seed: Annotated[int, axis("seed", min=0)] = 0,
+    band: BandOption = None,
+    samples: Annotated[int, axis("samples")] = 1024,
+    plugins: Plugins = [],
+) -> None:
+    """Options that describe a study, in the order of the help."""
+
+
+def of_load(
+    rate: Annotated[str, axis("rate")] = "",
+    users: Annotated[str, axis("users")] = "",
+    slo: Annotated[str, axis("slo")] = "",
+) -> None:
+    """Options that say how requests arrive, and what is asked of their answers."""
+
+
 def taking(
     *groups: Callable[..., None],
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add the options of other functions to a command, behind its own; its context holds them."""
+    """Add the options of functions to a command, behind its own; its context alone holds them."""
 
     def added(command: Callable[..., None]) -> Callable[..., None]:
-        own = signature(command).parameters
-        known: dict[str, Parameter] = {}
-        for options in (command, *groups):
-            for name, option in signature(options, eval_str=True).parameters.items():
-                known.setdefault(name, option.replace(kind=Parameter.KEYWORD_ONLY))
-
         @wraps(command)
-        def called(**values: Any) -> None:
-            if values[
-                "line"
-            ].invoked_subcommand:  # a list behind whose name a command stands
-                check_bare(values["line"])
+        def called(line: typer.Context, **own: Any) -> None:
+            if line.invoked_subcommand:  # a list behind whose name a command stands
+                check_bare(line)
             else:
-                command(**{name: values[name] for name in own})
+                command(line, **own)
 
-        called.__signature__ = Signature([*known.values()])  # type: ignore[attr-defined]
-        called.__annotations__ = {name: option.annotation for name, option in known.items()}
+        called.groups = groups  # type: ignore[attr-defined]
         return called
 
     return added
+
+
+def shared_by(command: Any) -> list[Any]:
+    """Options that `taking` adds to a command, as Typer makes them."""
+    options: list[Any] = []
+    for group in getattr(command, "groups", ()):
+        app = typer.Typer(add_completion=False)
+        app.command()(group)
+        options += get_command(app).params
+    return options
 
 
 def arguments(
@@ -317,7 +233,7 @@ def study_of(line: typer.Context, systems: str | Sequence[str]) -> Study:
         InputError: an option that is not NAME=VALUE, that is given twice, or that cannot be read.
     """
     from nearkv.sweeps.study.own_systems import load_plugins
-    from nearkv.sweeps.study.study import STUDY_FIELDS, stated_study
+    from nearkv.sweeps.study.study import stated_study
     from nearkv.sweeps.study.study_files import TABLE_FILES
 
     stated = arguments(line)
@@ -327,31 +243,28 @@ def study_of(line: typer.Context, systems: str | Sequence[str]) -> Study:
         raise InputError(
             f"{place}: is a number of tokens; -o {output_tokens} names the file"
         )
-    load_plugins(stated["plugins"])
+    if stated["plugins"]:
+        load_plugins(stated["plugins"])
     stated["zipped"] = pairs(" ".join(stated["zipped"]).split(), "--zip")
     fields: dict[str, Any] = {"systems": systems, "models": ""}
-    for name in (*signature(of_study).parameters, *signature(of_load).parameters):
-        if stated.get(name):
-            fields[STUDY_FIELDS.get(name, name)] = stated[name]
+    for axis in AXES:
+        if stated.get(axis.parameter):
+            fields[axis.field] = stated[axis.parameter]
     return stated_study(**fields | {"band": stated["band"]})
 
 
 def given(line: typer.Context) -> dict[str, str]:
     """What the command line says of a study, in words, by the field of `Study` that it sets."""
-    from dataclasses import fields
-
-    from nearkv.sweeps.study.study import STUDY_FIELDS, Study
-
-    known = [field.name for field in fields(Study)]
+    fields = {axis.parameter: axis.field for axis in AXES}
+    fields["system"] = "systems"
     stated = {}
     for parameter in line.command.params:
         name = str(parameter.name)
-        field = "systems" if name == "system" else STUDY_FIELDS.get(name, name)
         source = line.get_parameter_source(name)
-        if field in known and source and source.name == "COMMANDLINE":
+        if name in fields and source and source.name == "COMMANDLINE":
             value = line.params[name]
             texts = value if isinstance(value, list | tuple) else [value]
-            stated[field] = " ".join([parameter.opts[0], *map(str, texts)])
+            stated[fields[name]] = " ".join([parameter.opts[0], *map(str, texts)])
     return stated
 
 

@@ -128,7 +128,8 @@ def text_of(shown: Display, form: str, view: View) -> str:
 
 def prices_of(study: Study | None, names: Collection[str]) -> list[str]:
     """What the prices of a study are of, where columns that were asked for show them."""
-    from nearkv.sweeps.evaluate.prices import is_of_costs, price_sentences
+    from nearkv.costmodel.model.metrics import is_of_costs
+    from nearkv.sweeps.evaluate.prices import price_sentences
     from nearkv.sweeps.study.study import blocks
 
     if study is None or not study.systems or not is_of_costs(names):

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from nearkv.costmodel.model.metrics import COSTS
 from nearkv.hardware.errors import warn
 from nearkv.sweeps.evaluate.columns import on_request
 from nearkv.sweeps.evaluate.evaluate import columns
-from nearkv.sweeps.evaluate.prices import COSTS, no_prices
+from nearkv.sweeps.evaluate.prices import no_prices
 from nearkv.sweeps.study.grid import Axis, Grid
 from nearkv.sweeps.study.study import Block
 

@@ -32,35 +32,9 @@ def checked_blocks(study: Study) -> list[Block]:
     return study_blocks
 
 
-def checked_point(study: Study, command: str) -> Block:
-    """The block of a study of one design point; warns of each number and knob without effect.
-
-    Args:
-        study: what to evaluate.
-        command: that takes one design point only.
-
-    Raises:
-        InputError: the study cannot be evaluated, or is not one design point.
-    """
-    block = one_block(study, command)
-    warn_of_no_effect(study, [block])
-    return block
-
-
-def one_block(study: Study, command: str = "estimate") -> Block:
-    """The block of a study of one design point; arguments and errors as of `checked_point`."""
-    study_blocks = blocks(study)
-    if len(study_blocks) != 1 or study_blocks[0].grid.size != 1:
-        raise InputError(
-            f"{command} takes one design point; use compare or sweep for lists"
-        )
-    return study_blocks[0]
-
-
 def warn_of_no_effect(study: Study, study_blocks: Sequence[Block]) -> None:
     """Warn of each number, part and knob of a study that changes nothing."""
-    states_any = study.sets or study.knobs or study.parts or study.zipped
-    if not (states_any or study.platforms):
+    if not study.states_machine:
         return
     read = warn_of_unread(study_blocks)
     points = sum(block.grid.size for block in study_blocks)

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
-from nearkv.costmodel.model.metrics import SERVER
+from nearkv.costmodel.model.metrics import COSTS, SERVER
 from nearkv.hardware.schema import PARTLESS
 from nearkv.sweeps.study.study import Block
 
 NO_DEVICES = ("link", *PARTLESS)
 """Types of part that are bought with the devices they join, or are no part."""
-COSTS = ("cost_usd", "tok_s_per_kusd", "usd_hour", "usd_mtok")
-"""Columns of a price."""
-
-
-def is_of_costs(names: Collection[str]) -> bool:
-    """Whether any of some columns, or the ratio that one is, is of a price."""
-    return any(name.removesuffix("_ratio") in COSTS for name in names)
 
 
 def price_sentences(study_blocks: Sequence[Block]) -> list[str]:

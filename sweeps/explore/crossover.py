@@ -11,7 +11,7 @@ import numpy as np
 from nearkv.costmodel.algebra.span import Indices
 from nearkv.costmodel.model.metrics import Evaluated
 from nearkv.hardware.errors import InputError, unknown
-from nearkv.solvers.search import CLOSE, Crossing, crossings
+from nearkv.solvers.search import CLOSE_VALUES, Crossing, crossings
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.evaluate.probe import Probe, check_column, column
 from nearkv.sweeps.evaluate.slo import FAR, higher_is_better
@@ -228,7 +228,7 @@ class Race:
 
 def _meet(last: Crossing, change: Crossing) -> bool:
     """Whether a change begins where the last ends."""
-    is_close = change.below - last.above <= CLOSE * abs(change.below)
+    is_close = change.below - last.above <= CLOSE_VALUES * abs(change.below)
     return last.point == change.point and is_close
 
 

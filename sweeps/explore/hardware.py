@@ -10,11 +10,11 @@ import numpy as np
 
 from nearkv.costmodel.algebra.span import Indices
 from nearkv.costmodel.model.capacity import shortage
-from nearkv.costmodel.model.metrics import Evaluated
+from nearkv.costmodel.model.metrics import COSTS, Evaluated
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.search import VALUES_AT_ONCE, Crossing, crossings
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
-from nearkv.sweeps.evaluate.prices import COSTS, no_prices
+from nearkv.sweeps.evaluate.prices import no_prices
 from nearkv.sweeps.evaluate.probe import Probe, bottleneck
 from nearkv.sweeps.evaluate.slo import (
     Gauge,

@@ -16,10 +16,10 @@ from nearkv.solvers.uncertainty.draws import ranks
 from nearkv.solvers.uncertainty.sobol import sobol_indices
 from nearkv.solvers.uncertainty.spread import scores
 from nearkv.sweeps.evaluate.evaluate import evaluate
-from nearkv.sweeps.evaluate.no_effect import checked_point
+from nearkv.sweeps.evaluate.no_effect import warn_of_no_effect
 from nearkv.sweeps.evaluate.probe import Probe, check_column, column
 from nearkv.sweeps.study.bands import MODEL_ERROR, Band
-from nearkv.sweeps.study.study import Block, Numbers, Study, blocks
+from nearkv.sweeps.study.study import Block, Numbers, Study, blocks, one_block
 from nearkv.sweeps.tables.table import Rows, plain
 from nearkv.sweeps.uncertainty.model_error import VALUE, error_power, spreads
 from nearkv.sweeps.uncertainty.sampled import drawn_number
@@ -81,7 +81,10 @@ class _Point:
         Raises:
             InputError: there are several, the column is unknown, or the point has no answer.
         """
-        probe = Probe(checked_point(replace(study, band=0.0), "sensitivity"))
+        without_band = replace(study, band=0.0)
+        block = one_block(without_band, "sensitivity")
+        warn_of_no_effect(without_band, [block])
+        probe = Probe(block)
         check_column(of, probe.own_columns)
         only = np.zeros(1, np.intp)
         answer = probe.answer(only)

@@ -33,7 +33,7 @@ DOUBLE = 2.0
 
 
 @dataclass(frozen=True)
-class Best:
+class BestPolicy:
     """The best of every place of a map; arrays of shape (values of y, values of x).
 
     Attributes:
@@ -108,7 +108,7 @@ def policy_map(
     return target
 
 
-def best_of(table: pd.DataFrame, value: str, axes: tuple[str, str], by: str) -> Best:
+def best_of(table: pd.DataFrame, value: str, axes: tuple[str, str], by: str) -> BestPolicy:
     """Return the best value of `by` at every place, and its margin over the second best."""
     x, y = axes
     places = (len(_numbers(table, y)), len(_numbers(table, x)))
@@ -126,7 +126,7 @@ def best_of(table: pd.DataFrame, value: str, axes: tuple[str, str], by: str) -> 
         ratio, np.divide(1.0, ratio, out=np.ones_like(ratio), where=ratio > 0)
     )
     winner = np.where(fits, scores.argmax(axis=1), -1)
-    return Best(winner.reshape(places), margin.reshape(places))
+    return BestPolicy(winner.reshape(places), margin.reshape(places))
 
 
 def _numbers(table: pd.DataFrame, column: str) -> list[float]:
@@ -134,7 +134,7 @@ def _numbers(table: pd.DataFrame, column: str) -> list[float]:
     return sorted(float(level) for level in levels(table, column))
 
 
-def _shade(axes: Axes, best: Best, index: int) -> None:
+def _shade(axes: Axes, best: BestPolicy, index: int) -> None:
     """Colour the places one value of `by` wins; a margin of 2 and more is full colour."""
     from matplotlib import colors
 

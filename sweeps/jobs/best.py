@@ -39,7 +39,7 @@ BY = "throughput_tok_s"
 """The column that rows are compared by unless another is named."""
 REDUCED = 1 << 20
 """Rows of a task."""
-MANY = 10**10
+MANY_COMPARED = 10**10
 """More design points than this take hours."""
 MOST_WASTE = 4
 """Design points of a box evaluated again for each row that is kept of it [1]."""
@@ -83,7 +83,9 @@ def best_numbers(rows: Plan, reducer: Reducer, run: SweepRun) -> NDArray[np.int6
     Raises:
         InputError: too many to compare without a yes, or too many to keep.
     """
-    if rows.size > MANY and not run.confirm(f"Compare {rows.size:,} design points?"):
+    if rows.size > MANY_COMPARED and not run.confirm(
+        f"Compare {rows.size:,} design points?"
+    ):
         many = f"{rows.size:,} design points are very many to compare"
         raise InputError(f"{many}; leave out some, or begin all the same with --yes")
     task = partial(_best_of_piece, rows.packed(), reducer)

@@ -52,7 +52,7 @@ PART = {"csv": 1 << 16, "jsonl": 1 << 16, "parquet": 1 << 17}
 """Rows of a part that formulas answer: tenths of a second of work, all that can be lost."""
 SIMULATED = 16
 """Rows of a part of simulated queues, which take about a tenth of a second each."""
-MANY = 10**9
+MANY_WRITTEN = 10**9
 """More rows than this in a file are likely a mistake."""
 
 
@@ -386,7 +386,11 @@ def _check_size(output: PartialOutput, path: Path, run: SweepRun) -> None:
     rows, done = output.rows, output.finished_rows
     task = partial(encoded_piece, rows.packed(), output.form)
     size = announce(rows, task, run, "write", done)
-    if rows.size > MANY and not done and not run.confirm(f"Write {rows.size:,} rows?"):
+    if (
+        rows.size > MANY_WRITTEN
+        and not done
+        and not run.confirm(f"Write {rows.size:,} rows?")
+    ):
         many = f"{rows.size:,} rows are very many"
         best = "--top and --best-per keep only the best"
         raise InputError(f"{path}: {many}; --yes writes them, {best}")

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
-from numbers import Integral, Real
-from typing import Any
 
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.platform import Platform
-from nearkv.sweeps.study.traces import is_file
 
 FEWEST, MOST = 16, 1 << 16
 """Samples of a band."""
-BAND_SAMPLES = 1024
-"""Samples of a band where none are stated."""
 CHOSEN = "count"
 """The key of numbers that a designer chooses; what they range over is not unknown."""
 MODEL_ERROR = "model error"
@@ -93,52 +88,4 @@ def check_band(band: Band, method: str) -> None:
     if method != "fluid":
         raise InputError(
             f"--band: --method {method} has no band; the fluid model has, leave one of them out"
-        )
-
-
-def check_numbers(seed: object, samples: object, band: Any) -> None:
-    """Refuse a seed, samples or a level of a band that are no numbers, or an impossible level.
-
-    Raises:
-        InputError: one of them is none, or the level is; 0 and None are no band.
-    """
-    whole = {"seed": seed, "samples": samples}
-    for name, value in whole.items():
-        if not isinstance(value, Integral) or isinstance(value, bool) or value < 0:
-            raise InputError(f"--{name} {value!r}: give a whole number, 0 or more")
-    is_number = isinstance(band, Real) and not isinstance(band, bool)
-    if band is not None and not is_number:
-        raise InputError(f"--band {band!r}: give a number of percent, as in 90")
-    if band and not 1 <= band <= 99:
-        raise InputError(
-            f"--band {band}: give the share inside in percent, from 1 to 99, as in 90"
-        )
-
-
-def check_draws(seed: int, samples: int, band: float | None, traces: Sequence[str]) -> None:
-    """Refuse options of draws where nothing is drawn.
-
-    Args:
-        seed: of the draws; 0 where none is stated.
-        samples: of a band; `BAND_SAMPLES` where none are stated.
-        band: its level; None where there is no band [%].
-        traces: whose requests are served; those of a file are taken as they are.
-
-    Raises:
-        InputError: a band of 0 %, a seed where nothing is drawn, or samples without a band.
-    """
-    if band == 0:
-        raise InputError(
-            "--band 0: give the share inside in percent, from 1 to 99, as in 90"
-        )
-    has_band = band is not None
-    are_drawn = any(not is_file(trace) for trace in traces)
-    if seed and not (are_drawn or has_band):
-        advice = "give --trace, or leave it out, or give the --band that it draws"
-        if traces:
-            advice = f"those of {traces[0]} are taken as they are; leave it out"
-        raise InputError(f"--seed {seed}: is of the requests drawn from a trace; {advice}")
-    if samples != BAND_SAMPLES and not has_band:
-        raise InputError(
-            f"--samples {samples}: are those of a band; give --band, or leave it out"
         )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, product
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,19 +14,15 @@ from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.models import check_published
 from nearkv.costmodel.model.registry import Knob, System, check_knobs, find_system
 from nearkv.hardware.catalog import Part, Platform, load_llm, load_part, load_platform
-from nearkv.hardware.errors import InputError, check_known, once, unknown
+from nearkv.hardware.errors import InputError, once, unknown
 from nearkv.hardware.machine import Machine
-from nearkv.hardware.schema import ROLES
+from nearkv.sweeps.study.axes import BAND_SAMPLES, WORKLOAD_OPTIONS, field_of, read_axes
 from nearkv.sweeps.study.bands import (
-    BAND_SAMPLES,
     MODEL_ERROR,
     RATIO_ERROR,
     Band,
     check_band,
-    check_draws,
-    check_numbers,
 )
-from nearkv.sweeps.study.formats import in_numbers
 from nearkv.sweeps.study.grid import NO_NUMBERS, Axis, Block, Grid
 from nearkv.sweeps.study.own_systems import load_plugins
 from nearkv.sweeps.study.sizes import (
@@ -39,11 +35,8 @@ from nearkv.sweeps.study.sizes import (
     in_si,
     names,
     pairs,
-    per_second,
-    size,
-    values,
 )
-from nearkv.sweeps.study.traces import Trace, check_method, traces_of
+from nearkv.sweeps.study.traces import Trace, is_file, traces_of
 
 __all__ = [
     "NO_NUMBERS",
@@ -56,31 +49,10 @@ __all__ = [
     "pairs",
 ]
 
-WORKLOAD_OPTIONS = {
-    "batch": "--batch",
-    "context": "--context",
-    "output_tokens": "--output-tokens",
-}
-"""Axes of a workload, and the option of each."""
 OWN = "own"
 """In place of a platform: each system's own test bed."""
 COME = {"rate": "rate_req_s", "users": "users"}
 """Field of a study of requests that arrive -> its axis."""
-SLO_LIMITS = ("ttft_s", "tpot_ms")
-"""What a service level limits."""
-STUDY_FIELDS = {
-    "model": "models",
-    "platform": "platforms",
-    "trace": "traces",
-    "plugin": "plugins",
-    "set": "sets",
-    "knob": "knobs",
-    "part": "parts",
-    "zip": "zipped",
-}
-"""Argument, option or key of a file -> field of a study, where they differ."""
-NAME_AXES = ("model", "platform", "trace")
-"""Axes that list names."""
 
 
 @dataclass(frozen=True, init=False)
@@ -140,45 +112,12 @@ class Study:
         batch: RawValues = batch,
         context: RawValues = context,
         output_tokens: RawValues = output_tokens,
-        rate: RawValues = (),
-        users: RawValues = (),
-        slo: str | Iterable[str] = (),
-        platforms: RawValues = (),
-        sets: Mapping[str, RawValues] = NO_NUMBERS,
-        knobs: Mapping[str, RawValues] = NO_NUMBERS,
-        traces: RawValues = (),
-        method: str = "fluid",
-        seed: int = 0,
-        band: float | None = 0.0,
-        samples: int = BAND_SAMPLES,
-        plugins: RawValues = (),
-        parts: Mapping[str, RawValues] = NO_NUMBERS,
-        zipped: Mapping[str, RawValues] = NO_NUMBERS,
+        **others: Any,
     ) -> None:
-        check_numbers(seed, samples, band)
-        read: dict[str, Any] = {
-            "systems": names(systems, "systems"),
-            "models": names(models, "--model", Part),
-            "batch": tuple(values(batch, size, "--batch")),
-            "context": tuple(values(context, size, "--context")),
-            "output_tokens": tuple(values(output_tokens, size, "--output-tokens")),
-            "rate": tuple(values(rate, per_second, "--rate")) if _is_given(rate) else (),
-            "users": tuple(values(users, size, "--users")) if _is_given(users) else (),
-            "slo": _limits(slo),
-            "platforms": names(platforms, "--platform", Platform),
-            "sets": _each(choices, sets, "--set"),
-            "knobs": _each(choices, knobs, "--knob"),
-            "traces": names(traces, "--trace"),
-            "method": str(method),
-            "seed": int(seed),
-            "band": float(band or 0),
-            "samples": int(samples),
-            "plugins": names(plugins, "--plugin"),
-            "parts": _each(names, parts, "--part"),
-            "zipped": _each(_paired, zipped, "--zip"),
-        }
-        read |= in_numbers(read["sets"], read["zipped"])
-        for name, value in read.items():
+        lengths = {"batch": batch, "context": context, "output_tokens": output_tokens}
+        fields = {"systems": names(systems, "systems")}
+        fields |= read_axes({"models": models, **lengths, **others})
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
 
     def but(self, **changes: Any) -> Study:
@@ -195,6 +134,11 @@ class Study:
         """The axis of requests that arrive, `rate` or `users`; empty for a batch."""
         return "rate" if self.rate else "users" if self.users else ""
 
+    @property
+    def states_machine(self) -> bool:
+        """Whether it states numbers, parts or knobs, which a system may not read."""
+        return bool(self.sets or self.knobs or self.parts or self.zipped or self.platforms)
+
 
 def stated_study(**fields: Any) -> Study:
     """The study that a user states.
@@ -207,63 +151,33 @@ def stated_study(**fields: Any) -> Study:
     return study
 
 
-def _is_given(values: RawValues) -> bool:
-    """Whether an axis without a default has any value."""
-    return not (isinstance(values, tuple) and not values)
+def check_draws(seed: int, samples: int, band: float | None, traces: Sequence[str]) -> None:
+    """Refuse options of draws where nothing is drawn.
 
-
-def _limits(given: str | Iterable[str]) -> dict[str, float]:
-    """The limits of a service level, each in the unit of its column: a dictionary, or text.
-
-    Raises:
-        InputError: one that is no limit, or without a number above zero.
-    """
-    if not isinstance(given, Iterable):
-        form = "give limits, as 'ttft_s=10,tpot_ms=66' or {'ttft_s': 10}"
-        raise InputError(f"--slo: {form}, not {given!r}")
-    if not isinstance(given, Mapping):
-        listed = [given] if isinstance(given, str) else given
-        given = pairs(chain.from_iterable(map(comma_list, listed)), "--slo")
-    limits: dict[str, float] = {}
-    for name, text in given.items():
-        check_known("limit", [name], SLO_LIMITS, "--slo")
-        limits[name], *more = values(text, per_second, f"--slo {name}")
-        if more:
-            raise InputError(f"--slo {name}: {text!r} gives several limits; give one")
-    return limits
-
-
-def _each(
-    read: Callable[[RawValues, str], tuple[Any, ...]],
-    given: Mapping[str, RawValues],
-    option: str,
-) -> dict[str, tuple[Any, ...]]:
-    """The values of every name, read.
+    Args:
+        seed: of the draws; 0 where none is stated.
+        samples: of a band; `BAND_SAMPLES` where none are stated.
+        band: its level; None where there is no band [%].
+        traces: whose requests are served; those of a file are taken as they are.
 
     Raises:
-        InputError: no dictionary, a name that is no text, or one without a value.
+        InputError: a band of 0 %, a seed where nothing is drawn, or samples without a band.
     """
-    if not isinstance(given, Mapping):
-        form = "give names and their values, as in {'csd.count': 8}"
-        raise InputError(f"{option}: {form}, not {given!r}")
-    values_by_name = {}
-    for name, listed in given.items():
-        if not isinstance(name, str):
-            raise InputError(f"{option} {name!r}: is no name; give text, as in 'csd.count'")
-        values_by_name[name] = read(listed, f"{option} {name}")
-        if not values_by_name[name]:
-            raise InputError(f"{option} {name}: has no value; give one, or leave it out")
-    return values_by_name
-
-
-def _paired(given: RawValues, where: str) -> tuple[Any, ...]:
-    """Values of an axis that is paired with others; one may come more than once."""
-    axis = where.partition(" ")[2]
-    if axis in NAME_AXES or axis in ROLES:
-        return names(given, where)
-    if axis in WORKLOAD_OPTIONS:
-        return tuple(values(given, size, where, different=False))
-    return choices(given, where, different=False)
+    if band == 0:
+        raise InputError(
+            "--band 0: give the share inside in percent, from 1 to 99, as in 90"
+        )
+    has_band = band is not None
+    are_drawn = any(not is_file(trace) for trace in traces)
+    if seed and not (are_drawn or has_band):
+        advice = "give --trace, or leave it out, or give the --band that it draws"
+        if traces:
+            advice = f"those of {traces[0]} are taken as they are; leave it out"
+        raise InputError(f"--seed {seed}: is of the requests drawn from a trace; {advice}")
+    if samples != BAND_SAMPLES and not has_band:
+        raise InputError(
+            f"--samples {samples}: are those of a band; give --band, or leave it out"
+        )
 
 
 def blocks(study: Study) -> list[Block]:
@@ -310,17 +224,6 @@ def _pairings(study: Study) -> list[Study]:
                 changed[name] = (value,)
         studies.append(replace(study, **changed))
     return studies
-
-
-def field_of(axis: str) -> str:
-    """The field of a study that an axis of `--zip` replaces."""
-    if axis in WORKLOAD_OPTIONS:
-        return axis
-    if axis in NAME_AXES:
-        return STUDY_FIELDS[axis]
-    if axis in ROLES:
-        return "parts"
-    return "sets" if "." in axis else "knobs"
 
 
 def _blocks(study: Study) -> list[Block]:
@@ -419,7 +322,6 @@ def check_arrivals(study: Study) -> None:
     if study.slo and not (study.arrives or study.traces):
         advice = "add --rate, --users or a --trace with arrival_s"
         raise InputError(f"--slo: counts requests that arrive; {advice}")
-    check_method(study.method)
 
 
 def models_and_labels(
@@ -583,6 +485,24 @@ def _with_band(divided: list[Block], study: Study) -> list[Block]:
         drawn |= set(block.draws.values())
     common = replace(band, names=tuple(sorted(drawn)))
     return [replace(block, band=common) for block in divided]
+
+
+def one_block(study: Study, command: str = "estimate") -> Block:
+    """The block of a study of one design point.
+
+    Args:
+        study: what to evaluate.
+        command: that takes one design point only.
+
+    Raises:
+        InputError: the study cannot be evaluated, or is not one design point.
+    """
+    study_blocks = blocks(study)
+    if len(study_blocks) != 1 or study_blocks[0].grid.size != 1:
+        raise InputError(
+            f"{command} takes one design point; use compare or sweep for lists"
+        )
+    return study_blocks[0]
 
 
 def one_point(study: Study, read: set[str] | None = None) -> tuple[Machine, LLM]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Collection, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ from nearkv.costmodel.model.registry import systems
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.files import read_toml
 from nearkv.hardware.folders import path_of
-from nearkv.sweeps.study.study import STUDY_FIELDS, Study, blocks, stated_study
+from nearkv.sweeps.study.axes import FIELD_OF
+from nearkv.sweeps.study.study import Study, blocks, stated_study
 
 _OPTION = re.compile(r"--(\w+)[\w-]*(?: ([\w.-]+))?(?: '[^']*')?(?:=[^:]*)?: ")
 """How a sentence about an option begins: the option, and the name that it sets."""
@@ -47,14 +48,12 @@ def load_study(path: str, trusted: Collection[str] = ()) -> Study:
 
 def _read_study(path: Path) -> Study:
     table = read_toml(path, "study")
-    keys = {field: key for key, field in STUDY_FIELDS.items()}
-    known = [*_ABOUT, *(keys.get(field.name, field.name) for field in fields(Study))]
-    check_known("key", table, known, str(path))
+    check_known("key", table, [*_ABOUT, "systems", *FIELD_OF], str(path))
     if not table.get("systems") or not table.get("model"):
         raise InputError(f"{path}: a study needs systems = [...] and model = [...]")
-    stated = {STUDY_FIELDS.get(key, key): table[key] for key in table if key not in _ABOUT}
+    given = {FIELD_OF[key]: table[key] for key in table if key in FIELD_OF}
     try:
-        return stated_study(**stated)
+        return stated_study(systems=table["systems"], **given)
     except InputError as refusal:
         raise InputError(f"{path}: {_about_key(str(refusal))}") from None
 

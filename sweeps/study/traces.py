@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from nearkv.costmodel.model.workload import Lengths, Spread, Workload
 from nearkv.hardware.catalog import Part, load_part, names
-from nearkv.hardware.errors import InputError, check_known, unknown, warn
+from nearkv.hardware.errors import InputError, unknown, warn
 from nearkv.hardware.files import read_rows, read_text
 from nearkv.sweeps.study.block_traces import TRACE_FORMATS, read_blocks
 
@@ -22,7 +22,6 @@ _ARRIVAL = "arrival_s"
 """A further column of a trace, of when each request comes [s]."""
 REQUESTS = 1000
 """Requests drawn from each trace (L3 sec. 6.2)."""
-QUEUE_METHODS = ("fluid", "simulate")
 OUTRUN = (
     "the requests of the trace come faster than they are answered, which no closed form covers; "
     "--method simulate serves them to the last one"
@@ -150,15 +149,6 @@ def workload_of(traces: tuple[Trace, ...], index: NDArray[np.int64]) -> Workload
         output=arranged([workload.output for workload in workloads]),
         spread=arranged([workload.spread for workload in workloads]),
     )
-
-
-def check_method(method: str) -> None:
-    """Refuse a method that does not exist.
-
-    Raises:
-        InputError: it does not.
-    """
-    check_known("method", [method], QUEUE_METHODS, "--method")
 
 
 def traces_of(

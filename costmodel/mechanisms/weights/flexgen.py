@@ -65,7 +65,7 @@ product.
 
 
 @dataclass(frozen=True)
-class Block:
+class FlexgenBlock:
     """Sequences that pass the layers together, as papers count their baselines.
 
     The CPU attends to heads outside GPU memory. Latents come to the GPU, as FlexGen's cache does
@@ -214,7 +214,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class EagerBlock(Block):
+class EagerBlock(FlexgenBlock):
     """A block as FlexGen's public code runs it, operation by operation.
 
     Weights and cache of fewer bits than activations are dequantised on the GPU by eager operations,

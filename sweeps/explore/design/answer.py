@@ -20,7 +20,8 @@ from nearkv.sweeps.explore.design.flips import flips_of, winning_share
 from nearkv.sweeps.explore.design.measures import Space
 from nearkv.sweeps.explore.design.question import Question
 from nearkv.sweeps.explore.design.space import Case
-from nearkv.sweeps.study.study import WORKLOAD_OPTIONS, Block, Study, blocks, name_of
+from nearkv.sweeps.study.axes import WORKLOAD_OPTIONS
+from nearkv.sweeps.study.study import Block, Study, blocks, name_of
 from nearkv.sweeps.tables.table import Rows, cell_text, records
 
 TURNING = 3

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+from nearkv.costmodel.model.metrics import is_of_costs
 from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.errors import InputError, check_known, once, unknown
 from nearkv.hardware.files import read_rows
@@ -16,7 +17,6 @@ from nearkv.hardware.part import Part
 from nearkv.hardware.quantity import Quantity
 from nearkv.hardware.server import Fitted, Server, load_server, ownership
 from nearkv.hardware.units import measure, parse
-from nearkv.sweeps.evaluate.prices import is_of_costs
 from nearkv.sweeps.evaluate.slo import Target
 from nearkv.sweeps.explore.design.measures import Goal, Space
 from nearkv.sweeps.explore.design.space import Case, cases_of

@@ -111,7 +111,7 @@ def best_interval(*models: str) -> Numbers:
         int(np.argmin(_steps(model, str(alpha), intervals)))
         for model, alpha in product(models, ALPHAS)
     ]
-    return INTERVALS[fastest]
+    return np.array(INTERVALS[fastest], np.float64)
 
 
 @check

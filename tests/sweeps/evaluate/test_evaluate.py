@@ -13,7 +13,8 @@ from nearkv.sweeps.evaluate.columns import TIME_PREFIX
 from nearkv.sweeps.evaluate.compare import compare_systems
 from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.study import grid
-from nearkv.sweeps.study.study import Study, field_of
+from nearkv.sweeps.study.axes import field_of
+from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.study.study_files import load_study
 
 STUDY = Study(

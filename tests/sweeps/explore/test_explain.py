@@ -11,9 +11,8 @@ from support.command_line import refusal, succeed
 import nearkv
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.columns import columns
-from nearkv.sweeps.evaluate.no_effect import one_block
 from nearkv.sweeps.explore.explain import time_tree
-from nearkv.sweeps.study.study import Study
+from nearkv.sweeps.study.study import Study, one_block
 
 POINT = ("--model", "opt-30b", "--context", "8k", "--band", "90", "--samples", "20")
 

@@ -12,11 +12,10 @@ import pytest
 
 from nearkv.costmodel.model.registry import System
 from nearkv.hardware.errors import InputError, NearkvWarning
-from nearkv.sweeps.evaluate.no_effect import one_block
 from nearkv.sweeps.explore.explain import time_tree as tree_of_a_point
 from nearkv.sweeps.figures import report as reporting
 from nearkv.sweeps.figures.report import answer, report_page, time_tree
-from nearkv.sweeps.study.study import Study, blocks
+from nearkv.sweeps.study.study import Study, blocks, one_block
 
 STUDY = Study(("flexgen-ssd", "flexgen-dram", "hilos"), ("opt-66b",), "16", "16k,64k")
 

@@ -76,7 +76,7 @@ def test_values_of_odd_types_are_refused_when_a_study_is_made(
 
 def test_a_band_may_be_any_number_or_none() -> None:
     for given, level in [(None, 0.0), (90, 90.0), (np.float32(90), 90.0), (Fraction(181, 2), 90.5)]:
-        study = Study("hilos", "opt-66b", band=given)  # type: ignore[arg-type]
+        study = Study("hilos", "opt-66b", band=given)
         assert (study.band, type(study.band)) == (level, float)
 
 
@@ -107,4 +107,4 @@ def test_limits_are_text_or_a_dictionary() -> None:
     for slo in ("ttft_s=10,tpot_ms=66", ["ttft_s=10", "tpot_ms=66"], limits):
         assert Study(("gpu",), ("opt-66b",), rate=1, slo=slo).slo == limits
     with pytest.raises(InputError, match=r"--slo: give limits, as 'ttft_s=10,tpot_ms=66' or"):
-        Study(("gpu",), ("opt-66b",), rate=1, slo=5)  # type: ignore[arg-type]
+        Study(("gpu",), ("opt-66b",), rate=1, slo=5)

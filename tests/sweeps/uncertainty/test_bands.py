@@ -20,8 +20,8 @@ from nearkv.solvers.uncertainty.draws import Measured, Ranged, listed, ranks
 from nearkv.solvers.uncertainty.quantiles import quantiles
 from nearkv.solvers.uncertainty.spread import scores, spread
 from nearkv.sweeps.evaluate.probe import Probe
-from nearkv.sweeps.study.bands import MODEL_ERROR, check_draws, draws_of
-from nearkv.sweeps.study.study import Study, blocks
+from nearkv.sweeps.study.bands import MODEL_ERROR, draws_of
+from nearkv.sweeps.study.study import Study, blocks, check_draws
 from nearkv.sweeps.study.study_files import load_study
 from nearkv.sweeps.uncertainty.model_error import find_error
 from nearkv.sweeps.uncertainty.sampled import drawn_numbers
@@ -106,7 +106,7 @@ def test_numbers_with_something_in_common_share_a_draw() -> None:
 
 def study(**axes: object) -> Study:
     options: dict[str, object] = {"context": "64k", "band": 90.0, "samples": 256, **axes}
-    return Study(("flexgen-dram",), ("opt-66b",), **options)  # type: ignore[arg-type]
+    return Study(("flexgen-dram",), ("opt-66b",), **options)
 
 
 def test_what_the_user_sets_is_exact() -> None:

@@ -1,7 +1,9 @@
-"""Names of formats: the same answer as by a config, and sentences about what cannot be read."""
+"""The table of axes, and names of formats: the answer of a config, and sentences about others."""
 
 from __future__ import annotations
 
+from dataclasses import MISSING, fields
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,10 @@ from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.formats import formats
 from nearkv.hardware.machine import Role
+from nearkv.sweeps.api.arguments import LoadAxes
+from nearkv.sweeps.commands.options import of_load, of_study
+from nearkv.sweeps.study.axes import AXES, FIELD_OF, read_axes
+from nearkv.sweeps.study.study import Study
 
 COLUMNS = ["prefill_s", "step_ms", "energy_j_tok"]
 SCHEMES: dict[str, dict[str, Any]] = {
@@ -106,3 +112,22 @@ def test_every_format_is_a_width_that_a_platform_may_state() -> None:
         for address in ("precision.weight", "precision.kv", "precision.activation"):
             platform.check({address: (numbers["bits"].si,)})
         platform.check({"precision.operand": (numbers["operand"].si,)})
+
+
+def test_a_study_has_the_fields_and_defaults_of_the_table() -> None:
+    read = read_axes({})
+    assert {field.name for field in fields(Study)} == {"systems", *read}
+    for field in fields(Study):
+        if field.default is not MISSING:
+            assert read[field.name] == field.default, field.name
+        elif field.default_factory is not MISSING:
+            assert read[field.name] == field.default_factory(), field.name
+
+
+def test_functions_and_commands_take_the_axes_of_the_table() -> None:
+    """The models of a study are an argument beside its axes."""
+    arguments = {FIELD_OF.get(name, name) for name in LoadAxes.__annotations__}
+    assert arguments == {axis.field for axis in AXES} - {"models"}
+    taken = {**signature(of_study).parameters, **signature(of_load).parameters}
+    defaults = {axis.parameter: [] if axis.is_repeated else axis.default for axis in AXES}
+    assert {name: option.default for name, option in taken.items()} == defaults
