@@ -5,14 +5,17 @@ A file takes its name once complete, so that an interrupted run loses nothing.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
 import shlex
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TextIO
@@ -22,6 +25,45 @@ from nearkv.hardware.errors import InputError
 from nearkv.hardware.quantity import sources
 from nearkv.sweeps.study.study import Block
 from nearkv.sweeps.tables.table import plain
+
+_PACKAGE = Path(__file__).parents[2]
+_COUNTED = (".py", ".toml", ".csv")
+"""Files that hold formulas and numbers."""
+
+
+@cache
+def package_digest(root: Path = _PACKAGE) -> str:
+    """Digest of nearkv's own formulas and numbers: what changes an answer under one version."""
+    digest = hashlib.sha256()
+    files = [
+        Path(folder, name)
+        for folder, _, names in os.walk(root, followlinks=True)
+        for name in names
+        if name.endswith(_COUNTED)
+    ]
+    for file in sorted(files):
+        name = file.relative_to(root).as_posix()
+        digest.update(name.encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()[:32]
+
+
+def commit() -> str:
+    """Commit of the checkout that tracks nearkv, "+" where files differ; empty elsewhere."""
+    here = Path(__file__).resolve()
+    described = ""
+    # an installed copy may lie inside a checkout of something else, which does not track it
+    for ask in (
+        ["ls-files", "--error-unmatch", here.name],
+        ["describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"],
+    ):
+        try:
+            asked = subprocess.run(
+                ["git", *ask], cwd=here.parent, capture_output=True, text=True, check=True
+            )
+        except (OSError, subprocess.CalledProcessError):
+            return ""
+        described = asked.stdout.strip()
+    return described
 
 
 def place_of(name: str | Path) -> Path:
@@ -129,7 +171,8 @@ def provenance(parts: Iterable[Block]) -> dict[str, Any]:
     """Where every number of a study comes from.
 
     Returns:
-        Version, command, plugins, platforms, models, traces, sources and axes, as tables for JSON.
+        Version, digest and commit of the code, command, plugins, platforms, models, traces,
+        sources and axes, as tables for JSON.
     """
     parts = list(parts)
     platforms = {block.platform.label: block.platform for block in parts}
@@ -147,6 +190,8 @@ def provenance(parts: Iterable[Block]) -> dict[str, Any]:
     plugins = [block.system.plugin for block in parts if block.system.plugin]
     origin = {
         "nearkv": version("nearkv"),
+        "digest": package_digest(),
+        "commit": commit(),
         "command": command(),
         "plugins": {plugin.file: plugin.digest for plugin in plugins},
         "platforms": {

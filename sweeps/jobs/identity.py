@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from functools import cache
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-_ROOT = Path(__file__).parents[2]
-"""The package."""
+from nearkv.sweeps.evaluate.provenance import package_digest
 
 
 def digest_of(study: object) -> str:
@@ -30,22 +26,6 @@ def digest_of(study: object) -> str:
     packages = [package_digest(), version("numpy"), version("pyarrow")]
     text = json.dumps([study, packages], default=_plain)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-@cache
-def package_digest(root: Path = _ROOT) -> str:
-    """Digest of nearkv's own code: a changed formula changes it, under the same version, too."""
-    digest = hashlib.sha256()
-    files = [
-        Path(folder, name)
-        for folder, _, names in os.walk(root, followlinks=True)
-        for name in names
-        if name.endswith(".py")
-    ]
-    for file in sorted(files):
-        name = file.relative_to(root).as_posix()
-        digest.update(name.encode() + b"\0" + file.read_bytes() + b"\0")
-    return digest.hexdigest()[:32]
 
 
 def _plain(value: Any) -> Any:

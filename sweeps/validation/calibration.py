@@ -193,9 +193,12 @@ def factor_rows(calibration: Calibration) -> list[Row]:
     return records(columns)
 
 
+NOT_DETERMINED = "not determined"
+
+
 def _hint(share: float, half: float) -> str:
     if half >= 1:
-        return "not determined"
+        return NOT_DETERMINED
     distance = min(share, 1 - share)
     return "at an end of its range" if distance < 1e-3 else ""
 
@@ -268,7 +271,10 @@ def _undetermined(factors: Sequence[str], direction: Numbers) -> str:
 
 
 def platform_file(calibration: Calibration) -> str:
-    """A platform with its fitted numbers in place of those it states, as TOML."""
+    """A platform with its fitted numbers in place of those it states, as TOML.
+
+    A number that the rows do not determine stays as the platform states it.
+    """
     test_bed = calibration.evidence.platform
     title = f"{test_bed.title}, fitted to {calibration.evidence.what}"
     lines = [f"base = {_text(test_bed.name)}", f"title = {_text(title)}"]
@@ -276,6 +282,8 @@ def platform_file(calibration: Calibration) -> str:
         lines.append(f"cite = {_text(test_bed.cite)}")
     numbers = calibration.factors.values()
     for row, number in zip(factor_rows(calibration), numbers, strict=True):
+        if row["hint"] == NOT_DETERMINED:
+            continue
         lines.append(f"{row['number']} = {_entry(_fitted(number, row, calibration))}")
     return "\n".join(lines) + "\n"
 

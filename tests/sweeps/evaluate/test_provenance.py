@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nearkv.sweeps.evaluate.provenance import provenance, replacing
+from nearkv.sweeps.evaluate.provenance import commit, package_digest, provenance, replacing
 from nearkv.sweeps.explore.placement import find_placements
 from nearkv.sweeps.study.study import Study, blocks
 
@@ -52,3 +52,16 @@ def test_a_file_takes_its_name_once_it_is_complete(tmp_path: Path) -> None:
         assert being_written.name.startswith(".table.csv.")
     assert [path.name for path in tmp_path.iterdir()] == ["table.csv"]
     assert (tmp_path / "table.csv").read_text() == "a\n"
+
+
+def test_a_table_names_the_code_that_wrote_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    origin = provenance([])
+    assert origin["digest"] == package_digest()
+    (tmp_path / "hilos.toml").write_text("gemm = 0.7")
+    before = package_digest.__wrapped__(tmp_path)
+    (tmp_path / "hilos.toml").write_text("gemm = 0.8")
+    assert package_digest.__wrapped__(tmp_path) != before  # numbers count as formulas do
+    monkeypatch.setenv("PATH", str(tmp_path))  # no git, as in most environments of a cluster
+    assert commit() == ""

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from nearkv.sweeps.jobs.identity import digest_of, package_digest
+from nearkv.sweeps.evaluate.provenance import package_digest
+from nearkv.sweeps.jobs.identity import digest_of
 from nearkv.sweeps.jobs.plan import plan
 from nearkv.sweeps.study.study import Study
 

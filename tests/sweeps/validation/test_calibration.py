@@ -37,9 +37,9 @@ def exact(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     )
 
 
-def noisy(evidence: Evidence, seed: int) -> Evidence:
+def noisy(evidence: Evidence, seed: int, size: float = NOISE) -> Evidence:
     noise = np.random.default_rng(seed).standard_normal(len(evidence.stated))
-    return replace(evidence, stated=evidence.stated * np.exp(NOISE * noise))
+    return replace(evidence, stated=evidence.stated * np.exp(size * noise))
 
 
 @pytest.mark.slow
@@ -147,7 +147,7 @@ def test_a_row_left_out_is_predicted_by_a_fit_to_the_others(exact: Evidence) -> 
 
 
 def test_the_written_platform_predicts_as_fitted(exact: Evidence, tmp_path: Path) -> None:
-    calibration = fit_factors(noisy(exact, 2), ["derate.pcie", "ssd.read"])
+    calibration = fit_factors(noisy(exact, 2, NOISE / 10), ["derate.pcie", "ssd.read"])
     path = tmp_path / "my.toml"
     path.write_text(platform_file(calibration))
     assert tomllib.loads(path.read_text())["base"] == "aipc-4090"
@@ -174,6 +174,16 @@ def test_the_written_platform_predicts_as_fitted(exact: Evidence, tmp_path: Path
     )
     again = table(point)["step_ms"][0]
     assert again == pytest.approx(residual_rows(calibration)[0]["fitted"], rel=1e-5)
+
+
+def test_what_the_rows_do_not_determine_is_written_as_stated(tmp_path: Path) -> None:
+    rows = measured(write_runs(tmp_path / "runs.csv", TRUTH, ("h2o",)))
+    calibration = fit_factors(noisy(rows, 0), ["derate.pcie", "ssd.read"])
+    path = tmp_path / "my.toml"
+    path.write_text(platform_file(calibration))
+    roles = load_platform(str(path)).roles
+    assert roles["derate"] == load_platform("aipc-4090").roles["derate"]
+    assert roles["ssd"] == load_platform("aipc-4090").roles["ssd"]
 
 
 def test_claims_of_a_paper_are_rows() -> None:
