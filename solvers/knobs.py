@@ -192,13 +192,25 @@ def _resolve(question: _Question) -> Resolved:
     searched = [
         name
         for name, kind in kinds.items()
-        if kind != "share" and not system.knobs[name].share
+        if not system.knobs[name].share
+        and (kind != "share" or _moves_rules(question, name))
     ]
     if not ruled.unsolved:
         return Resolved(ruled.estimate(), ruled.stated)
     if not searched:
         return _innermost(question.having(joint))
     return _search(question.having(joint), searched)
+
+
+def _moves_rules(question: _Question, name: str) -> bool:
+    """Whether rules of other knobs depend on a share, which is then not solved beside them."""
+    ruled = [other for other in question.unsolved if question.requested[other] != "auto"]
+    if not ruled:
+        return False
+    knob = question.system.knobs[name]
+    ends = [question.having({name: end}) for end in (knob.low, knob.high)]
+    at_low, at_high = (_with_rules(end).stated for end in ends)
+    return not all(np.array_equal(at_low[other], at_high[other]) for other in ruled)
 
 
 def _search(question: _Question, searched: list[str]) -> Resolved:
@@ -248,7 +260,7 @@ def _apart(knob: Knob) -> str:
 def _is_sampled(knob: Knob) -> bool:
     """Whether a knob has too many values to try each."""
     is_long = knob.kind == "count" and knob.high - knob.low > _EACH
-    return knob.kind == "number" or is_long
+    return knob.is_continuous or is_long
 
 
 def _combined(question: _Question, searched: list[str]) -> dict[str, NDArray[np.float64]]:
@@ -270,7 +282,7 @@ def _values(question: _Question, name: str) -> NDArray[np.float64]:
     """The values of a knob that are tried first: all, or some of very many: (values, *points)."""
     knob = question.system.knobs[name]
     points = (1,) * len(question.shape)
-    if knob.kind == "number":
+    if knob.is_continuous:
         return np.linspace(knob.low, knob.high, _VALUES).reshape(-1, *points)
     if not _is_sampled(knob):
         return np.arange(int(knob.low), int(knob.high) + 1.0).reshape(-1, *points)

@@ -41,7 +41,8 @@ def with_auto(design: Design, name: str, points: Points) -> Design:
     for other, value in asked.items():
         # two shares are not solved together
         knob = design.system.knobs[other]
-        if value == "auto" and knob.kind in ("share", "number") and other != name:
+        is_auto = isinstance(value, str) and value == "auto"
+        if is_auto and knob.kind in ("share", "number") and other != name:
             asked[other] = design.knobs[other]
     return replace(design, knobs=asked).having(**{name: "auto"})
 
