@@ -407,10 +407,10 @@ def _made(asked: RequestArguments) -> BlockTrace:
     Raises:
         InputError: they make no requests.
     """
-    from nearkv.sweeps.study.block_traces import BLOCK_TOKENS, Groups
+    from nearkv.sweeps.study.block_traces import BLOCK_TOKENS, PromptGroups
 
     pause = asked.get("pause", "")
-    return Groups(
+    return PromptGroups(
         groups=asked.get("groups", 0),
         prefix=_tokens(asked, "prefix"),
         requests=asked.get("requests", 0),

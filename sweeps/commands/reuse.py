@@ -36,14 +36,18 @@ BlockTraceOption = Annotated[
 ]
 Prefix = Annotated[str, option("TOKENS", "Without a trace: what requests share.")]
 TimeUnit = Annotated[str, option("UNIT", "Of the trace's arrivals: s, ms, us or ns.")]
-Groups = Annotated[
+GroupsOption = Annotated[
     int, option("NUMBER", "Without a trace: groups of prompts that share a prefix.", min=0)
 ]
 RequestsOf = Annotated[int, option("NUMBER", "Of all groups.", "--requests", min=0)]
-Order = Annotated[str, option("ORDER", "In which groups ask: random, or round.")]
-Turns = Annotated[int, option("NUMBER", "Of conversations that begin with it.", min=1)]
-Grow = Annotated[str, option("TOKENS", "What each turn adds to the prompt.")]
-Pause = Annotated[str, option("SECONDS", "Between the turns of a conversation, as 20s.")]
+OrderOption = Annotated[str, option("ORDER", "In which groups ask: random, or round.")]
+TurnsOption = Annotated[
+    int, option("NUMBER", "Of conversations that begin with it.", min=1)
+]
+GrowOption = Annotated[str, option("TOKENS", "What each turn adds to the prompt.")]
+PauseOption = Annotated[
+    str, option("SECONDS", "Between the turns of a conversation, as 20s.")
+]
 Hit = Annotated[float, option("SHARE", "Without a trace: how often it is found.")]
 TraceRateOption = Annotated[
     str, option("NUMBER", "Without a trace: requests a second, as 2/s.")
@@ -105,13 +109,13 @@ def of_requests(
     rate_scale: RateScale = 1.0,
     time_unit: TimeUnit = "",
     block: BlockTokens = 0,
-    groups: Groups = 0,
+    groups: GroupsOption = 0,
     prefix: Prefix = "",
     requests: RequestsOf = 0,
-    order: Order = "random",
-    turns: Turns = 1,
-    grow: Grow = "",
-    pause: Pause = "",
+    order: OrderOption = "random",
+    turns: TurnsOption = 1,
+    grow: GrowOption = "",
+    pause: PauseOption = "",
     rate: TraceRateOption = "",
     output_tokens: AnswerOption = "",
     nodes: Nodes = 0,

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.sweeps.study.prompt_blocks import Prompts
+from nearkv.sweeps.study.prompt_blocks import PromptBlocks
 
 REUSE_POLICIES = ("victim", "exclusive", "inclusive", "write-through")
 """What a tier keeps beside the one above it."""
@@ -45,7 +45,7 @@ class BlockHits:
 
 
 def tier_hits(
-    prompts: Prompts, capacities: Sequence[float], policy: str, admission: str
+    prompts: PromptBlocks, capacities: Sequence[float], policy: str, admission: str
 ) -> BlockHits:
     """What tiers hit and write.
 
@@ -74,7 +74,7 @@ def is_stack(policy: str, admission: str, tiers: int) -> bool:
 # --- an LRU stack ---------------------------------------------------------------------------------
 
 
-def _within(prompts: Prompts, sizes: NDArray[np.float64]) -> NDArray[np.int64]:
+def _within(prompts: PromptBlocks, sizes: NDArray[np.float64]) -> NDArray[np.int64]:
     """Blocks of each request among the most recent of some sizes: (requests, sizes)."""
     requests = len(prompts.ends)
     counts = [
@@ -84,7 +84,7 @@ def _within(prompts: Prompts, sizes: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.stack(counts, axis=1)
 
 
-def _inclusive(prompts: Prompts, capacities: NDArray[np.float64]) -> BlockHits:
+def _inclusive(prompts: PromptBlocks, capacities: NDArray[np.float64]) -> BlockHits:
     """Every tier is an LRU cache of all accesses, and the nearest that has a block is read."""
     upto = _within(prompts, np.maximum.accumulate(capacities))
     entered = [
@@ -94,7 +94,7 @@ def _inclusive(prompts: Prompts, capacities: NDArray[np.float64]) -> BlockHits:
     return BlockHits(np.diff(upto, axis=1, prepend=0), np.array(entered, float))
 
 
-def _exclusive(prompts: Prompts, capacities: NDArray[np.float64]) -> BlockHits:
+def _exclusive(prompts: PromptBlocks, capacities: NDArray[np.float64]) -> BlockHits:
     """Tiers are parts of one LRU stack, one behind the other.
 
     A request of n blocks puts these on top. Of the k others that lay nearer than a tier, the i-th
@@ -158,7 +158,7 @@ class _Tier:
 
 
 def _replay(
-    prompts: Prompts, capacities: Sequence[float], policy: str, admission: str
+    prompts: PromptBlocks, capacities: Sequence[float], policy: str, admission: str
 ) -> BlockHits:
     """Let requests come one by one."""
     tiers = [_Tier(capacity, prompts.snapshot) for capacity in capacities]

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError, check_known, warn
-from nearkv.sweeps.study.prompt_blocks import Prompts
+from nearkv.sweeps.study.prompt_blocks import PromptBlocks
 
 STORED_TRACES = Path(__file__).parents[1] / "traces"
 """Traces that come with the package: Mooncake's of FAST 2025, Apache-2.0."""
@@ -104,7 +104,7 @@ class BlockTrace:
     arrival: NDArray[np.float64]
     prompt: NDArray[np.float64]
     output: NDArray[np.float64]
-    prompts: Prompts
+    prompts: PromptBlocks
     block: int
     share: float = 1.0
 
@@ -176,7 +176,7 @@ def stored_traces() -> list[str]:
 
 
 @dataclass(frozen=True)
-class Groups:
+class PromptGroups:
     """Groups of prompts that share a prefix, or conversations that begin with it.
 
     Attributes:
@@ -259,11 +259,13 @@ def prefix_hashes(blocks: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return _mixed(np.cumsum(_mixed(blocks) * powers, dtype=np.uint64))
 
 
-def _numbered(hashes: Iterable[NDArray[np.uint64]], ends: NDArray[np.int64]) -> Prompts:
+def _numbered(
+    hashes: Iterable[NDArray[np.uint64]], ends: NDArray[np.int64]
+) -> PromptBlocks:
     """Prompts whose blocks are numbered from 0 on."""
     every = np.concatenate([np.zeros(0, np.uint64), *hashes])
     _, numbers = np.unique(every, return_inverse=True)
-    return Prompts(numbers.astype(np.int64), ends)
+    return PromptBlocks(numbers.astype(np.int64), ends)
 
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)

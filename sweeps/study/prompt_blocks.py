@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
-class Prompts:
+class PromptBlocks:
     """Prompts in order of arrival, block by block.
 
     Attributes:

@@ -10,7 +10,7 @@ from nearkv.sweeps.evaluate.kv_policies import tier_hits
 from nearkv.sweeps.explore.kv_node import Node, kv_bytes, node_of
 from nearkv.sweeps.study.block_traces import STORED_TRACES, BlockTrace, read_blocks
 from nearkv.sweeps.study.grid import scalar
-from nearkv.sweeps.study.prompt_blocks import Prompts
+from nearkv.sweeps.study.prompt_blocks import PromptBlocks
 from nearkv.sweeps.study.sizes import size
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.validation import questions
@@ -120,7 +120,9 @@ def round_of_hits(
     new, rounds = int(tokens) // FETCHED_TOKENS, range(1, int(number) + 1)
     turns = [(turn, client) for turn in rounds for client in range(int(clients))]
     blocks = [client << 20 | np.arange(turn * new) for turn, client in turns]
-    prompts = Prompts(np.concatenate(blocks), np.cumsum([len(each) for each in blocks]))
+    prompts = PromptBlocks(
+        np.concatenate(blocks), np.cumsum([len(each) for each in blocks])
+    )
     hits = tier_hits(prompts, [held], "exclusive", "all").found[:, 0]
     last = [turn == int(number) for turn, _ in turns]
     return float(100 * np.mean(hits[last]) / (int(number) * new))

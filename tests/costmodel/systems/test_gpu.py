@@ -142,6 +142,37 @@ def test_a_gpu_that_attends_alone_holds_the_matrices_of_attention() -> None:
     assert needed(answer) == {"gpu": ALL_WEIGHTS + again + KV}
 
 
+def test_one_prompt_is_divided_over_no_gpus_that_attend_alone() -> None:
+    """Four GPUs: of one prompt, attention and its projections take as long as on one of them."""
+    hw, llm = load_platform("hgx-h200").machine(), model("llama2-7b")
+    degrees = {"pp": 1.0, "ep": 1.0, "offload": 0.0, "mtp": 0.0, "policy": 0.0, "chunk": 0.0}
+
+    def seconds(batch: float, **split: float) -> float:
+        work = Workload(batch, 4096.0, 1.0)
+        answer = GPU(hw, llm, work, {"dp": 1.0, **degrees, **split})
+        return float(answer.prefill.seconds)
+
+    one = seconds(1.0, tp=4.0, attention=1.0)
+    four = seconds(4.0, tp=4.0, attention=1.0)
+    assert one > 1.2 * seconds(1.0, tp=4.0, attention=0.0)
+    assert one < seconds(1.0, tp=1.0, attention=0.0)
+    assert one <= four
+
+
+def test_one_prompt_of_wide_expert_parallelism_is_answered() -> None:
+    """Experts lie on all GPUs; a prompt of one replica reads no less, and takes no longer."""
+    hw, llm = load_platform("hgx-h200").machine(), model("gpt-oss-120b")
+    wide = {"tp": 1.0, "pp": 1.0, "dp": 8.0, "ep": 8.0, "attention": 0.0, "offload": 0.0}
+    knobs = wide | {"mtp": 0.0, "policy": 0.0, "chunk": 0.0}
+    times = []
+    for batch in (1.0, 4.0, 8.0):
+        answer = GPU(hw, llm, Workload(batch, 8192.0, 1.0), knobs)
+        assert np.all(answer.fits.ok)
+        times.append(float(answer.prefill.seconds))
+    assert times == sorted(times)
+    assert times[0] > times[2] / 8
+
+
 def test_experts_on_all_gpus_travel_and_are_held_once() -> None:
     """Two replicas of two GPUs share eight experts, two each: tokens go there and back."""
     llm = LLM(**vars(TINY_MOE))

@@ -9,20 +9,20 @@ import pytest
 from support.tiers_by_hand import simulate, walks
 
 from nearkv.sweeps.evaluate.kv_policies import ADMISSIONS, REUSE_POLICIES, BlockHits, tier_hits
-from nearkv.sweeps.study.prompt_blocks import Prompts
+from nearkv.sweeps.study.prompt_blocks import PromptBlocks
 
 
-def prompts(requests: list[list[str]], snapshot: float = 0.0) -> Prompts:
+def prompts(requests: list[list[str]], snapshot: float = 0.0) -> PromptBlocks:
     """Requests that are written as lists of blocks."""
     numbers: dict[str, int] = {}
     blocks = [numbers.setdefault(block, len(numbers)) for each in requests for block in each]
-    return Prompts(np.array(blocks), np.cumsum(list(map(len, requests))), snapshot)
+    return PromptBlocks(np.array(blocks), np.cumsum(list(map(len, requests))), snapshot)
 
 
 def played(
     requests: str, *sizes: float, policy: str = "exclusive", admission: str = "all"
 ) -> BlockHits:
-    """Prompts of one block each, as a word of letters."""
+    """PromptBlocks of one block each, as a word of letters."""
     return tier_hits(prompts([[one] for one in requests]), sizes, policy, admission)
 
 
@@ -117,7 +117,7 @@ def test_hits_end_where_a_snapshot_lies() -> None:
 
 
 def test_snapshots_take_room() -> None:
-    """Prompts of one block and a state of three: two fit in eight blocks, the third evicts."""
+    """PromptBlocks of one block and a state of three: two fit in eight blocks, the third evicts."""
     repeated = prompts([[one] for one in "abab"], snapshot=3.0)
     assert np.sum(tier_hits(repeated, [8.0], "victim", "all").found) == 2
     assert np.sum(tier_hits(repeated, [7.9], "victim", "all").found) == 0

@@ -13,7 +13,7 @@ from nearkv.costmodel.model.workload import ENDLESS_TOKENS, Arrivals
 from nearkv.sweeps.explore.kv_node import Node, node_of
 from nearkv.sweeps.explore.reuse import Reuse, hits_of, request_seconds, serve
 from nearkv.sweeps.simulate.play import simulate
-from nearkv.sweeps.study.block_traces import Groups
+from nearkv.sweeps.study.block_traces import PromptGroups
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.study.traces import Trace
 
@@ -33,7 +33,7 @@ def node() -> Node:
 def ttfts(seed: int) -> tuple[float, float]:
     """Mean TTFT of a workload of groups in closed form, and simulated."""
     rng = random.Random(seed)
-    groups = Groups(
+    groups = PromptGroups(
         groups=rng.choice((5, 20, 60)),
         prefix=512.0 * rng.randint(4, 40),
         requests=400,

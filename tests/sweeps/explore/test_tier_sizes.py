@@ -29,7 +29,7 @@ from nearkv.sweeps.explore.kv_node import Node, node_of
 from nearkv.sweeps.explore.reuse import Hits, Reuse, free_ttft, hits_of, serve, write_loads
 from nearkv.sweeps.explore.tier_sizes import TierSizes, sizes_of
 from nearkv.sweeps.study.block_traces import BlockTrace
-from nearkv.sweeps.study.prompt_blocks import Prompts
+from nearkv.sweeps.study.prompt_blocks import PromptBlocks
 from nearkv.sweeps.study.study import Study
 
 MODEL = "llama3.1-70b"
@@ -64,7 +64,7 @@ def random_case(rng: random.Random, policies: tuple[str, ...]) -> tuple[TierSize
         arrival=np.linspace(0.0, len(requests) * rng.uniform(0.3, 2), len(requests)),
         prompt=lengths,
         output=np.ones(len(requests)),
-        prompts=Prompts(np.array(blocks), ends),
+        prompts=PromptBlocks(np.array(blocks), ends),
         block=512,
     )
     chosen = rng.sample(PRICED, rng.randint(1, 3))

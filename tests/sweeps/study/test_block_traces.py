@@ -13,7 +13,7 @@ import pytest
 from nearkv.hardware.errors import InputError, NearkvWarning
 from nearkv.sweeps.evaluate.kv_policies import tier_hits
 from nearkv.sweeps.study import block_traces
-from nearkv.sweeps.study.block_traces import STORED_TRACES, Groups, read_blocks
+from nearkv.sweeps.study.block_traces import STORED_TRACES, PromptGroups, read_blocks
 
 LINES = [
     {"timestamp": 0, "input_length": 1000, "output_length": 5, "hash_ids": [1, 2]},
@@ -224,11 +224,11 @@ def test_blocks_stand_for_all_before_them(tmp_path: Path) -> None:
 
 def test_groups_share_their_prefix_and_conversations_grow() -> None:
     """Two documents in turn; then two conversations of three turns behind a shared prompt."""
-    documents = Groups(groups=2, prefix=1000, requests=4, order="round").trace(512)
+    documents = PromptGroups(groups=2, prefix=1000, requests=4, order="round").trace(512)
     assert documents.prompt.tolist() == [1000] * 4
     one, two = documents.prompts.blocks[:2].tolist(), documents.prompts.blocks[2:4].tolist()
     assert documents.prompts.blocks.tolist() == [*one, *two, *one, *two]
-    turns = Groups(1, 512, 6, turns=3, grow=512, pause=10, rate=0.1).trace(512)
+    turns = PromptGroups(1, 512, 6, turns=3, grow=512, pause=10, rate=0.1).trace(512)
     assert turns.prompt.tolist() == [1024, 1536, 2048] * 2
     assert turns.arrival.tolist() == [0, 10, 20, 30, 40, 50]
     hits = tier_hits(turns.prompts, [99], "exclusive", "all").found[:, 0]
@@ -237,7 +237,7 @@ def test_groups_share_their_prefix_and_conversations_grow() -> None:
 
 def test_questions_behind_a_document_are_of_one_request_each() -> None:
     """1,000 tokens shared and 100 of each: the block that holds both is no one else's."""
-    trace = Groups(groups=1, prefix=1000, requests=3, grow=100).trace(512)
+    trace = PromptGroups(groups=1, prefix=1000, requests=3, grow=100).trace(512)
     hits = tier_hits(trace.prompts, [99], "exclusive", "all").found[:, 0]
     assert hits.tolist() == [0, 1, 1]
 
@@ -245,11 +245,11 @@ def test_questions_behind_a_document_are_of_one_request_each() -> None:
 @pytest.mark.parametrize(
     ("groups", "says"),
     [
-        (Groups(2, 1000, 1), "2 or more"),
-        (Groups(2, 0, 9), "--prefix 30k"),
-        (Groups(2, 1000, 9, order="sorted"), "--order"),
+        (PromptGroups(2, 1000, 1), "2 or more"),
+        (PromptGroups(2, 0, 9), "--prefix 30k"),
+        (PromptGroups(2, 1000, 9, order="sorted"), "--order"),
     ],
 )
-def test_groups_that_make_no_requests_are_refused(groups: Groups, says: str) -> None:
+def test_groups_that_make_no_requests_are_refused(groups: PromptGroups, says: str) -> None:
     with pytest.raises(InputError, match=says):
         groups.trace(512)

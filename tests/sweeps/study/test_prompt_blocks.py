@@ -7,7 +7,7 @@ import random
 import numpy as np
 from support.tiers_by_hand import walks
 
-from nearkv.sweeps.study.prompt_blocks import Prompts, stack_distances
+from nearkv.sweeps.study.prompt_blocks import PromptBlocks, stack_distances
 
 
 def depths(blocks: list[int]) -> list[float]:
@@ -30,14 +30,14 @@ def test_distances_are_depths_in_an_lru_stack() -> None:
 
 
 def test_recency_is_that_when_the_request_comes() -> None:
-    """Prompts are put before all others, their heads first."""
+    """PromptBlocks are put before all others, their heads first."""
     rng = random.Random(1)
     for _ in range(50):
         requests = walks(rng, 30)
         numbers: dict[str, int] = {}
         blocks = [[numbers.setdefault(b, len(numbers)) for b in each] for each in requests]
         ends = np.cumsum(list(map(len, blocks)))
-        prompts = Prompts(np.concatenate([np.array(each) for each in blocks]), ends)
+        prompts = PromptBlocks(np.concatenate([np.array(each) for each in blocks]), ends)
         stack: list[int] = []
         expected = []
         known = []
