@@ -138,6 +138,7 @@ class Serving:
         reserve: 1 where a request is admitted with its final length, 0 where it grows page by page.
         skew: sequences, mean square over squared mean of their sizes -> load of the fullest
             rankset over the mean [1].
+        sequences: requests that one replica runs at once, at most [1].
         by_type: what layers of each type see of a load; none where all layers are alike.
         in_parts: whether the memory may hold parts of requests, whose rest another one holds.
     """
@@ -152,8 +153,14 @@ class Serving:
     longest_capacity: Real = 0.0
     minimum_chunk: Real = 0.0
     budget: Real = 0.0
+    sequences: Real = np.inf
     by_type: Mapping[str, Seen] = field(default_factory=dict)
     in_parts: bool = False
+
+    @property
+    def most_running(self) -> Real:
+        """Requests that all replicas run at once, at most, whatever memory holds [1]."""
+        return self.replicas * self.sequences
 
     def one_on_each(self, sequences: Real) -> Real:
         """Share of sequences that is one on each replica; 1 where they are fewer [1]."""

@@ -184,6 +184,13 @@ CHUNK = Knob(
 )
 """vLLM serves with 8,192 on GPUs of 70 GiB or more, 2,048 on others (`engine/arg_utils.py`)."""
 
+SEQUENCES = Knob(
+    "requests that a replica runs at once, at most (vLLM's max_num_seqs); 0: what memory holds",
+    high=65_536,
+    default=0,
+    kind="number",
+)
+
 
 @system(
     "gpu",
@@ -202,6 +209,7 @@ CHUNK = Knob(
         "accepted": ACCEPTED,
         "policy": POLICY,
         "chunk": CHUNK,
+        "sequences": SEQUENCES,
     },
     reversals=(CHOSEN_FOR_THE_BATCH, ring("nvlink.count")),
     combinations=splits,
@@ -221,6 +229,7 @@ def gpu_servers(
     accepted: Real,
     policy: Real,
     chunk: Real,
+    sequences: Real,
 ) -> Estimate:
     """Weights and KV cache in GPU memory, split over GPUs; prompts first, or in chunks.
 
@@ -235,6 +244,7 @@ def gpu_servers(
         accepted: share of them that the step keeps [1].
         policy: 0 paged, 1 reserve.
         chunk: tokens of an iteration where requests arrive [1].
+        sequences: requests that a replica runs at once, at most; 0 where memory alone decides [1].
 
     Returns:
         Prefill, one decode step of all rounds, and what fits.
@@ -261,6 +271,7 @@ def gpu_servers(
         replicas=split.replicas,
         chunked=np.where(chunk > 0, 1.0, 0.0) if work.arrivals is not None else 0.0,
         budget=chunk,
+        sequences=np.where(np.greater(sequences, 0), sequences, np.inf)[()],
         reserve=policy,
         by_type=seen_by_type(llm, work),
     )

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.mechanisms.serving.arrivals import FULL, IN_STEP
+from nearkv.costmodel.mechanisms.serving.arrivals import FULL, PUT_BACK
 from nearkv.costmodel.model.capacity import STATUSES, Fits
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
@@ -203,7 +203,7 @@ def cells_at(
             **block.of_siblings,
         }
         if block.method == "simulate":
-            of_closed_form = (FULL, IN_STEP)
+            of_closed_form = (FULL, PUT_BACK)
             notes = {name: notes[name] for name in notes if name not in of_closed_form}
         answers["note"] = noted(notes)
     answers |= _metrics(answer, wanted, extra)

@@ -16,6 +16,8 @@ from nearkv.sweeps.simulate.scheduler import Queue, ReplicaRules, Request, Simul
 from nearkv.sweeps.study.grid import scalar
 from nearkv.sweeps.study.traces import REQUESTS, Trace
 
+OF_A_USER = 3
+"""Requests of each user that count, at least, as all of them begin together [1]."""
 WARM_UP = 0.2
 """Requests that come before those that count, and after them, over their number [1]."""
 
@@ -105,11 +107,14 @@ def simulate(
         requests = _requests(trace, np.zeros(len(trace.prompt)), trace.output)
         queue.line_up(requests)
     else:
-        more = _warm_up(trace, arrivals, rules)
-        requests = _endless(trace, arrivals, seed, more)
-        present = len(requests) if arrivals.users is None else int(scalar(arrivals.users))
-        queue.ask(requests[:present])
-        queue.later.extend(requests[present:])
+        users = 0 if arrivals.users is None else int(scalar(arrivals.users))
+        count = max(len(trace.prompt), REQUESTS, OF_A_USER * users)
+        present = users or _present(trace, scalar(arrivals.rate), rules)
+        more = int(np.ceil(WARM_UP * count + present))
+        requests = _endless(trace, arrivals, seed, count + 2 * more)
+        at_first = users or len(requests)
+        queue.ask(requests[:at_first])
+        queue.later.extend(requests[at_first:])
     queue.play()
     return _result(trace, queue, requests, more)
 
@@ -122,10 +127,9 @@ def _requests(trace: Trace, times: Numbers, outputs: Numbers) -> list[Request]:
     return [Request(*row) for row in np.stack(columns, axis=1).tolist()]
 
 
-def _endless(trace: Trace, arrivals: Arrivals, seed: int, more: int) -> list[Request]:
-    """Requests of a load without end: those that count, as many before and after them."""
+def _endless(trace: Trace, arrivals: Arrivals, seed: int, count: int) -> list[Request]:
+    """Requests of a load without end, or all that its users ask one after the other."""
     random = np.random.default_rng(seed)
-    count = max(len(trace.prompt), REQUESTS) + 2 * more
     outputs = np.resize(trace.output, count)
     if arrivals.users is None:
         times = np.cumsum(random.exponential(1 / scalar(arrivals.rate), count))
@@ -134,6 +138,16 @@ def _endless(trace: Trace, arrivals: Arrivals, seed: int, more: int) -> list[Req
     begun = int(scalar(arrivals.users))
     outputs[:begun] = np.ceil(random.uniform(size=begun) * outputs[:begun])
     return _requests(trace, np.zeros(count), outputs)
+
+
+def _present(trace: Trace, rate: float, rules: ReplicaRules) -> float:
+    """Requests that come at a rate during the life of one, as long as iterations meet them [1].
+
+    A queue forgets how it began in that time.
+    """
+    slowest = rules.iterations.seconds(rules.capacity / rules.mean, rules.capacity)
+    met = float(np.mean(trace.output**2) / np.mean(trace.output))
+    return rate * met * slowest
 
 
 def _result(
@@ -158,21 +172,6 @@ def _result(
         preempted=sum(one.preempted for one in queue.replicas),
         decoding=sum(one.decoding for one in queue.replicas) / steps,
     )
-
-
-def _warm_up(trace: Trace, arrivals: Arrivals, rules: ReplicaRules) -> int:
-    """Requests before those that count: a share, and all that come during the life of one.
-
-    A queue forgets how it began in the time of a request, as long as iterations meet them.
-    """
-    if arrivals.users is not None:
-        present = scalar(arrivals.users)
-    else:
-        full = rules.capacity / rules.mean
-        slowest = rules.iterations.seconds(full, rules.capacity)
-        met = float(np.mean(trace.output**2) / np.mean(trace.output))
-        present = scalar(arrivals.rate) * met * slowest
-    return int(np.ceil(WARM_UP * max(len(trace.prompt), REQUESTS) + present))
 
 
 def _rules(trace: Trace, serving: Serving) -> ReplicaRules:
@@ -202,6 +201,7 @@ def _rules(trace: Trace, serving: Serving) -> ReplicaRules:
         ),
         capacity=capacity,
         mean=float(trace.workload.context),
+        sequences=scalar(serving.sequences),
         chunked=bool(np.any(serving.chunked)),
         reserve=bool(np.any(serving.reserve)),
         minimum_chunk=minimum,

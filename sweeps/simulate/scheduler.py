@@ -88,12 +88,14 @@ class ReplicaRules:
         iterations: their seconds.
         capacity: tokens that a replica holds.
         mean: tokens that a resident request takes on average.
+        sequences: requests that it runs at once, at most.
         chunked, reserve, minimum_chunk, budget: as in `Serving`.
     """
 
     iterations: Iterations
     capacity: float
     mean: float
+    sequences: float
     chunked: bool
     reserve: bool
     minimum_chunk: float
@@ -160,7 +162,7 @@ class SimulatedReplica:
         return self.held_tokens - sum([one.prompt for one in self.loading])
 
     def takes(self, request: Request) -> bool:
-        """Whether memory holds one more; a replica without any takes it.
+        """Whether memory holds one more, and it may run; a replica without any takes it.
 
         Prompts that wait for their turn hold no memory: one is taken once those before it no longer
         fill an iteration.
@@ -168,6 +170,8 @@ class SimulatedReplica:
         if not self.running:
             return True
         rules = self.rules
+        if self.running >= rules.sequences:
+            return False
         unread = sum([one.unread for one in self.loading])
         if self.loading and unread >= max(rules.budget, rules.minimum_chunk):
             return False

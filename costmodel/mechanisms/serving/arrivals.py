@@ -5,14 +5,20 @@ prompts wait in line for the iterations that carry them (M/G/1, Pollaczek and Kh
 several replicas Sakasegawa's approximation [2]). An iteration that carries a prompt takes longer,
 and such iterations come in runs: a chain of two states, plain and mixed.
 
+Users who ask again are a closed network. Counted in iterations, decoding is a delay of m, whatever
+an iteration takes, and prompts are served C tokens an iteration: mean-value analysis [4] with the
+residual life of a prompt, up to the rate at which each iteration is full [5].
+
 [1] Kleinrock, Queueing Systems, vol. 1, sec. 5.6, and vol. 2, sec. 4.4.
 [2] Sakasegawa, An approximation formula Lq = alpha rho^beta / (1 - rho), 1977.
 [3] vLLM, `v1/engine/core_client.py`, `get_core_engine_for_request`.
+[4] Reiser and Lavenberg, Mean-value analysis of closed queuing networks, J. ACM 27, 1980.
+[5] Denning and Buzen, Operational analysis of queueing network models, ACM Surveys 10, 1978.
 
 Symbols: lambda requests per second of a replica, n requests that decode, m tokens after the first,
 l prompt tokens, C chunk, k chunks of a prompt, D, M and I seconds of a plain, a mixed and a mean
 iteration, w share of mixed iterations, r correlation of one with the next, u share of the time that
-prompts add, rho share in which prompts wait.
+prompts add, rho share in which prompts wait, x prompts that begin in an iteration.
 """
 
 from __future__ import annotations
@@ -26,7 +32,12 @@ from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.compose import serial
 from nearkv.costmodel.algebra.span import Port, Real
-from nearkv.costmodel.mechanisms.serving.residents import crossing, requests_held, resident
+from nearkv.costmodel.mechanisms.serving.residents import (
+    bisect,
+    crossing,
+    requests_held,
+    resident,
+)
 from nearkv.costmodel.model.capacity import Fits
 from nearkv.costmodel.model.estimate import Estimate, Latency, Laws, WaitingLine
 from nearkv.costmodel.model.queue import Load, Serving
@@ -35,9 +46,9 @@ from nearkv.costmodel.model.workload import Workload
 FULL = (
     "memory is full at times, which the closed form leaves out and --method simulate counts"
 )
-IN_STEP = (
-    "users whose requests are all alike fall into step and wait less than the closed form says, "
-    "which --method simulate counts"
+PUT_BACK = (
+    "a full memory puts requests back, which the closed form leaves out and --method simulate "
+    "counts"
 )
 FULL_SHARE = 0.85
 """Share of the requests that memory holds from which on it is full at times."""
@@ -45,6 +56,10 @@ OF_WAITING = 4
 """Running requests that one waiting request counts as, where a replica is chosen [3]."""
 _LEAST_RATE = 1e-12
 _BELOW_ONE = 1 - 1e-6
+_LEAST_STEPS = 1e-9
+"""Stands for the steps of answers of one token, which their prompts give [1]."""
+_HALVINGS = 36
+"""Prompts of an iteration are solved to 1e-11 of the most."""
 
 
 def _mean(values: Real) -> Real:
@@ -99,6 +114,28 @@ class Replica:
         beside = serving.budget - 1 - self.others
         budget = np.where(np.greater(serving.budget, 0), beside, serving.minimum_chunk)
         return np.where(np.greater(serving.chunked, 0), np.maximum(budget, 1.0), np.inf)
+
+    @property
+    def chunks(self) -> Real:
+        """Iterations that carry a part of each prompt, k [1]."""
+        return np.maximum(np.ceil(self.prompts / self.most - 1e-9), 1.0)
+
+    @property
+    def apart(self) -> Real:
+        """Chance that another prompt does not fit what one leaves of its last chunk [1]."""
+        left = self.over_prompts(self.chunks) * self.most - self.work.prompt
+        return np.minimum(self.work.prompt / np.maximum(left, _LEAST_RATE), 1.0)
+
+    def added(self, beside: Real) -> Real:
+        """Seconds by which each prompt makes iterations longer, or stops them [s].
+
+        Args:
+            beside: other prompts that share its iterations, which hides less than each alone [1].
+        """
+        prompts = self.prompts
+        chunk = np.minimum(self.most, prompts + beside * self.work.prompt)
+        riding = prompts / chunk * (self.iteration(chunk, prompts) - self.plain)
+        return np.where(np.greater(self.serving.chunked, 0), riding, self.alone)
 
     def iteration(self, prompt: Real, length: Real) -> Real:
         """An iteration beside which a request decodes, with tokens of prompts of a length [s]."""
@@ -183,9 +220,7 @@ class Pace:
 
     Attributes:
         mixed, mean: M and I [s].
-        chunks: iterations that carry a part of each prompt, k [1].
         added: seconds by which each prompt makes iterations longer, or stops them [s].
-        apart: chance that another prompt does not fit what one leaves of its last chunk [1].
         share: of the iterations that are mixed, w [1].
         busy: share of the time in them [1].
         choice: replicas among which a prompt finds one that computes no other [1].
@@ -193,9 +228,7 @@ class Pace:
 
     mixed: Real
     mean: Real
-    chunks: Real
     added: Real
-    apart: Real
     share: Real
     busy: Real
     choice: Real
@@ -205,38 +238,47 @@ class Pace:
         return busy ** (np.sqrt(2 * (self.choice + 1)) - 1)
 
 
-def pace_of(replica: Replica, rate: Real) -> Pace:
-    """The iterations under a stream.
+def pace_of(replica: Replica, starts: Real, added: Real, apart: Real, choice: Real) -> Pace:
+    """The iterations in which prompts begin.
 
-    A prompt shares its iterations with what comes during one, which hides less than each alone.
     Chunks follow one another in iterations of their own if they are full, and share one if not:
-    w = a k lambda I + (1 - a) (1 - exp(-k lambda I)), and M makes I the mean. The next request goes
-    to the replica with the least of 4 x waiting + running [3], which says little of prompts where
-    the numbers that run, apart by sqrt(n), differ by more than 4.
+    w = a k x + (1 - a) (1 - exp(-k x)), and M makes I the mean. Where prompts come first, they
+    begin in plain iterations alone.
+
+    Args:
+        replica: where requests are served.
+        starts: prompts that begin in an iteration, x [1].
+        added, choice: as in `Pace`.
+        apart: chance that another prompt does not fit what one leaves of its last chunk, a [1].
+    """
+    chunked, plain = replica.serving.chunked, replica.plain
+    mean = plain + starts * replica.over_prompts(added)
+    each = replica.over_prompts(replica.chunks) * starts
+    each = each * (chunked + (1 - chunked) * plain / mean)
+    share = np.clip(apart * each - (1 - apart) * np.expm1(-each), _LEAST_RATE, 1 - 1e-9)
+    mixed = plain + (mean - plain) / share
+    busy = np.minimum(share * mixed / mean, 1.0)
+    return Pace(mixed, mean, added, share, busy, choice)
+
+
+def open_pace(replica: Replica, rate: Real) -> Pace:
+    """The iterations under a stream, of which a prompt shares its own with what comes during one.
+
+    The next request goes to the replica with the least of 4 x waiting + running [3], which says
+    little of prompts where the numbers that run, apart by sqrt(n), differ by more than 4.
 
     Args:
         replica: where requests are served.
         rate: lambda [1/s].
     """
-    work, serving, others = replica.work, replica.serving, replica.others
-    chunked, plain = serving.chunked, replica.plain
-    prompts, most = replica.prompts, replica.most
-    chunk = np.minimum(most, prompts + rate * work.prompt * plain)
-    chunks = np.maximum(np.ceil(prompts / most - 1e-9), 1.0)
-    riding = prompts / chunk * (replica.iteration(chunk, prompts) - plain)
-    added = np.where(np.greater(chunked, 0), riding, replica.alone)
-    k = replica.over_prompts(chunks)
-    mean = plain / (1 - np.minimum(rate * replica.over_prompts(added), _BELOW_ONE))
-    apart = np.minimum(work.prompt / np.maximum(k * most - work.prompt, _LEAST_RATE), 1.0)
-    each = k * rate * (chunked * mean + (1 - chunked) * plain)
-    share = np.clip(apart * each - (1 - apart) * np.expm1(-each), _LEAST_RATE, 1 - 1e-9)
-    mixed = plain + (mean - plain) / share
-    busy = np.minimum(share * mixed / mean, 1.0)
-    choice = 1 + (serving.replicas - 1) / (1 + np.sqrt(others) / OF_WAITING)
-    return Pace(mixed, mean, chunks, added, apart, share, busy, choice)
+    added = replica.added(rate * replica.plain)
+    mean = replica.plain / (1 - np.minimum(rate * replica.over_prompts(added), _BELOW_ONE))
+    dp = replica.serving.replicas
+    choice = 1 + (dp - 1) / (1 + np.sqrt(replica.others) / OF_WAITING)
+    return pace_of(replica, rate * mean, added, replica.apart, choice)
 
 
-def respond(replica: Replica, rate: Real, own: Real = 0.0) -> Response:
+def respond(replica: Replica, rate: Real) -> Response:
     """The response to a stream, given how many others decode beside a request.
 
     A request begins after its own prompt, when the next iteration is mixed as often as a departure
@@ -248,36 +290,34 @@ def respond(replica: Replica, rate: Real, own: Real = 0.0) -> Response:
     Args:
         replica: where requests are served.
         rate: lambda [1/s].
-        own: share of all requests present that is one's own, for which it does not wait: 1 over
-            users; 0 of a stream without end [1].
     """
-    work, others = replica.work, replica.others
-    pace, strangers = pace_of(replica, rate), 1 - own
+    work, others, apart = replica.work, replica.others, replica.apart
+    pace = open_pace(replica, rate)
     plain, longer, w = replica.plain, pace.mixed - replica.plain, pace.share
     steps = np.maximum(replica.parts(work.outputs) - 1, 0.0)
     m = np.maximum(steps, 1.0)
     chunked = replica.serving.chunked
     shared = -np.expm1(-rate * pace.mixed)
-    riding = pace.apart * pace.chance(pace.busy) + (1 - pace.apart) * shared
+    riding = apart * pace.chance(pace.busy) + (1 - apart) * shared
     u = 1 - plain / pace.mean
     left_behind = u * (1 + rate * replica.met(pace.added) / (2 * (1 - u)))
-    after = strangers * (chunked * riding + (1 - chunked) * left_behind)
-    runs = (1 - w) * replica.met(pace.chunks) / (1 - np.minimum(after, 0.95)) ** 2
+    after = chunked * riding + (1 - chunked) * left_behind
+    runs = (1 - w) * replica.met(replica.chunks) / (1 - np.minimum(after, 0.95)) ** 2
     # prompts that come first all stop one iteration
     r = chunked * (np.maximum(runs, 1.0) - 1) / (np.maximum(runs, 1.0) + 1)
     uneven = 1 - 1 / replica.serving.replicas
     present = (others + np.sqrt(others**2 + 4 * uneven * others)) / 2
-    later = strangers * w * (present + _LEAST_RATE) / (present + uneven + _LEAST_RATE)
+    later = w * (present + _LEAST_RATE) / (present + uneven + _LEAST_RATE)
     seen = later + (after - later) * (1 - r**m) / ((1 - r) * m)
     tpot = plain + longer * seen
     decoding = _mean(steps * tpot)
     n = rate * decoding
-    line = line_of(replica, rate, own, pace, n)
+    line = line_of(replica, rate, pace, n)
     return Response(
         replica=replica,
         rate=rate,
         pace=pace,
-        beside=strangers * n * n / np.maximum(n + uneven, _LEAST_RATE),
+        beside=n * n / np.maximum(n + uneven, _LEAST_RATE),
         at_once=n,
         decoding=decoding,
         latency=Latency(line.mean, _mean(tpot)),
@@ -299,8 +339,8 @@ def laws_of(response: Response) -> Laws:
     longer = pace.mixed - replica.plain
     of_chunk = (
         replica.met(pace.added)
-        / replica.met(pace.chunks)
-        * replica.over_prompts(pace.chunks)
+        / replica.met(replica.chunks)
+        * replica.over_prompts(replica.chunks)
     )
     unequal = np.maximum(
         of_chunk / np.maximum(replica.over_prompts(pace.added), _LEAST_RATE), 1.0
@@ -317,33 +357,31 @@ def laws_of(response: Response) -> Laws:
     )
 
 
-def line_of(replica: Replica, rate: Real, own: Real, pace: Pace, n: Real) -> WaitingLine:
+def line_of(replica: Replica, rate: Real, pace: Pace, n: Real) -> WaitingLine:
     """What precedes a first token: other prompts, the iteration that runs, and one's own.
 
     Prompts before one's own wait as in M/G/1, beyond what the iteration that runs holds of them. It
     is longer the more often it is met. Those behind fill the rest of one's last chunk.
 
     Args:
-        replica, rate, own: as in `respond`.
+        replica, rate: as in `respond`.
         pace: the iterations.
         n: requests that decode [1].
     """
-    chunked, strangers = replica.serving.chunked, 1 - own
-    plain, w, prompts = replica.plain, pace.share, replica.prompts
+    chunked, chunks = replica.serving.chunked, replica.chunks
+    plain, prompts = replica.plain, replica.prompts
     service = pace.added + plain * prompts / replica.most
     rho = np.minimum(rate * replica.over_prompts(service), _BELOW_ONE)
     waits = np.clip(pace.chance(rho), _LEAST_RATE, 1.0)
     wait = waits * replica.met(service) / (2 * pace.choice * (1 - rho))
     running = chunked * pace.busy * (pace.mixed - plain) / 2
-    before = strangers * np.maximum(wait - running, 0.0)
-    mixed = chunked * pace.mixed + (1 - chunked) * plain
-    met = (w * mixed**2 + (1 - w) * plain**2) / (w * mixed + (1 - w) * plain)
-    residual = strangers * -np.expm1(-n) * met / 2
-    computing = pace.added + chunked * plain * pace.chunks
-    until_last = before + residual + computing * (1 - 1 / pace.chunks)
+    before = np.maximum(wait - running, 0.0)
+    residual = residual_of(replica, pace, n)
+    computing = pace.added + chunked * plain * chunks
+    until_last = before + residual + computing * (1 - 1 / chunks)
     came = rate * replica.work.prompt * until_last
-    rest = np.minimum(replica.most * pace.chunks - prompts, came)
-    behind = chunked * strangers * replica.over_prompts(rest * pace.added / prompts)
+    rest = np.minimum(replica.most * chunks - prompts, came)
+    behind = chunked * replica.over_prompts(rest * pace.added / prompts)
     return WaitingLine(
         rho=rho,
         wait=before + behind,
@@ -353,6 +391,14 @@ def line_of(replica: Replica, rate: Real, own: Real, pace: Pace, n: Real) -> Wai
         computing=computing,
         weights=replica.weights,
     )
+
+
+def residual_of(replica: Replica, pace: Pace, n: Real) -> Real:
+    """Rest of the iteration that one meets at any moment; none where nobody decodes [s]."""
+    chunked, plain, w = replica.serving.chunked, replica.plain, pace.share
+    mixed = chunked * pace.mixed + (1 - chunked) * plain
+    met = (w * mixed**2 + (1 - w) * plain**2) / (w * mixed + (1 - w) * plain)
+    return -np.expm1(-n) * met / 2
 
 
 def at_rate(work: Workload, serving: Serving, rate: Real) -> Response:
@@ -366,34 +412,142 @@ def at_rate(work: Workload, serving: Serving, rate: Real) -> Response:
     return _balanced(work, serving, lambda replica: respond(replica, of_each), of_each)
 
 
-def of_users(work: Workload, serving: Serving, users: Real) -> Response:
-    """The response to a closed loop: the rate at which as many requests are present as users.
+@dataclass(frozen=True)
+class Loop:
+    """Users of a replica who ask again once they are answered.
 
-    The time of a request that meets no prompt bounds the rate, and so does memory.
+    Who asks again does so as an iteration ends. So prompts that come first never meet one another
+    but those of the same iteration, as none comes while decoding pauses; and users whose requests
+    are all alike fall into step, and meet another prompt only where more than one begins in each.
+
+    Attributes:
+        work, serving: the requests, and how they are served.
+        users: of a replica [1].
+        inside: of them in memory, at most [1].
+    """
+
+    work: Workload
+    serving: Serving
+    users: Real
+    inside: Real
+
+    @property
+    def strangers(self) -> Real:
+        """Share of those inside that are others [1]."""
+        return np.maximum(1 - 1 / self.inside, 0.0)
+
+    @property
+    def steps(self) -> Real:
+        """Tokens after the first, m [1]."""
+        return np.maximum(self.work.output - 1, _LEAST_STEPS)
+
+    @property
+    def most_starts(self) -> Real:
+        """Prompts that begin in an iteration where all decode, or where each is full [1]."""
+        serving, prompt = self.serving, self.work.prompt
+        of_budget = np.maximum(serving.budget - 1, 1.0) / (
+            prompt + self.strangers * self.steps
+        )
+        of_chunk = np.maximum(serving.minimum_chunk, 1.0) / prompt
+        full = np.where(np.greater(serving.budget, 0), of_budget, of_chunk)
+        full = np.where(np.greater(serving.chunked, 0), full, np.inf)
+        return np.minimum(self.inside / self.steps, full)
+
+    def respond(self, starts: Real) -> Response:
+        """The response in which as many prompts begin in an iteration, x.
+
+        A request that decodes meets mixed iterations but its own. Prompts wait as in M/G/1, of
+        which each user brings no more than one while another is computed: with a rate mu of each,
+        (P - 1) (S - (1 - exp(-mu S)) / mu) in place of lambda S^2 / 2. Of X that come at once the
+        first X / 4 stay with their replica, whose line is longest at that moment, and others come
+        within another's iteration.
+        """
+        work, serving, dp = self.work, self.serving, self.serving.replicas
+        n = starts * self.steps
+        alike = np.less_equal(work.spread.longest, 1)
+        beside = np.where(alike, np.maximum(starts - 1, 0.0), self.strangers * starts)
+        replica = Replica(work, serving, self.strangers * n)
+        added, chunked, chunks = replica.added(beside), serving.chunked, replica.chunks
+        apart = np.where(alike, 1.0, replica.apart)
+        pace = pace_of(replica, starts, added, apart, dp)
+        rate = starts / pace.mean
+        others = np.maximum(self.inside - 1, 0.0)
+        seen = pace.share * np.minimum(others / np.maximum(n, _LEAST_RATE), 1.0)
+        tpot = replica.plain + (pace.mixed - replica.plain) * seen
+        tokens = np.maximum(replica.parts(work.outputs) - 1, 1.0)
+
+        service = added + replica.plain * replica.prompts / replica.most
+        load = self.strangers * rate * replica.over_prompts(service)
+        rho = np.minimum(load, _BELOW_ONE)
+        own = rate / self.inside
+        late = others * replica.over_prompts(service + np.expm1(-own * service) / own)
+        chance = pace.chance(rho) / np.maximum(rho, _LEAST_RATE)
+        running = pace.busy * (pace.mixed - replica.plain) / 2
+        queue = np.maximum(chance * late / (dp * (1 - rho)) - running, 0.0)
+        queue = np.where(alike, 0.0, queue)
+        at_once = beside * replica.over_prompts(added) / 2
+        rest = np.minimum(replica.most * chunks - replica.prompts, beside * work.prompt)
+        behind = replica.over_prompts(rest * added / replica.prompts)
+        wait = np.where(np.greater(chunked, 0), queue + behind, at_once)
+        together = 1 + beside
+        away = 1 - np.maximum(1.0, together / OF_WAITING) / together
+        residual = np.greater(dp, 1) * away * residual_of(replica, pace, n)
+        line = WaitingLine(
+            rho=rho,
+            wait=wait,
+            waits=np.clip(pace.chance(rho), _LEAST_RATE, 1.0),
+            met=service / _mean(service),
+            residual=residual,
+            computing=added + chunked * replica.plain * chunks,
+            weights=replica.weights,
+        )
+        decoding = (work.output - 1) * tpot
+        return Response(
+            replica=replica,
+            rate=rate,
+            pace=pace,
+            beside=self.strangers * n,
+            at_once=rate * decoding,
+            decoding=decoding,
+            latency=Latency(line.mean, tpot),
+            line=line,
+            tokens=tokens,
+            seen=seen + 0.0 * tokens,
+            lasting=0.0 * tokens,
+        )
+
+    def balanced(self) -> Response:
+        """The response in which as many are present as memory holds, or as there are users.
+
+        The others wait for a place.
+        """
+        most = self.most_starts
+
+        def is_room(part: Real) -> NDArray[np.bool_]:
+            response = self.respond(part * most)
+            return np.less(response.rate * response.sojourn, self.inside)
+
+        part = bisect(is_room, 0.0 * self.users, 1.0 + 0.0 * self.users, _HALVINGS)
+        response = self.respond(part * most)
+        ttft = self.users / response.rate - response.decoding
+        line = replace(
+            response.line, wait=response.line.wait + ttft - response.latency.ttft
+        )
+        return replace(response, latency=replace(response.latency, ttft=ttft), line=line)
+
+
+def of_users(work: Workload, serving: Serving, users: Real) -> Response:
+    """The response to a closed loop.
 
     Args:
         work, serving: the requests, and how they are served.
         users: over all replicas [1].
     """
-    of_each = users / serving.replicas
-    own = 1 / np.maximum(users, 1.0)
-
-    def answer(replica: Replica) -> Response:
-        unhindered = respond(replica, _LEAST_RATE, own).sojourn
-        fastest = of_each / unhindered
-        room = _room(replica)
-
-        def spare(part: Real) -> Real:
-            """What users ask for beyond a part of the fastest rate; none beyond memory [1]."""
-            response = respond(replica, part * fastest, own)
-            asked = unhindered / response.sojourn
-            free = (room - response.beside) / (room + response.beside)
-            return np.minimum(asked - part, free)
-
-        part = crossing(spare, 0.0 * fastest, 1.0 + 0.0 * fastest)
-        return respond(replica, part * fastest, own)
-
-    return _balanced(work, serving, answer, of_each)
+    dp = serving.replicas
+    # as many as all fit keep their places when another one waits
+    held = np.floor(requests_held(work, serving))
+    inside = np.minimum(users, np.maximum(resident(work, serving), held))
+    return Loop(work, serving, users / dp, inside / dp).balanced()
 
 
 def _balanced(
@@ -446,10 +600,7 @@ def under_load(
         latency, rate = response.latency, arrivals.rate
     else:
         response = of_users(work, serving, arrivals.users)
-        rate = dp * response.rate
-        # who finds memory full waits for it, too
-        ttft = arrivals.users / rate - response.decoding
-        latency = replace(response.latency, ttft=ttft)
+        latency, rate = response.latency, dp * response.rate
     n = dp * response.at_once
     carried = rate * work.prompt * response.pace.mean
     iteration = serving.iteration_of(work, n, serving.chunked * carried)
@@ -457,13 +608,13 @@ def under_load(
     paced = response.decoding / (tokens * np.maximum(iteration.seconds, _LEAST_RATE))
     waiting = Port("queue.wait", "wait", 1.0, "s")
     held = requests_held(work, serving)
-    users = 0.0 if arrivals.users is None else arrivals.users
-    notes = {
-        FULL: ~fits.unmodelled
-        & np.greater(n, FULL_SHARE * held)
-        & np.greater(work.batch, held),
-        IN_STEP: np.less_equal(work.spread.longest, 1) & np.greater(users, 1),
-    }
+    is_short = np.greater(work.batch, held)
+    if arrivals.users is None:
+        full = np.greater(n, FULL_SHARE * held)
+        notes = {FULL: full & is_short & ~fits.unmodelled}
+    else:
+        by_memory = np.less(held, serving.most_running) & np.less(serving.reserve, 1)
+        notes = {PUT_BACK: is_short & by_memory}
     return Estimate(
         prefill=serial(waiting=waiting(latency.ttft, "line, residual and prompt")),
         step=paced * iteration,

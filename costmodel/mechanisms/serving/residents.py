@@ -29,6 +29,11 @@ def tokens_reserved(work: Workload, reserve: Real) -> Real:
 
 
 def requests_held(work: Workload, serving: Serving) -> Real:
+    """Requests of mean size that memory holds and that may run, whole ones if all are alike [1]."""
+    return np.minimum(_in_memory(work, serving), serving.most_running)
+
+
+def _in_memory(work: Workload, serving: Serving) -> Real:
     """Requests of mean size that would fill the memory, whole ones where all are alike [1]."""
     held = serving.capacity / tokens_reserved(work, serving.reserve)
     return whole(work, serving, held)
@@ -36,9 +41,9 @@ def requests_held(work: Workload, serving: Serving) -> Real:
 
 def resident(work: Workload, serving: Serving) -> Real:
     """Requests that decode together, N: all, or as many of mean size as the memory holds [1]."""
-    held = requests_held(work, serving)
-    n = resident_in(held, work.batch, serving.replicas)
-    return np.minimum(whole(work, serving, n), work.batch)
+    n = resident_in(_in_memory(work, serving), work.batch, serving.replicas)
+    running = np.minimum(whole(work, serving, n), serving.most_running)
+    return np.minimum(running, work.batch)
 
 
 def whole(work: Workload, serving: Serving, requests: Real) -> Real:

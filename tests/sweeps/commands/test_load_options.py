@@ -91,14 +91,37 @@ def test_limits_vary_a_study_from_a_file(tmp_path: Path) -> None:
     assert "slo: counts requests that arrive" in refused
 
 
-def test_users_that_are_alike_are_told_to_fall_into_step() -> None:
-    """The closed form leaves that out, the simulation has it, and one user waits for none."""
-    users = [*GPU, "--output-tokens", "128", "--users"]
-    columns = ["--columns", "users,ttft_s,note"]
-    assert "fall into step" in succeed("compare", *users, "1,8", *columns)
-    assert "fall into step" not in succeed("compare", *users, "1", *columns)
-    simulated = ["--method", "simulate", *columns]
-    assert "fall into step" not in succeed("compare", *users, "8", *simulated)
+def test_users_that_are_alike_fall_into_step() -> None:
+    """None waits for another's prompt, in the closed form as in the simulation."""
+    asked = {
+        method: nearkv.compare(
+            "gpu",
+            model="llama3.1-8b",
+            context="2k",
+            output_tokens=128,
+            users=[1, 8],
+            knobs={"tp": 1, "dp": 1, "pp": 1, "ep": 1},
+            method=method,
+        )
+        for method in ("fluid", "simulate")
+    }
+    for column in ("ttft_s", "tpot_ms", "batch_run", "throughput_tok_s"):
+        closed, simulated = asked["fluid"][column], asked["simulate"][column]
+        assert closed.tolist() == pytest.approx(simulated.tolist(), rel=0.03), column
+
+
+@pytest.mark.parametrize(
+    ("load", "method"), [("--users", "fluid"), ("--users", "simulate"), ("--batch", "fluid")]
+)
+def test_no_more_sequences_run_at_once_than_is_stated(load: str, method: str) -> None:
+    options = (load, "64", "--output-tokens", "128", "--knob", "sequences=0,8")
+    columns = ("--method", method) if load == "--users" else ()
+    printed = succeed(
+        "compare", *GPU, *options, *columns, "--columns", "batch_run,total_s", "--format", "csv"
+    )
+    free, limited = (line.split(",") for line in printed.splitlines()[-2:])
+    assert float(limited[0]) <= 8 < float(free[0])
+    assert float(limited[1]) > float(free[1])
 
 
 def test_a_goodput_that_is_no_better_to_a_hundredth_chooses_no_slower_split() -> None:

@@ -185,3 +185,44 @@ def test_the_closed_form_is_near_the_simulation(
         ttft, tpot = np.percentile(queue.ttft, share), np.percentile(queue.tpot, share)
         assert first_within(laws_of(answer), ttft) == pytest.approx(share / 100, abs=0.15)
         assert within(laws_of(answer), tpot) == pytest.approx(share / 100, abs=0.15)
+
+
+def random_machine(random: np.random.Generator) -> tuple[Serving, Workload]:
+    """An iteration that reads weights and caches or multiplies, whichever takes longer."""
+    launch, weights, cache, product = 10 ** random.uniform([-4, -4, -6, -7], [-1, -1, -3, -3])
+    budget = float(random.choice([0, 16, 512, 8192]))
+    dp = float(random.choice([1, 2, 8]))
+    prompt, output = 10 ** random.uniform([0, 0], [5, 3.5])
+
+    def seconds(sequences: Real, prompts: Real) -> Span:
+        read = weights + cache * sequences / dp
+        computed = product * (sequences + prompts) / dp
+        return Leaf("gpu", "run", launch + np.maximum(read, computed), 1.0, "s")
+
+    of = Serving(
+        iteration=lambda load: seconds(load.sequences, load.prompt),
+        prefill=lambda requests, load: seconds(0.0, load.prompt),
+        capacity=dp * (prompt + output) * 10 ** random.uniform(0.1, 4),
+        replicas=dp,
+        chunked=float(budget > 0),
+        budget=budget,
+        reserve=float(random.integers(2)),
+        sequences=float(random.choice([np.inf, 4, 256])),
+    )
+    return of, work(float(np.ceil(prompt)), float(np.ceil(output)))
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(30), *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(30, 300))]
+)
+def test_users_of_any_machine_are_served_as_many_as_there_are(seed: int) -> None:
+    """From 1 to 1,024: Little's law, no first token before one's prompt, no fall of throughput."""
+    of, asked = random_machine(np.random.default_rng(seed))
+    users = np.arange(1, 1025.0)
+    answer = of_users(replace(asked, batch=users), of, users)
+    rate, ttft = np.asarray(of.replicas * answer.rate), np.asarray(answer.latency.ttft)
+    assert rate * (ttft + answer.decoding) == pytest.approx(users)
+    assert np.all(of.replicas * answer.at_once <= users * (1 + 1e-9))
+    assert np.all(ttft >= ttft[0] * (1 - 1e-6))  # a user alone waits for the own prompt
+    assert np.all(answer.latency.tpot >= answer.replica.plain * (1 - 1e-9))
+    assert np.all(rate[1:] >= 0.9 * rate[:-1])
