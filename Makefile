@@ -14,7 +14,7 @@ TESTS ?= tests/solvers/test_frontier.py
 SYSTEMS := flexgen-ssd flexgen-dram flexgen-16ssd deepspeed-uvm hilos
 SHOWN := system,model,batch,context_tok,status,decode_tok_s,throughput_tok_s,step_ms
 
-.PHONY: help setup demo validation bands golden check test quick browser pictures readme site lint type sizes fuzz mutants cover resume performance lock
+.PHONY: help setup demo validation bands golden check test quick deep browser pictures readme site lint type sizes fuzz mutants cover resume performance lock
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
 
@@ -50,6 +50,9 @@ test: setup ## run the tests
 
 quick: setup ## run the tests that start no other program and take no time, in under 45 seconds
 	$(BIN)/python -m pytest -n $(CORES) --dist worksteal -m "not browser and not deep and not processes and not slow"
+
+deep: setup ## run all random trials, before a release: half an hour; their seeds are their names
+	$(BIN)/python -m pytest -n $(CORES) --dist worksteal -m deep -rf
 
 browser: setup ## test pages in a browser; needs Debian's chromium and chromium-driver
 	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; \

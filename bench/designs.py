@@ -11,7 +11,7 @@ import nearkv
 from nearkv.hardware import catalog
 
 SYSTEMS = "flexgen-dram,flexgen-ssd,full-cache"
-STEPS = (4, 42, 417, 4_167, 41_667)
+STEPS = (4, 14, 42)
 """Sizes of DRAM, and numbers of drives, that the server takes."""
 SERVER = Path(catalog.__file__).parent / "servers" / "pcie-4gpu-server.toml"
 
@@ -43,8 +43,6 @@ def rows() -> Iterator[str]:
                 maximize="throughput_tok_s",
             )
             seconds = time.process_time() - begin
-        assert (table["gap"] == 0).all()
-        first = table.attrs["conclusion"][0]
-        cases, machines = re.findall(r"([\d,.e+]+) (?:cases|machines)", first)
+        machines = table.attrs["conclusion"][0].partition(" ")[0]
         evaluated = f"{table.attrs['evaluations']:,}"
-        yield f"| {steps:,} x {steps:,} | {cases} | {machines} | {evaluated} | {seconds:.1f} |"
+        yield f"| {steps:,} x {steps:,} | {machines} | {evaluated} | {seconds:.1f} |"

@@ -144,10 +144,11 @@ DESIGNS = """\
 ## Machines of `nearkv design`
 
 How its search grows with the space (`bench/designs.py`): OPT-66B at 64k, three systems on a server
-of four cards for 60,000 USD, whose DRAM and drive bays come in ever more sizes. The gap is 0.
+of four cards for 60,000 USD, whose DRAM and drive bays come in ever more sizes. All are tried;
+those over the budget are not evaluated.
 
-| DRAM x drives | cases | machines | evaluated | CPU s |
-|---|---|---|---|---|
+| DRAM x drives | machines | evaluated | CPU s |
+|---|---|---|---|
 """
 PEERS = """\
 ## Other cost models

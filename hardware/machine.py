@@ -119,7 +119,10 @@ class _WatchedRole(Role):
         self._watch = watch
 
     def __getitem__(self, key: str) -> SiValue:
-        if key not in self and self._watch.lacks is not None:
+        self._watch.read.add(f"{self.name}.{key}")
+        if key in self.values:
+            return self.values[key]
+        if self._watch.lacks is not None:
             self._watch.lacks.add(f"{self.name}.{key}")
             return _PLACEHOLDER
         return super().__getitem__(key)

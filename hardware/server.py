@@ -22,7 +22,8 @@ from nearkv.hardware.schema import PART_TYPES
 from nearkv.hardware.units import parse, unit_of
 
 _SLOT_KEYS = {"takes", "counts", "most", "sizes", "lanes", "links", "source", "at"}
-Count = float | NDArray[np.float64]
+SHARED = ("PCIe lanes", "W")
+"""What the parts of a server share."""
 
 
 @dataclass(frozen=True)
@@ -33,16 +34,16 @@ class Slot:
         takes: forms of part, or names of single parts, that fit.
         counts: how many may be fitted, rising [1].
         sizes: of the host, the DRAM that its sockets may hold, rising [B].
-        lanes: PCIe lanes of one part [1].
-        links: role of a link that every part brings -> its part.
+        lanes: PCIe lanes of one part, at each count [1].
+        links: role of a link that every part brings -> its part, at each count.
         source, at: where that is stated.
     """
 
     takes: tuple[str, ...]
     counts: tuple[float, ...]
     sizes: tuple[float, ...]
-    lanes: float
-    links: Mapping[str, str]
+    lanes: tuple[float, ...]
+    links: Mapping[str, tuple[str, ...]]
     source: str
     at: str
 
@@ -50,6 +51,10 @@ class Slot:
     def stated(self) -> str:
         """Where it is stated, in brackets."""
         return f" ({self.source}, {self.at})"
+
+    def place(self, count: float) -> int:
+        """Place of a count among those that may be fitted; the last of any other."""
+        return self.counts.index(count) if count in self.counts else len(self.counts) - 1
 
     def fits(self, part: Part) -> bool:
         """Whether a part has a form that fits, or is named."""
@@ -66,7 +71,7 @@ class Fitted:
     """
 
     part: Part
-    count: Count
+    count: float
 
 
 @dataclass(frozen=True)
@@ -138,23 +143,38 @@ class Server:
             if needed > there:
                 yield f"needs {needed:g} {rule}, and has {there:g}"
 
-    def draws(self, build: Mapping[str, Fitted]) -> dict[str, tuple[Count, float]]:
+    def draws(self, build: Mapping[str, Fitted]) -> dict[str, tuple[float, float]]:
         """What a build draws of what its slots share, and how much of that there is.
 
         Args:
-            build: as `check` takes it; of a part, several counts may be asked about at once.
+            build: as `check` takes it.
 
         Returns:
             Name of what is shared, with its unit -> (drawn, there).
         """
-        own = self.part.si
-        lanes: Count = 0.0
-        watts: Count = own.get("power", own.get("idle_power", 0.0))
+        total = self.own_draw
         for role, fitted in {**self.delivered, **build}.items():
-            lanes = lanes + fitted.count * self.slots[role].lanes
-            part = fitted.part.si
-            watts = watts + fitted.count * part.get("power", part.get("idle_power", 0.0))
-        return {"PCIe lanes": (lanes, own["lanes"]), "W": (watts, own["supply"])}
+            total = total + self.drawn(role, fitted)
+        pairs = zip(total.tolist(), self.carries.tolist(), strict=True)
+        return dict(zip(SHARED, pairs, strict=True))
+
+    def drawn(self, role: str, fitted: Fitted) -> NDArray[np.float64]:
+        """What parts in a slot draw of what is shared: lanes [1], power [W]."""
+        part = fitted.part.si
+        watts = part.get("power", part.get("idle_power", 0.0))
+        slot = self.slots[role]
+        return fitted.count * np.array([slot.lanes[slot.place(fitted.count)], watts])
+
+    @property
+    def own_draw(self) -> NDArray[np.float64]:
+        """What the server itself draws of what is shared: lanes [1], power [W]."""
+        own = self.part.si
+        return np.array([0.0, own.get("power", own.get("idle_power", 0.0))])
+
+    @property
+    def carries(self) -> NDArray[np.float64]:
+        """How much there is of what is shared: lanes [1], power [W]."""
+        return np.array([self.part.si["lanes"], self.part.si["supply"]])
 
     def machine(self, build: Mapping[str, Fitted], memory: float = 0.0) -> Platform:
         """The machine that a build makes, with each part at its price.
@@ -169,18 +189,23 @@ class Server:
         roles = {**self.platform.roles, "server": _with(self.part, "count", 1.0, "as sold")}
         for role, fitted in {**self.delivered, **build}.items():
             roles[role] = self.placed(role, fitted)
-            for link, part in self.slots[role].links.items():
-                roles[link] = _in_place(
-                    load_part(part), roles.get(link), float(fitted.count)
-                )
+            roles |= self.linked(role, fitted.count)
         if memory:
             for key, size in memory_of(roles["host"], memory).items():
                 roles["host"] = _with(roles["host"], key, size, "DIMMs as fitted")
         return replace(self.platform, roles=roles)
 
+    def linked(self, role: str, count: float) -> dict[str, Part]:
+        """The links that parts in a slot bring, by role."""
+        slot, links = self.slots[role], {}
+        for link, parts in slot.links.items():
+            part = load_part(parts[slot.place(count)])
+            links[link] = _in_place(part, self.platform.roles.get(link), count)
+        return links
+
     def placed(self, role: str, fitted: Fitted) -> Part:
         """A part in its slot, with what its place adds; free where the server's price has it."""
-        placed = _in_place(fitted.part, self.platform.roles.get(role), float(fitted.count))
+        placed = _in_place(fitted.part, self.platform.roles.get(role), fitted.count)
         if role in self.includes:
             return _with(placed, "price", 0.0, f"in the price of {self.part.name}")
         return placed
@@ -247,11 +272,28 @@ def _slot(table: Mapping[str, Any], where: str) -> Slot:
         takes=tuple(table["takes"]),
         counts=tuple(sorted(map(float, counts))),
         sizes=tuple(sorted(sizes)),
-        lanes=float(table.get("lanes", 0)),
-        links=table.get("links", {}),
+        lanes=tuple(map(float, _at_each(table.get("lanes", 0), len(counts), where))),
+        links={
+            role: tuple(_at_each(part, len(counts), where))
+            for role, part in table.get("links", {}).items()
+        },
         source=table["source"],
         at=table["at"],
     )
+
+
+def _at_each(stated: Any, counts: int, where: str) -> Sequence[Any]:
+    """One value at each count; the value itself where one is stated for all.
+
+    Raises:
+        InputError: there are more or fewer values than counts.
+    """
+    listed: Sequence[Any] = stated if isinstance(stated, list) else [stated] * counts
+    if len(listed) != counts:
+        raise InputError(
+            f"{where}: {len(listed)} values for {counts} counts; give one, or as many"
+        )
+    return listed
 
 
 @cache

@@ -69,6 +69,10 @@ def cheapest_mix(
     program += pulp.lpSum(price * n for price, n in zip(cost.tolist(), count, strict=True))
     for c in classes:
         program += pulp.lpSum(share[k, c] for k in kinds if (k, c) in share) == 1
+    for (k, _), one in share.items():
+        program += (
+            one <= count[k]
+        )  # a share too small for HiGHS to see takes a machine, too
     for k in kinds:
         own = [c for c in classes if (k, c) in share]
         taken = [float(demand[c] / rate[k, c]) * share[k, c] for c in own]

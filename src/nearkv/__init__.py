@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from nearkv.sweeps.api.catalogues import parts as parts
     from nearkv.sweeps.api.catalogues import platforms as platforms
     from nearkv.sweeps.api.catalogues import systems as systems
-    from nearkv.sweeps.api.design import check_design as check_design
     from nearkv.sweeps.api.design import design as design
     from nearkv.sweeps.api.estimate import Prediction as Prediction
     from nearkv.sweeps.api.estimate import estimate as estimate
@@ -66,7 +65,7 @@ _HOMES = {
         "systems",
     ),
     "sweeps.api.evidence": ("Fit", "calibrate", "coverage", "validate"),
-    "sweeps.api.design": ("check_design", "design"),
+    "sweeps.api.design": ("design",),
     "sweeps.api.estimate": ("Prediction", "estimate"),
     "sweeps.api.questions": ("compare", "pareto", "sensitivity", "sweep"),
     "sweeps.api.reuse": ("reuse",),

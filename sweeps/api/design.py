@@ -1,8 +1,7 @@
-"""`nearkv.design`: which machine to build or buy within a budget, with a proof."""
+"""`nearkv.design`: which machine to build or buy within a budget, of all there are."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Unpack, cast
 
@@ -20,7 +19,7 @@ from nearkv.sweeps.study.study import Study
 if TYPE_CHECKING:
     import pandas as pd
 
-    from nearkv.sweeps.explore.design.answer import Answer, Report
+    from nearkv.sweeps.explore.design.answer import Report
     from nearkv.sweeps.explore.design.question import Question
 
 
@@ -63,7 +62,7 @@ def design(
     report: Report | None = None,
     **asked: Unpack[DesignArguments],
 ) -> pd.DataFrame:
-    """Find the machine that serves a workload best within limits, and prove that none is better.
+    """Find the machine that serves a workload best within limits, of all that may be built.
 
     All servers of the catalogue with all parts that fit their slots are candidates, on every
     system; a machine that cannot be assembled is none.
@@ -71,21 +70,20 @@ def design(
     Args:
         systems: names; all where none is named. Or a study, which holds model and workload too.
         model: one name, config.json or `load_model` object.
-        seconds: after which the search stops with its best and a bound.
-        report: called with the progress after every round.
+        seconds: after which the search stops with its best so far.
+        report: called with the number of machines that are done, and of all, after every chunk.
         asked: budget, slo, minimize, maximize, pareto, users, ..., and one batch, context,
             output_tokens and value of each knob; see `DesignArguments`. With a `band` it is also
             said in how many draws of all uncertain numbers the best machine wins.
 
     Returns:
         A row a system with the best machine for it, the best first: its parts, then the columns of
-        `estimate` of that machine, then `bound` and `gap` of what was asked; of a front, a row a
-        machine; of classes, a row for each kind of machine that serves one, with how many are
-        built, `nodes`, how many of them the class keeps `busy`, and `req_s` of it. `attrs` holds
-        the `conclusion`, the `certificate` as JSON, the `machine` of each row as TOML, the
-        `command` that prints the row once the name of that file is appended, and how many points
-        were evaluated, `evaluations`; what was `asked`, and whether Ctrl-C `interrupted` the
-        search.
+        `estimate` of that machine; of a front, a row a machine; of classes, a row for each kind of
+        machine that serves one, with how many are built, `nodes`, how many of them the class keeps
+        `busy`, and `req_s` of it. `attrs` holds the `conclusion`, the `machine` of each row as
+        TOML, the `command` that prints the row once the name of that file is appended, how many
+        machines were evaluated, `evaluations`, what was `asked`, and whether Ctrl-C `interrupted`
+        the search.
 
     Raises:
         InputError: an argument that cannot be used.
@@ -102,42 +100,14 @@ def design(
         raise InputError(f"--seconds {seconds:g}: must be a number above 0")
     question = _question(systems, model, asked)
     search = serve if question.classes else best_machines
-    answer: Answer = search(question, seconds, report)
+    answer = search(question, seconds, report)
     table = table_of_rows(answer.rows(), answer.sentences())
     table.attrs["machine"] = [design.machine_file() for design in answer.designs]
     table.attrs["command"] = [design.command() for design in answer.designs]
-    # as text, since pandas copies `attrs` in depth for every column that is read
-    table.attrs["certificate"] = json.dumps(answer.certificate())
     table.attrs["asked"] = question.text
-    table.attrs["interrupted"] = answer.optimum.is_interrupted
-    table.attrs["evaluations"] = answer.optimum.progress.evaluations
+    table.attrs["interrupted"] = answer.searched.is_interrupted
+    table.attrs["evaluations"] = answer.searched.evaluated
     return table
-
-
-def check_design(
-    certificate: Value,
-    systems: Study | Names = (),
-    model: Models | None = None,
-    **asked: Unpack[DesignArguments],
-) -> str:
-    """Check a certificate of `design` by its question alone.
-
-    Args:
-        certificate: the file that `nearkv design --certificate` wrote.
-        systems, model, asked: the question, as `design` takes it.
-
-    Returns:
-        A sentence: how many cuts hold.
-
-    Raises:
-        InputError: the certificate is none, or does not hold.
-    """
-    from nearkv.sweeps.explore.design.certificate import check_certificate
-    from nearkv.sweeps.explore.design.fleet import kinds_of
-
-    question = _question(systems, model, asked)
-    space, _ = kinds_of(question) if question.classes else question.space()
-    return check_certificate(path_of(certificate, "certificate"), space)
 
 
 def _question(
@@ -149,7 +119,7 @@ def _question(
         InputError: an argument that cannot be used.
     """
     from nearkv.sweeps.evaluate.slo import Target, check_quantities, parse_targets
-    from nearkv.sweeps.explore.design.measures import Goal
+    from nearkv.sweeps.explore.design.goal import Goal
     from nearkv.sweeps.explore.design.question import (
         Question,
         budget_limits,

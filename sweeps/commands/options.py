@@ -123,8 +123,6 @@ Out = Annotated[
         "-o",
     ),
 ]
-Certificate = Annotated[str, option("FILE.json", "Write the cuts that prove the answer.")]
-CheckOption = Annotated[str, option("FILE.json", "Check a proof against this question.")]
 Yes = Annotated[
     bool,
     typer.Option(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,7 +12,6 @@ from nearkv.sweeps.commands.drawing import check_figure, save_figure
 from nearkv.sweeps.commands.options import option
 from nearkv.sweeps.commands.plot import Figure, Width
 from nearkv.sweeps.commands.printing import NO_ANSWER, print_table
-from nearkv.sweeps.commands.writing import write_new
 
 TiersOf = Annotated[
     list[str],
@@ -155,8 +152,6 @@ def tiers(
     years: YearsOption = 4.0,
     policy: PolicyOption = "exclusive",
     admission: Admission = "all",
-    certificate: options.Certificate = "",
-    check: options.CheckOption = "",
 ) -> None:
     """Find the cheapest sizes of tiers of KV caches with which requests meet a mean TTFT.
 
@@ -169,10 +164,8 @@ def tiers(
     if minimize != "usd_hour":
         raise InputError(f"--minimize {minimize!r}: tiers are chosen by price, usd_hour")
     given = options.arguments(line)
-    del given["minimize"], given["certificate"]
+    del given["minimize"]
     table = tier_sizes(**given)
-    if certificate and not check:
-        write_new(Path(certificate), json.dumps(table.attrs["certificate"]) + "\n")
     print_table(table, options.view_of(line), ",".join(table.columns))
 
 

@@ -110,20 +110,31 @@ def write_toml(name: str, text_of: Callable[[str], str], option: str) -> None:
     typer.echo(printable(f"wrote {file}; use it as {option} {file}"))
 
 
+def check_new(file: Path) -> None:
+    """Refuse a file that exists, or cannot be written.
+
+    Raises:
+        InputError: it is such a file.
+    """
+    import os
+
+    from nearkv.hardware.errors import InputError
+    from nearkv.sweeps.evaluate.provenance import place_of
+
+    place_of(file)
+    if os.path.lexists(file):
+        raise InputError(f"{file}: cannot be written (File exists); choose another name")
+
+
 def write_new(file: Path, text: str) -> None:
     """Write a file that does not exist yet.
 
     Raises:
         InputError: it does, or cannot be written.
     """
-    import os
+    from nearkv.sweeps.evaluate.provenance import write_text
 
-    from nearkv.hardware.errors import InputError
-    from nearkv.sweeps.evaluate.provenance import place_of, write_text
-
-    place_of(file)
-    if os.path.lexists(file):
-        raise InputError(f"{file}: cannot be written (File exists); choose another name")
+    check_new(file)
     write_text(file, text)
 
 

@@ -1,39 +1,47 @@
 """`solve tiers`: the cheapest sizes of tiers with which requests meet a mean time to first token.
 
-Price rises with every size, whatever is written, and so do the hits of exclusive and of inclusive
-tiers. Loading hits is at best free: the rest of the prompt is computed in any case. So the largest
-sizes of a box bound its times, the smallest its price. Of hits that are replayed no such thing is
-shown: sizes that are not too dear are enumerated.
+All sizes are tried, the cheapest first. What wears out sooner than it is paid for is bought again,
+so a price before wear is never above that after it: sizes that are dearer before it than the best
+are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
 
+from nearkv.costmodel.algebra.span import Integers, Numbers
 from nearkv.costmodel.mechanisms.kv_tiers import TIERS, WHOLE_ROLES, write_price
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.units import parse
-from nearkv.solvers.boxes import Boxes, Integers, Optimum, minimise
-from nearkv.sweeps.explore.design.certificate import certificate_of
+from nearkv.sweeps.evaluate.columns import Categories, Cell
+from nearkv.sweeps.evaluate.slo import Target
 from nearkv.sweeps.explore.kv_node import Node
 from nearkv.sweeps.explore.reuse import (
     Reuse,
     check,
     fewest_nodes,
-    free_ttft,
     hits_of,
     is_replayed,
     serve,
     write_loads,
 )
+from nearkv.sweeps.jobs.search import (
+    BEST,
+    NO_BETTER,
+    Best,
+    Candidates,
+    Found,
+    check_points,
+    search,
+)
 from nearkv.sweeps.study.grid import scalar
 from nearkv.sweeps.study.sizes import Reader, comma_list, values
-from nearkv.sweeps.study.study import Numbers
 
 YEAR_HOURS = 365 * 24
 HOUR = 3600.0
@@ -41,6 +49,8 @@ HOUR = 3600.0
 BYTES = Reader(lambda text, where: parse(text, "B", where), lambda size: "")
 LEAST_GAIN = 1e-3
 """Share of the TTFT that a further node must save, where nodes are chosen."""
+TOGETHER = 8
+"""Sizes that are tried before the price of the next is compared with the best."""
 MOST_REPLAYED = 256
 """Sizes that are enumerated by a replay each, at most."""
 
@@ -82,18 +92,18 @@ class TierSizes:
     years: float
 
     @property
-    def names(self) -> list[str]:
-        """The one case, by all that is asked."""
-        question = self.question
-        admitted = f"{question.policy} tiers, {question.admission} admitted"
-        paid = f"{' '.join(question.tiers)} paid over {self.years:g} years"
-        return [f"{admitted}, on {question.nodes} nodes: {paid}"]
+    def shape(self) -> tuple[int, ...]:
+        """Number of sizes of each tier."""
+        return tuple(len(each.capacity) for each in self.sizes)
 
     @property
-    def boxes(self) -> Boxes:
-        """All sizes, as places in the lists."""
-        last = np.array([[len(each.capacity) - 1 for each in self.sizes]])
-        return Boxes(np.zeros(1, np.int64), np.zeros_like(last), last)
+    def largest(self) -> Integers:
+        """The largest size of every tier, as places in the lists: (1, tiers)."""
+        return np.array([self.shape]) - 1
+
+    def points(self, rows: Integers) -> Integers:
+        """Some of all sizes as places in the lists, by their number in row-major order."""
+        return np.stack(np.unravel_index(rows, self.shape), axis=-1)
 
     def at(self, points: Integers) -> Iterator[Reuse]:
         """The question about the sizes at each of some points."""
@@ -133,19 +143,6 @@ class TierSizes:
         bought = asked.capacities * a_byte / (self.years * YEAR_HOURS)
         return float(np.sum(np.maximum(bought, HOUR * written * a_written)))
 
-    def asked(self) -> dict[str, Any]:
-        """Objective and limit, as a certificate states them."""
-        limit = f"ttft_s <= {self.question.ttft!r}"
-        return {"objectives": [["usd_hour", "least"]], "limits": [limit]}
-
-    def relied_on(self) -> list[str]:
-        """What the bounds take as monotone in each size."""
-        return ["usd_hour"] if is_replayed(self.question) else ["usd_hour", "hit_share"]
-
-    def groups_of_cases(self) -> Integers:
-        """All sizes are of one group."""
-        return np.zeros(1, np.int64)
-
     def served(self, points: Integers) -> tuple[Numbers, Numbers, Numbers]:
         """Mean TTFT [s], infinite where a path bears no such writes, hits, and price [USD/h]."""
         each = [self._served(tuple(point)) for point in np.atleast_2d(points).tolist()]
@@ -166,29 +163,47 @@ class TierSizes:
 
         return cache(served)
 
-    def quick(self, boxes: Boxes) -> Numbers:
-        """Price at the smallest sizes of each box, if nothing wears: (boxes, 1) [USD/h]."""
+    @property
+    def unworn(self) -> Numbers:
+        """Price of all sizes if nothing wears, which none of them is below: (sizes,) [USD/h]."""
+        total: Numbers = np.zeros(())
         nothing = np.zeros(len(self.sizes))
-        prices = [self.usd_hour(asked, nothing) for asked in self.at(boxes.low)]
-        return np.array(prices)[:, np.newaxis]
+        for place, count in enumerate(self.shape):
+            alone = np.zeros((count, len(self.sizes)), np.int64)
+            alone[:, place] = np.arange(count)
+            prices = [self.usd_hour(asked, nothing) for asked in self.at(alone)]
+            total = np.add.outer(total, np.array(prices))
+        return total.ravel()
 
-    def bound(self, boxes: Boxes) -> Numbers:
-        """Price at the smallest sizes, infinite where even the largest are too slow: (boxes, 1)."""
-        price = self.quick(boxes)
-        if is_replayed(self.question):
-            return price
-        least = [free_ttft(asked, hits_of(asked)) for asked in self.at(boxes.high)]
-        meets = np.array(least) <= self.question.ttft
-        return np.where(meets[:, np.newaxis], price, np.inf)
+    def candidates(self) -> Iterator[Candidates]:
+        """All sizes in chunks, the cheapest first by their price before wear."""
+        unworn = self.unworn
+        order = np.argsort(unworn, kind="stable")
+        for start in range(0, len(order), TOGETHER):
+            rows = order[start : start + TOGETHER]
+            least = (0.0, float(unworn[rows[0]]))
+            yield Candidates(rows, rows.shape, partial(self.columns, rows), least)
 
-    def value(self, _: Integers, points: Integers) -> Numbers:
-        """Price of sizes that meet the target, infinite of others: (points, 1) [USD/h]."""
-        ttft, _hits, price = self.served(points)
-        return np.where(ttft <= self.question.ttft, price, np.inf)[:, np.newaxis]
+    def columns(self, rows: Integers, _: Sequence[str]) -> Mapping[str, Cell]:
+        """Price and mean TTFT of some sizes, by their number in row-major order."""
+        ttft, _hits, price = self.served(self.points(rows))
+        everywhere = Categories(np.zeros(rows.shape, int), ("ok",))
+        return {
+            "usd_hour": price,
+            "ttft_s": ttft,
+            "row": rows.astype(float),
+            "status": everywhere,
+        }
 
-    def solved(self) -> Optimum:
-        """The cheapest sizes, and the cuts that show it."""
-        return minimise(self, at_once=1)
+    @property
+    def limit(self) -> Target:
+        """The mean time to the first token that is asked for."""
+        return Target("ttft_s", "", False, self.question.ttft, "--slo")
+
+    def solved(self) -> Found:
+        """The cheapest sizes that meet the target; the fastest where none does."""
+        reducer = Best(("usd_hour",), where=(self.limit,), highest=(False,), ties=("row",))
+        return search(self.candidates(), reducer)
 
 
 def sizes_of(node: Node, text: str) -> Sizes:
@@ -227,7 +242,7 @@ def _with_nodes(asked: TierSizes) -> TierSizes:
 
     Without a wait no number of nodes is enough where the mean of the requests alone is too long.
     """
-    question, largest = asked.question, asked.boxes.high
+    question, largest = asked.question, asked.largest
     if question.nodes:
         return asked
     asked = replace(asked, question=replace(question, nodes=fewest_nodes(question)))
@@ -255,7 +270,8 @@ def sizing(asked: Reuse, tiers: Sequence[str], years: float) -> TierSizes:
     largest = [each.text(len(each.capacity) - 1) for each in sizes]
     question = replace(asked, tiers=largest)
     check(question)
-    count = int(np.prod([len(each.capacity) for each in sizes]))
+    count = math.prod(len(each.capacity) for each in sizes)
+    check_points(count, {each.name: len(each.capacity) for each in sizes}, "sizes")
     if is_replayed(question) and count > MOST_REPLAYED:
         replays = f"--policy {question.policy}: replays {MOST_REPLAYED} sizes at most"
         many = f"{replays}, and asked are {count:,}"
@@ -267,44 +283,39 @@ def sizing(asked: Reuse, tiers: Sequence[str], years: float) -> TierSizes:
     return _with_nodes(TierSizes(question, sizes, years))
 
 
-def find_tier_sizes(asked: TierSizes) -> tuple[dict[str, Any], list[str], dict[str, Any]]:
-    """The cheapest sizes as a row, sentences about them, and their certificate."""
-    question, answer = asked.question, asked.solved()
-    certificate = certificate_of(asked, answer)
-    has_answer = len(answer.point) > 0
-    best = answer.point if has_answer else asked.boxes.high
+def find_tier_sizes(asked: TierSizes) -> tuple[dict[str, Any], list[str]]:
+    """The cheapest sizes as a row, and sentences about them."""
+    question, found = asked.question, asked.solved()
+    assert found.kept is not None
+    has_answer = bool(found.kept.costs[0, 0] == 0)
+    best = asked.points(found.kept.rows) if has_answer else asked.largest
     (ttft,), (hit_share,), (price,) = asked.served(best)
-    bound = float(np.min(answer.progress.bound)) if has_answer else np.nan
+    count, left = math.prod(asked.shape), found.outcomes.get(NO_BETTER, 0)
     row: dict[str, Any] = {
         "status": "ok" if has_answer else "infeasible",
         "nodes": question.nodes,
         "usd_hour": price if has_answer else np.nan,
-        "bound_usd_hour": bound,
-        "gap": price - bound,
         "ttft_s": ttft,
         "hit_share": hit_share,
     }
     for sizes, place in zip(asked.sizes, best[0].tolist(), strict=True):
         row[f"{sizes.name}_gb"] = sizes.capacity[place] / 1e9
-    row |= {
-        "evaluations": answer.progress.evaluations,
-        "cuts": len(answer.cuts),
-        "designs": int(np.sum(asked.boxes.sizes)),
-    }
+    row |= {"designs": count, "evaluations": count - left}
     nodes = f"{question.nodes} node{'s' if question.nodes > 1 else ''}"
     if not has_answer:
-        first = (
-            f"the first token comes after {ttft:.3g} s with the largest tiers on {nodes}"
-        )
-        why = (
-            first if np.isfinite(ttft) else f"requests come faster than {nodes} serve them"
-        )
-        return row, [f"infeasible: {why}; allow more time, tiers or nodes."], certificate
-    said = f"No other of {row['designs']:,} sizes is cheaper; {row['cuts']:,} cuts show it."
+        slow = f"the first token comes after {ttft:.3g} s with the largest tiers on {nodes}"
+        why = slow if np.isfinite(ttft) else f"requests come faster than {nodes} serve them"
+        return row, [f"infeasible: {why}; allow more time, tiers or nodes."]
+    dear = f"{left:,} cost more even before they wear, not evaluated; " if left else ""
+    missed = (
+        f"{found.outcomes.get(f'miss {asked.limit.text}', 0):,} miss {asked.limit.text}"
+    )
+    ends = f"{missed}, {found.outcomes[BEST]:,} meet it"
+    proof = f"{count:,} sizes: {dear}{count - left:,} evaluated: {ends}."
     tiers = "".join(f" --tier {text}" for text in asked.texts(best[0]))
     kept = f"--policy {question.policy} --admission {question.admission}"
-    same = (
+    again = (
         f"The tiers are asked by nearkv reuse ... {kept} --nodes {question.nodes}{tiers}."
     )
     none = "No tier is needed: prompts that are all computed meet it."
-    return row, [said, same if tiers else none], certificate
+    return row, [proof, again if tiers else none]

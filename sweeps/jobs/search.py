@@ -27,6 +27,8 @@ from nearkv.sweeps.study.study import NO_NUMBERS, Block
 
 MOST_KEPT = 1_000_000
 """More rows than this are no summary."""
+MOST_POINTS = 10**7
+"""More points than this, of machines or of tiers, take longer than minutes."""
 DIGITS = 10
 """Significant digits to which values are compared; beyond these they tie."""
 BEST = "meet every limit"
@@ -63,6 +65,7 @@ def candidates_at(
     axes: Mapping[str, Numbers],
     numbers: Mapping[str, Numbers] = NO_NUMBERS,
     least: tuple[float, ...] = (),
+    read: set[str] | None = None,
 ) -> Candidates:
     """Design points of a block as a list, numbered from 0.
 
@@ -71,6 +74,7 @@ def candidates_at(
         axes: axis of the block's grid, or a knob -> its values, that broadcast to the points.
         numbers: number of the machine, `role.key` -> its values, alike [SI].
         least: as of `Candidates`.
+        read: takes the name of each number that is read of the machine, `role.key`.
     """
     own = {
         name: values.ravel() for name, values in block.grid.mesh(block.grid.whole).items()
@@ -83,7 +87,8 @@ def candidates_at(
     )
 
     def evaluate(wanted: Sequence[str]) -> Mapping[str, Cell]:
-        return cells_at(asked, mesh, mesh, wanted, on_request(wanted), numbers=numbers)
+        extra = on_request(wanted)
+        return cells_at(asked, mesh, mesh, wanted, extra, None, numbers, read)
 
     return Candidates(np.arange(shape[-1]), shape, evaluate, least)
 
@@ -276,7 +281,9 @@ class Best(Reducer):
         for name, is_highest in zip(self.by, self.highest, strict=True):
             values = np.asarray(cells[name], np.float64)
             columns.append(-values if is_highest else values)
-        columns += [np.asarray(cells[name], np.float64) for name in self.ties]
+        for name in self.ties:
+            values = np.asarray(cells[name], np.float64)
+            columns.append(np.where(np.isnan(values), np.inf, values))
         columns = [np.broadcast_to(column, shape) for column in columns]
         return np.stack(columns, axis=-1)
 
@@ -316,6 +323,25 @@ def _first(costs: Numbers, rows: Places) -> Places:
             values = to_digits(column[rows])
             rows = rows[values == np.min(values)]
     return rows[:1]
+
+
+def check_points(count: int, axes: Mapping[str, int], noun: str) -> None:
+    """Refuse more points than can be tried in minutes.
+
+    Args:
+        count: of all points.
+        axes: how many values each axis has.
+        noun: what the points are.
+
+    Raises:
+        InputError: there are more.
+    """
+    if count > MOST_POINTS:
+        longest = max(axes, key=lambda axis: axes[axis])
+        raise InputError(
+            f"{count:,} {noun} are more than the {MOST_POINTS:,} that are tried; the longest axis "
+            f"is {longest}, with {axes[longest]:,} values: state fewer"
+        )
 
 
 @dataclass(frozen=True)

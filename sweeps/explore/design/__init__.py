@@ -1,1 +1,1 @@
-"""Machines that can be built under a budget: all of them, the best one, and the proof."""
+"""Machines that can be built under a budget: all of them tried, and the best one."""

@@ -1,69 +1,116 @@
-"""Machines of several kinds that share classes of requests, with a proof that none cost less."""
+"""Machines of several kinds that share classes of requests, the cheapest of all mixes."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import partial
 
 import numpy as np
 
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.hardware.errors import InputError, UnmetError
-from nearkv.solvers.boxes import Boxes, Integers, Numbers
 from nearkv.solvers.mix import Mix, cheapest_mix
+from nearkv.sweeps.evaluate.columns import Categories, Cell
 from nearkv.sweeps.explore.design.answer import (
+    OVER,
     Answer,
     Design,
+    Pool,
     Report,
+    Search,
+    best_machines,
+    check_complete,
     design_of,
-    nearest_miss,
-    none_found,
-    search,
 )
-from nearkv.sweeps.explore.design.measures import OF_PARTS, Goal, Space
+from nearkv.sweeps.explore.design.goal import Goal
 from nearkv.sweeps.explore.design.question import Question
+from nearkv.sweeps.explore.design.space import OF_PARTS, Integers
+from nearkv.sweeps.jobs.search import Best, Candidates, Kept
 from nearkv.sweeps.tables.table import Rows, cell_text, counted
 
 SERVED = "throughput_tok_s"
 """How fast a machine serves a class, in tokens that it generates."""
+IDLE = "serve no class within the limits"
+"""How a machine ends that is no kind of node."""
 
 OF_CLASSES = (
     "A machine gives each class a share of its time, in batches that start together, with the "
     "knobs that serve this class fastest. --batch says how many sequences are a batch, of which as "
-    "many run at once as fit; the proof is of that batch alone."
+    "many run at once as fit; all mixes are of that batch alone."
 )
 """How machines share classes."""
 
 
-@dataclass(frozen=True)
-class NodeKinds(Space):
-    """Machines as kinds of node: what each needs, and how fast it serves each class.
+class NodeKinds(Search):
+    """A search of all kinds of node: machines that no other dominates.
 
-    Attributes:
-        classes: the space of each class, over the same cases; its last objective is the speed.
+    They are compared in what each needs, and in how fast it serves each class.
     """
 
-    classes: tuple[Space, ...]
+    def __init__(self, question: Question, seconds: float, report: Report | None) -> None:
+        super().__init__(question, seconds, report)
+        self.needs = needs_of(question)
+        self.speeds = [f"tokens per second of {each.name}" for each in question.classes]
+        highest = (False,) * len(self.needs) + (True,) * len(self.speeds)
+        by = (*self.needs, *self.speeds)
+        self.reducer = Best(by, highest=highest, ties=("parts", "row"))
 
-    def quick(self, boxes: Boxes) -> Numbers:
-        """What the parts of the cheapest corner say of each box: (boxes, objectives)."""
-        return _together([space.quick(boxes) for space in self.classes])
+    def kinds(self) -> Kept:
+        """All kinds, of machines within the budget alone."""
+        for pool in self.pools:
+            self._try(pool, pool.within, "")
+        self.outcomes[OVER] += sum(len(pool.beyond) for pool in self.pools)
+        nothing = np.empty((0, 1 + len(self.reducer.by)))
+        return self.kept.get("", Kept(np.zeros(0, np.int64), nothing, ()))
 
-    def bound(self, boxes: Boxes) -> Numbers:
-        """What no machine of each box is better than: (boxes, objectives)."""
-        return _together([space.bound(boxes) for space in self.classes])
+    def chunks(self, pool: Pool, among: Integers) -> Iterator[Candidates]:
+        """Some machines of a pool, in chunks."""
+        for candidates in super().chunks(pool, among):
+            served = partial(self._served, pool, candidates)
+            yield replace(candidates, shape=candidates.shape[-1:], evaluate=served)
 
-    def value(self, case: Integers, point: Integers) -> Numbers:
-        """What machines need, and minus how fast they serve each class: (points, objectives)."""
-        return _together([space.value(case, point) for space in self.classes])
+    def _served(
+        self, pool: Pool, candidates: Candidates, _: Sequence[str]
+    ) -> Mapping[str, Cell]:
+        """What machines need, and how fast each serves each class."""
+        machines = candidates.rows - pool.first
+        speeds = np.max(self._speeds(pool, machines), axis=1)
+        serves = np.any(speeds > 0, axis=0)
+        known = pool.deployments.machines.of_parts
+        cells: dict[str, Cell] = {name: known[name][machines] for name in self.needs}
+        for name, speed in zip(self.speeds, speeds, strict=True):
+            cells[name] = np.where(serves, speed, np.nan)
+        cells["parts"] = pool.deployments.machines.parts[machines]
+        cells["row"] = candidates.rows.astype(float)
+        return {**cells, "status": Categories((~serves).astype(int), ("ok", IDLE))}
 
+    def _speeds(self, pool: Pool, machines: Integers) -> Numbers:
+        """How fast machines serve each class, 0 beyond a limit: (classes, splits, machines)."""
+        limits = self.question.goal.limits
+        wanted = [SERVED, *(limit.quantity for limit in limits), "status"]
+        cells = pool.deployments.evaluate(machines, pool.first, wanted)
+        speed = np.nan_to_num(np.asarray(cells[SERVED], np.float64))
+        for limit in limits:
+            values = np.asarray(cells[limit.quantity], np.float64)
+            speed = np.where(limit.margin(values) < 0, 0.0, speed)
+        return speed
 
-def _together(by_class: Sequence[Numbers]) -> Numbers:
-    """Objectives over all classes; a machine that cannot serve a class serves it at a rate of 0."""
-    needs = np.min([own[:, :-1] for own in by_class], axis=0)
-    speeds = [np.where(own[:, -1] == np.inf, 0.0, own[:, -1]) for own in by_class]
-    return np.column_stack([needs, *speeds])
+    def design(self, row: int, place: int) -> Design:
+        """A machine with the knobs that serve a class fastest.
+
+        Args:
+            row: number of the machine in the whole search.
+            place: of the class.
+        """
+        pool = self.pool_of(row)
+        number, each = row - pool.first, self.question.classes[place]
+        study = self.question.study.but(
+            context=each.context, output_tokens=each.output_tokens
+        )
+        split = int(np.argmax(self._speeds(pool, np.array([number]))[place, :, 0]))
+        return design_of(pool.deployments, study, number, split)
 
 
 @dataclass(frozen=True)
@@ -71,32 +118,16 @@ class Fleet(Answer):
     """Machines that serve all classes together; attributes as those of `Answer`, and these.
 
     Attributes:
-        space: all kinds of machine.
-        optimum: those that no other dominates, with the certificate.
+        uses: places of a class and of a kind of machine that serves some of it, one a design.
         mix: how many machines of each kind are built.
+        value: what all machines need of what is made least.
+        kinds: how many there were to choose from.
     """
 
-    space: NodeKinds
+    uses: Sequence[tuple[int, int]]
     mix: Mix
-
-    @cached_property
-    def uses(self) -> list[tuple[int, int]]:
-        """Places of a class and of a kind of machine that serves some of it."""
-        return [(each, kind) for each, kind in np.argwhere(self.mix.busy.T > 0).tolist()]
-
-    @cached_property
-    def designs(self) -> list[Design]:
-        """The machine of each use, with the class as its workload."""
-        case, point = self.optimum.case, self.optimum.point
-        return [
-            design_of(self.space.classes[each], int(case[kind]), point[kind])
-            for each, kind in self.uses
-        ]
-
-    @property
-    def value(self) -> float:
-        """What all machines need of what is made least."""
-        return float(self.optimum.value[:, 0] @ self.mix.count)
+    value: float
+    kinds: int
 
     def rows(self) -> Rows:
         """A row for each kind of machine that serves a class, with the columns of `estimate`."""
@@ -104,35 +135,25 @@ class Fleet(Answer):
         for (each, kind), design in zip(self.uses, self.designs, strict=True):
             requests, busy = self.question.classes[each], self.mix.busy[kind, each]
             row = {"class": requests.name, "nodes": self.mix.count[kind], "busy": busy}
-            row |= design.row()
+            row |= design.row(self.question.goal.columns)
             row["req_s"] = busy * row[SERVED] / requests.output_tokens
-            if not len(self.optimum.open):
-                row["bound"] = min(self.mix.bound, self.value)
-                row["gap"] = self.value / row["bound"] - 1
             rows.append(row)
         return rows
 
     def sentences(self) -> list[str]:
         """What all machines need together, and how sure it is that none need less."""
-        name = self.space.goal.objectives[0]
+        name = self.question.goal.objectives[0]
         machines = counted(int(self.mix.count.sum()), "machine")
-        need = f"{machines}, {name} {cell_text(self.value)} in all"
-        known = f"none need less than {cell_text(min(self.mix.bound, self.value))}"
-        if len(self.optimum.open):
-            known = f"stopped with {len(self.optimum.open):,} boxes open, so fewer may do"
-        kinds = f"{len(self.optimum.case):,} kinds that no other dominates"
-        proof = f"{need}; {known}, by {kinds} among {self.searched}."
-        return [proof, OF_CLASSES, *self.left_out()]
+        known = f"no mix of the {self.kinds:,} kinds that no other dominates needs less"
+        need = f"{machines}, {name} {cell_text(self.value)} in all; {known}."
+        return [need, self.searched.text, OF_CLASSES, *self.searched.left_out()]
 
 
-def kinds_of(question: Question) -> tuple[NodeKinds, list[str]]:
-    """All kinds of machine that may serve some class, and the parts that have no price.
-
-    Args:
-        question: whose classes stand in place of its lengths, and whose budget all machines share.
+def needs_of(question: Question) -> list[str]:
+    """What is made least, and what all machines share a budget of.
 
     Raises:
-        InputError: none can be built, or what is asked does not add up over machines.
+        InputError: what is asked does not add up over machines.
     """
     goal = question.goal
     columns = list(dict.fromkeys([*goal.objectives, *budget(goal)]))
@@ -142,20 +163,7 @@ def kinds_of(question: Question) -> tuple[NodeKinds, list[str]]:
             f"--class: of machines that share requests, {', '.join(OF_PARTS)} add up; make one of "
             "them least, limit no other by --budget, and leave out --band"
         )
-    spaces = []
-    for each in question.classes:
-        study = question.study.but(context=each.context, output_tokens=each.output_tokens)
-        of_class = replace(question, goal=serving(goal, columns, 1), study=study)
-        space, unpriced = of_class.space()
-        spaces.append(space)
-    together = serving(goal, columns, len(spaces))
-    return NodeKinds(space.cases, space.study, together, tuple(spaces)), unpriced
-
-
-def serving(goal: Goal, columns: Sequence[str], classes: int) -> Goal:
-    """A goal whose objectives are some columns, and how fast some classes are served."""
-    highest = [False] * len(columns) + [True] * classes
-    return replace(goal, objectives=(*columns, *[SERVED] * classes), highest=tuple(highest))
+    return columns
 
 
 def budget(goal: Goal) -> dict[str, float]:
@@ -173,35 +181,61 @@ def serve(
     machines that none dominates in what they need and in how fast they serve each class.
 
     Args:
-        question: as in `kinds_of`.
+        question: whose classes stand in place of its lengths, and whose budget all machines share.
         seconds, report: as in `best_machines`.
 
     Raises:
-        InputError: as in `kinds_of`.
+        InputError: none can be built, or what is asked does not add up over machines.
         UnmetError: a class is served by no machine, or all together by none within the limits.
         KeyboardInterrupt: Ctrl-C came before any machine was found.
     """
     end = time.monotonic() + seconds
-    kinds, unpriced = kinds_of(question)
-    optimum = search(kinds, seconds, report)
-    needs, speed = np.split(optimum.value, [-len(kinds.classes)], axis=1)
-    idle = np.flatnonzero(speed.min(axis=0, initial=0) == 0)
+    needs_of(question)
+    every = NodeKinds(question, seconds, report)
+    kept = every.kinds()
+    found = every.searched((), np.empty((0, 1)))
+    width = len(every.needs)
+    needs = kept.costs[:, 1 : 1 + width]
+    speed = -kept.costs[:, 1 + width : 1 + len(every.reducer.by)]
+    idle = np.flatnonzero(speed.max(axis=0, initial=0) == 0)
     if len(idle):
-        name, space = question.classes[idle[0]].name, kinds.classes[idle[0]]
-        is_over = not len(optimum.open)
-        why = nearest_miss(question, space) if is_over else none_found(kinds, optimum)
-        raise UnmetError(f"class {name}: {why}")
-    rate = -speed / np.array([each.output_tokens for each in question.classes])
+        check_complete(found)
+        _refuse(question, int(idle[0]))
+    rate = speed / np.array([each.output_tokens for each in question.classes])
     demand = np.array([each.rate for each in question.classes])
-    need = dict(zip(kinds.goal.objectives, needs.T, strict=False))
-    limits = [(need[name], most) for name, most in budget(kinds.goal).items()]
+    limits = budget(question.goal)
+    taken = [(needs[:, every.needs.index(name)], most) for name, most in limits.items()]
     left = max(end - time.monotonic(), 1.0)
-    mix = cheapest_mix(needs[:, 0], rate, demand, limits, left)
+    mix = cheapest_mix(needs[:, 0], rate, demand, taken, left)
     if mix is None:
         least = cheapest_mix(needs[:, 0], rate, demand, (), left)
-        why = "none were found in --seconds"
+        why = "no mix was found; allow more time, or ask for fewer requests per second"
         if least:
-            total = [f"{name} {cell_text(own @ least.count)}" for name, own in need.items()]
+            totals = zip(every.needs, least.count @ needs, strict=True)
+            total = [f"{name} {cell_text(float(own))}" for name, own in totals]
             why = f"the best beyond it need {', '.join(total)}"
-        raise UnmetError(f"no machines within --budget serve all classes; {why}")
-    return Fleet(question, kinds, optimum, unpriced, mix)
+        raise UnmetError(f"no machines within the limits serve all classes; {why}")
+    uses = [(each, kind) for each, kind in np.argwhere(mix.busy.T > 0).tolist()]
+    designs = [every.design(int(kept.rows[kind]), each) for each, kind in uses]
+    return Fleet(
+        question=question,
+        searched=every.searched(designs, needs),
+        uses=uses,
+        mix=mix,
+        value=float(needs[:, 0] @ mix.count),
+        kinds=len(kept.rows),
+    )
+
+
+def _refuse(question: Question, place: int) -> None:
+    """Say why no machine serves a class.
+
+    Raises:
+        UnmetError: always.
+    """
+    each = question.classes[place]
+    study = question.study.but(context=each.context, output_tokens=each.output_tokens)
+    try:
+        best_machines(replace(question, study=study, classes=()))
+    except UnmetError as problem:
+        raise UnmetError(f"class {each.name}: {problem}") from None

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.hardware.part import Part
 from nearkv.hardware.schema import keys_of
-from nearkv.solvers.boxes import Numbers
-from nearkv.sweeps.evaluate.probe import Probe
-from nearkv.sweeps.explore.design.measures import Space
+from nearkv.sweeps.explore.design.goal import Goal
 from nearkv.sweeps.study.bands import Band, draws_of
 from nearkv.sweeps.study.study import Block
 from nearkv.sweeps.uncertainty.sampled import drawn_numbers
@@ -55,13 +54,13 @@ class Uncertain:
         return f"{self.name} at {key.text(value)} ({key.text(self.stated)} now)"
 
 
-def flips_of(space: Space, first: Block, second: Block) -> list[str]:
+def flips_of(goal: Goal, first: Block, second: Block) -> list[str]:
     """Numbers that alone, within their ranges, let the second of two machines win.
 
     Both machines stay as they are. A part that both have is changed in both.
 
     Args:
-        space: whose goal ranks them.
+        goal: what ranks them.
         first, second: the best machine, and the best of another system.
 
     Returns:
@@ -71,12 +70,12 @@ def flips_of(space: Space, first: Block, second: Block) -> list[str]:
     numbers = list(by_name.values())
     asked = [*numbers, *numbers]
     far = np.array([each.low for each in numbers] + [each.high for each in numbers])
-    turned = np.flatnonzero((_lead(space, first, second, asked, far) < 0) & (far > 0))
+    turned = np.flatnonzero((_lead(goal, first, second, asked, far) < 0) & (far > 0))
     asked, over = [asked[row] for row in turned], far[turned]
     still, rows = np.array([each.stated for each in asked]), np.arange(len(turned))
     for _ in range(ROUNDS if asked else 0):
         edges = np.linspace(still, over, PARTS + 1)
-        lead = _lead(space, first, second, asked * PARTS, edges[1:].reshape(-1))
+        lead = _lead(goal, first, second, asked * PARTS, edges[1:].reshape(-1))
         turning = np.argmax(lead.reshape(PARTS, -1) < 0, axis=0)
         still, over = edges[turning, rows], edges[turning + 1, rows]
     change = np.abs(np.log(over / np.array([each.stated for each in asked])))
@@ -84,14 +83,13 @@ def flips_of(space: Space, first: Block, second: Block) -> list[str]:
 
 
 def winning_share(
-    space: Space, first: Block, second: Block, samples: int = FLIP_SAMPLES
+    goal: Goal, first: Block, second: Block, samples: int = FLIP_SAMPLES
 ) -> float:
     """Share of draws of all uncertain numbers in which the first machine is no worse [1]."""
     names = {*draws_of(first.platform).values(), *draws_of(second.platform).values()}
     band = Band(90.0, samples, 0, tuple(sorted(names)))
     own, other = (
-        _worth(space, block, drawn_numbers(block, band), samples)
-        for block in (first, second)
+        goal.worth(block, drawn_numbers(block, band), samples) for block in (first, second)
     )
     return float(np.mean(own <= other))
 
@@ -108,7 +106,7 @@ def _uncertain(block: Block) -> Iterator[Uncertain]:
 
 
 def _lead(
-    space: Space,
+    goal: Goal,
     first: Block,
     second: Block,
     numbers: Sequence[Uncertain],
@@ -124,15 +122,6 @@ def _lead(
                 address, stated = f"{number.role}.{number.key}", own.si[number.key]
                 column = changed.setdefault(address, np.full(len(numbers), stated))
                 column[row] = values[row]
-        worth.append(_worth(space, block, changed, len(numbers)))
+        worth.append(goal.worth(block, changed, len(numbers)))
     with np.errstate(invalid="ignore"):
         return np.nan_to_num(worth[1] - worth[0], nan=0.0)
-
-
-def _worth(
-    space: Space, block: Block, numbers: Mapping[str, Numbers], count: int
-) -> Numbers:
-    """The objective of a machine with other numbers, to be made small; inf: a limit is missed."""
-    answer = Probe(block).answer(np.zeros(count, np.intp), numbers=numbers)
-    values, _ = space.worth(answer, count)
-    return values[:, 0]

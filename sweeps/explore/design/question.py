@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 
-from nearkv.costmodel.model.metrics import is_of_costs
-from nearkv.costmodel.model.registry import find_system
+import numpy as np
+
+from nearkv.costmodel.model.metrics import SERVER, is_of_costs
+from nearkv.costmodel.model.registry import System, find_system
 from nearkv.hardware.errors import InputError, check_known, once, unknown
 from nearkv.hardware.files import read_rows
 from nearkv.hardware.folders import names
 from nearkv.hardware.part import Part
 from nearkv.hardware.quantity import Quantity
-from nearkv.hardware.server import Fitted, Server, load_server, ownership
+from nearkv.hardware.server import Server, load_server, ownership
 from nearkv.hardware.units import measure, parse
 from nearkv.sweeps.evaluate.slo import Target
-from nearkv.sweeps.explore.design.measures import Goal, Space
-from nearkv.sweeps.explore.design.space import Case, cases_of
+from nearkv.sweeps.explore.design.deployments import Deployments
+from nearkv.sweeps.explore.design.goal import Goal
+from nearkv.sweeps.explore.design.space import (
+    Builds,
+    Machines,
+    needed_slots,
+    options_of,
+    terms_of,
+)
+from nearkv.sweeps.jobs.search import check_points
 from nearkv.sweeps.study.sizes import per_second, size
 from nearkv.sweeps.study.study import Study, name_of
-from nearkv.sweeps.tables.table import cell_text
 
 BUDGETS = {
     "USD": ("cost_usd", 1.0),
@@ -175,10 +186,7 @@ class Question:
     def text(self) -> str:
         """The workload and the limits, in words."""
         study = self.study
-        limits = [
-            f"{limit.name} {'>=' if limit.at_least else '<='} {cell_text(limit.value)}"
-            for limit in self.goal.limits
-        ]
+        limits = [limit.text for limit in self.goal.limits]
         one = f"{study.context[0]:,.0f} tokens of context, {study.output_tokens[0]:,.0f} of output"
         lengths = [*map(str, self.classes)] or [one]
         sequences = f"{study.batch[0]:,.0f} sequences"
@@ -189,7 +197,7 @@ class Question:
         """The servers, with the prices and the terms that are asked for."""
         terms = ownership(self.terms)
         servers = []
-        for name in self.servers or names("server"):
+        for name in sorted(set(self.servers)) or names("server"):
             server = load_server(name)
             sold = server.platform
             roles = {role: self.priced(part) for role, part in sold.roles.items()}
@@ -203,36 +211,67 @@ class Question:
         own = self.prices.get(part.name, {})
         return replace(part, numbers={**part.numbers, **own}) if own else part
 
-    def space(self) -> tuple[Space, list[str]]:
-        """All machines that may be built, and the parts left out because they have no price.
+    @cached_property
+    def deployments(self) -> list[Deployments]:
+        """Every system on all machines on which it may run, in the order of their names.
 
         Raises:
-            InputError: none is left.
+            InputError: no machine can be built, or more than can be tried.
         """
-        batch = self.study.batch[0]
-        is_whole = self.goal.serves_all(batch)
-        measures = self.goal.measures(batch)
-        cases: list[Case] = []
-        unpriced: dict[str, None] = {}
-        for server in self.built:
-            offered: dict[str, list[Part]] = {role: [] for role in server.slots}
-            for role, slot in server.slots.items():
-                for part in map(self.priced, server.parts(role)):
-                    if self._lacks_price(server, role, part):
-                        unpriced[part.name] = None
-                    else:
-                        placed = server.placed(role, Fitted(part, slot.counts[0]))
-                        offered[role].append(placed)
-            for system in map(find_system, self.study.systems):
-                cases += cases_of(system, server, offered, measures, is_whole, self.rents)
-        if not cases:
+        systems = list(map(find_system, sorted(self.study.systems)))
+        _check_size(systems, self.built)
+        options = [
+            {
+                role: options_of(server, role, list(map(self.priced, server.parts(role))))
+                for role in server.slots
+            }
+            for server in self.built
+        ]
+        terms = {"ownership": terms_of(ownership(self.terms))} if self.rents else {}
+        every: dict[tuple[str, ...], Machines] = {}
+        for owns in dict.fromkeys(system.owns for system in systems):
+            builds = []
+            priced = (*owns, SERVER) if is_of_costs(self.goal.columns) else ()
+            for server, offered in zip(self.built, options, strict=True):
+                if needed := needed_slots(owns, server):
+                    chosen = {role: offered[role] for role in needed}
+                    builds.append(Builds(server, {**chosen, **terms}, priced))
+            every[owns] = Machines(owns, builds)
+        spaces = [every[system.owns] for system in systems]
+        axes = {
+            "context_tok": [each.context for each in self.classes],
+            "output_tokens": [each.output_tokens for each in self.classes],
+        }
+        lengths = {
+            name: np.reshape(values, (-1, 1, 1)) for name, values in axes.items() if values
+        }
+        deployments = [
+            Deployments(system, machines, self.study, lengths)
+            for system, machines in zip(systems, spaces, strict=True)
+            if len(machines)
+        ]
+        if not deployments:
             raise InputError(
                 "no machine can be built: no server has the slots, and parts with a price, that "
                 f"{' or '.join(self.study.systems[:4])} needs; name other systems or servers"
             )
-        return Space(tuple(cases), self.study, self.goal), list(unpriced)
+        return deployments
 
-    def _lacks_price(self, server: Server, role: str, part: Part) -> bool:
-        """Whether a price is asked for of which a part states none."""
-        is_free = role in server.includes or "price" in part.numbers
-        return not is_free and is_of_costs(self.goal.columns)
+
+def _check_size(systems: Sequence[System], servers: Sequence[Server]) -> None:
+    """Refuse more machines than can be tried in minutes.
+
+    Raises:
+        InputError: there are more.
+    """
+    count, axes = 0, dict[str, int]()
+    for system, server in product(systems, servers):
+        needed = needed_slots(system.owns, server)
+        lengths = {}
+        for role in needed:
+            slot = server.slots[role]
+            sizes = len(slot.counts) * max(len(slot.sizes), 1)
+            lengths[f"{role} of {server.part.name}"] = len(server.parts(role)) * sizes
+        count += math.prod(lengths.values()) if needed else 0
+        axes |= lengths
+    check_points(count, axes, "machines")

@@ -1,212 +1,374 @@
-"""All machines that can be assembled for some systems, as boxes of sizes and counts.
-
-A case is a system, a server, a part for each slot that the system needs, and a value of all that is
-enumerated. What is left is a box: how much DRAM, and how many parts of one slot.
-"""
+"""All machines on which a system may run: what fits the slots of servers, in every combination."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import product
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from nearkv.costmodel.model.registry import ANY, System
+from nearkv.costmodel.algebra.span import Numbers
+from nearkv.costmodel.model.metrics import SERVER, Evaluated, cost, power_cap, rack_units
+from nearkv.hardware.machine import recording
 from nearkv.hardware.part import Part
 from nearkv.hardware.platform import Platform
-from nearkv.hardware.server import Count, Fitted, Server, memory_of
+from nearkv.hardware.schema import PARTLESS
+from nearkv.hardware.server import Fitted, Server, memory_of
 
 BROUGHT = ("chassis", "link")
 """Types of part that a server brings, whatever is in its slots."""
-ENUMERATED = ("gpu", "ownership")
-"""Roles whose numbers are never the axis of a box: a larger ring may be slower, rent is no more."""
+OF_PARTS = {"cost_usd": cost, "power_cap_w": power_cap, "rack_units": rack_units}
+"""Column that follows from the parts alone, so that it is known before a machine is evaluated."""
+ABSENT = -1
+"""In place of a part where a machine does not have the role."""
+
+Integers = NDArray[np.int64]
+Places = NDArray[np.int32]
+Computed = TypeVar("Computed")
 
 
 @dataclass(frozen=True)
-class SlotChoice:
-    """How many parts are in a slot, or how much DRAM.
+class Option:
+    """What may be chosen in one role of a server: a part, how many, how much DRAM.
 
     Attributes:
-        role: of the slot; `host` stands for its DRAM.
-        values: rising [1] or [B].
-        numbers: number of the machine that follows it, `role.key` -> its values [SI].
+        fitted: the part, and how many.
+        memory: DRAM of the host; 0 in other roles [B].
+        fills: role -> the numbers that the machine has there: the part's, and those of its links.
     """
 
-    role: str
-    values: tuple[float, ...]
-    numbers: Mapping[str, tuple[float, ...]]
+    fitted: Fitted
+    memory: float
+    fills: Mapping[str, Mapping[str, float]]
 
 
-NOTHING = SlotChoice("", (0.0,), {})
-"""In place of an axis that a case does not have."""
+def options_of(server: Server, role: str, parts: Sequence[Part]) -> list[Option]:
+    """All that may be fitted in a slot, by the name of the part, then the fewest first."""
+    slot = server.slots[role]
+    links = {count: server.linked(role, count) for count in slot.counts}
+    options = []
+    for part in parts:
+        placed = server.placed(role, Fitted(part, slot.counts[0]))
+        for count, memory in product(slot.counts, slot.sizes or (0.0,)):
+            dram = memory_of(placed, memory) if memory else {}
+            fills = {link: linked.si for link, linked in links[count].items()}
+            fills[role] = {**placed.si, **dram, "count": count}
+            options.append(Option(Fitted(part, count), memory, fills))
+    return options
+
+
+def terms_of(ownership: Part) -> list[Option]:
+    """A machine that is bought, and one that is rented."""
+    return [
+        Option(
+            Fitted(ownership, 1.0), 0.0, {"ownership": {**ownership.si, "rented": rented}}
+        )
+        for rented in (0.0, 1.0)
+    ]
+
+
+def needed_slots(owns: Sequence[str], server: Server) -> list[str]:
+    """The slots that a system needs for the roles that it owns; none where the server lacks one."""
+    needed = [role for role in owns if role in server.slots]
+    roles = server.platform.roles
+    brought = {role for role, part in roles.items() if part.type in BROUGHT}
+    # what systems read of a host is found missing once they are asked
+    absent_host = {"host"} - roles.keys()
+    is_complete = {*owns} <= {*needed, *brought, *absent_host}
+    return needed if is_complete else []
 
 
 @dataclass(frozen=True)
-class Case:
-    """Machines of one system with the same parts, as a box.
+class Builds:
+    """All builds of a server: every combination of options that lanes and supply carry.
 
     Attributes:
-        system, server: what runs where.
-        parts: in the slots that are chosen, by role, at the least count.
-        given: what is enumerated, by role: a count, DRAM [B], or 1 for a machine that is rented.
-        numbers: of the machine that follow from that, by `role.key` [SI].
-        axes: DRAM, and the count of one slot.
-        last: place of the largest value of each axis that can be assembled.
+        server: what is built.
+        options: of each role in which there is a choice.
+        priced: roles in which a part without a price is left out.
     """
 
-    system: System
     server: Server
-    parts: Mapping[str, Part]
-    given: Mapping[str, float]
-    numbers: Mapping[str, float]
-    axes: tuple[SlotChoice, SlotChoice]
-    last: tuple[int, int]
+    options: Mapping[str, Sequence[Option]]
+    priced: Sequence[str] = ()
+
+    @cached_property
+    def _assembled(self) -> tuple[dict[str, Places], int]:
+        """What lanes and supply carry: `places`, and how many lack a price."""
+        shape = [len(options) for options in self.options.values()]
+        indices = np.indices(shape, np.int32).reshape(len(shape), -1)
+        places = dict(zip(self.options, indices, strict=True))
+        drawn = self.server.own_draw
+        for role, delivered in self.server.delivered.items():
+            choices = self.options.get(role)
+            fitted = [option.fitted for option in choices] if choices else [delivered]
+            each = np.array([self.server.drawn(role, one) for one in fitted])
+            drawn = drawn + each[places.get(role, 0)]
+        fits = np.broadcast_to(
+            np.all(drawn <= self.server.carries, axis=-1), indices[0].shape
+        )
+        has_price = np.ones(len(fits), bool)
+        for role in self.priced:
+            if role in self.options:
+                stated = ["price" in option.fills[role] for option in self.options[role]]
+                has_price &= np.array(stated)[places[role]]
+            elif sold := self.server.as_sold.roles.get(role):
+                has_price &= "price" in sold.numbers
+        kept = np.flatnonzero(fits & has_price)
+        return {role: place[kept] for role, place in places.items()}, int(
+            np.sum(fits)
+        ) - len(kept)
 
     @property
-    def name(self) -> str:
-        """All that tells it from other cases."""
-        words = [f"{self.system.name} on {self.server.part.name}"]
-        words += [f"{role}={part.name}" for role, part in self.parts.items()]
-        words += [f"{role}:{value:g}" for role, value in self.given.items()]
-        ends = zip(self.axes, self.last, strict=True)
-        words += [
-            f"{axis.role}:{axis.values[0]:g}..{axis.values[end]:g}" for axis, end in ends
-        ]
-        return " ".join(words)
+    def places(self) -> dict[str, Places]:
+        """Place of each build's option in the list of its role, in rising order."""
+        return self._assembled[0]
 
     @property
-    def roles(self) -> dict[str, Part]:
-        """Every part of its machines, by role."""
-        return {**self.server.as_sold.roles, **self.parts}
+    def unpriced(self) -> int:
+        """Number of builds that are left out, as a part of them has no price."""
+        return self._assembled[1]
 
-    def values(self, point: Sequence[int]) -> dict[str, float]:
-        """What is chosen at a point, by role, as in `given`."""
-        spanned = zip(self.axes, point, strict=True)
-        return {**self.given, **{axis.role: axis.values[place] for axis, place in spanned}}
+    def unpriced_parts(self) -> Iterator[str]:
+        """Parts without a price, where they leave a build out."""
+        for role in self.priced:
+            for option in self.options.get(role, ()):
+                if "price" not in option.fills[role]:
+                    yield option.fitted.part.name
+            sold = self.server.as_sold.roles.get(role)
+            if role not in self.options and sold and "price" not in sold.numbers:
+                yield sold.name
 
-    def machine(self, point: Sequence[int]) -> Platform:
-        """The machine at a point, under the name of its server."""
-        values = self.values(point)
-        memory = values.pop("host", 0.0)
-        build = {
-            role: Fitted(part, values.get(role, part.si["count"]))
-            for role, part in self.parts.items()
+    def __len__(self) -> int:
+        return len(next(iter(self.places.values())))
+
+    def roles(self) -> Iterator[tuple[str, Sequence[Mapping[str, float]], Places]]:
+        """Each role, all that may stand in it as numbers [SI], and its place there by build.
+
+        What is chosen comes after what is sold.
+        """
+        sold = np.zeros(len(self), np.int32)
+        for role, part in self.server.as_sold.roles.items():
+            yield role, [part.si], sold
+        for role, options in self.options.items():
+            for filled in options[0].fills:
+                yield (
+                    filled,
+                    [option.fills[filled] for option in options],
+                    self.places[role],
+                )
+
+    def chosen(self, number: int) -> dict[str, Option]:
+        """The options of one build, by role."""
+        return {
+            role: self.options[role][place[number]] for role, place in self.places.items()
         }
-        machine = self.server.machine(build, memory)
-        owned = machine.override("ownership.rented", values.get("ownership", 0.0))
-        return replace(owned, name=self.server.part.name)
+
+    def words(self, number: int) -> str:
+        """One build, in words."""
+        fitted = [option.fitted for option in self.chosen(number).values()]
+        parts = [f"{each.count:g} x {each.part.name}" for each in fitted]
+        return f"{self.server.part.name} with {', '.join(parts)}"
+
+    def machine(self, number: int) -> Platform:
+        """The machine of one build, under the name of its server."""
+        chosen = self.chosen(number)
+        terms = chosen.pop("ownership", None)
+        fitted = {role: option.fitted for role, option in chosen.items()}
+        memory = sum(option.memory for option in chosen.values())
+        machine = self.server.machine(fitted, memory)
+        if terms:
+            rented = terms.fills["ownership"]["rented"]
+            machine = machine.override("ownership.rented", rented)
+        return replace(machine, name=self.server.part.name)
 
 
-def cases_of(
-    system: System,
-    server: Server,
-    offered: Mapping[str, Sequence[Part]],
-    measures: Sequence[str],
-    is_whole: bool,
-    rents: bool = False,
-) -> Iterator[Case]:
-    """All cases of a system on a server.
+@dataclass(frozen=True)
+class Machines:
+    """All machines on which systems that own the same may run, numbered through all servers.
+
+    Attributes:
+        owns: roles that the systems own.
+        builds: of each server.
+        columns: numbers of all that may stand in a role, by `role.key`, once they were asked for.
+    """
+
+    owns: tuple[str, ...]
+    builds: Sequence[Builds]
+    columns: dict[str, Numbers] = field(default_factory=dict)
+
+    @cached_property
+    def ends(self) -> Integers:
+        """Number behind the last machine of each server."""
+        return np.cumsum([len(each) for each in self.builds])
+
+    def __len__(self) -> int:
+        return int(self.ends[-1]) if self.builds else 0
+
+    @property
+    def every(self) -> Integers:
+        """The number of every machine."""
+        return np.arange(len(self))
+
+    @property
+    def slots(self) -> list[str]:
+        """Roles in which parts are chosen."""
+        chosen = dict.fromkeys(role for builds in self.builds for role in builds.options)
+        return [role for role in chosen if role != "ownership"]
+
+    def build(self, number: int) -> tuple[Builds, int]:
+        """The server of a machine, and its number among the builds of that."""
+        place = int(np.searchsorted(self.ends, number, side="right"))
+        return self.builds[place], number - (int(self.ends[place - 1]) if place else 0)
+
+    def platform(self, number: int) -> Platform:
+        """One machine, with the roles that a system may read."""
+        builds, own = self.build(number)
+        machine = builds.machine(own)
+        roles = {
+            role: part for role, part in machine.roles.items() if self.reads(role, part)
+        }
+        return replace(machine, roles=roles)
+
+    def reads(self, role: str, part: Part) -> bool:
+        """Whether a system may read a role: its own, the server, links, numbers without a part."""
+        return role in (*self.owns, SERVER) or part.type in ("link", *PARTLESS)
+
+    @cached_property
+    def tables(self) -> dict[str, tuple[list[Mapping[str, float]], Places]]:
+        """Role -> all that may stand in it, as numbers [SI], and its place there by machine."""
+        tables: dict[str, tuple[list[Mapping[str, float]], Places]] = {}
+        first = 0
+        for builds in self.builds:
+            own = slice(first, first + len(builds))
+            first = own.stop
+            for role, numbers, place in builds.roles():
+                if self.reads(role, builds.server.as_sold.roles[role]):
+                    nowhere = np.full(len(self), ABSENT, np.int32)
+                    table, places = tables.setdefault(role, ([], nowhere))
+                    places[own] = len(table) + place
+                    table += numbers
+        return tables
+
+    def column(self, address: str, machines: Integers) -> Numbers:
+        """A number of some machines, as `role.key`; NaN where one does not state it [SI]."""
+        role, _, key = address.partition(".")
+        table, places = self.tables[role]
+        if address not in self.columns:
+            values = [numbers.get(key, np.nan) for numbers in table]
+            self.columns[address] = np.array(
+                [*values, np.nan]
+            )  # the last where it is absent
+        return self.columns[address][places[machines]]
+
+    def alike(self, read: Collection[str]) -> Integers:
+        """A number a machine, equal where machines have the same roles and state the same keys.
+
+        Args:
+            read: the keys that count, as `role.key`.
+        """
+        kinds = np.zeros(len(self), np.int64)
+        for role, (table, places) in self.tables.items():
+            keys = {
+                key for own, _, key in (name.partition(".") for name in read) if own == role
+            }
+            stated = [frozenset(numbers.keys() & keys) for numbers in table]
+            code = {each: number for number, each in enumerate(dict.fromkeys(stated))}
+            codes = np.array([*(code[each] for each in stated), len(code)])[places]
+            if np.any(codes != codes[0]):
+                _, kinds = np.unique(kinds * (len(code) + 1) + codes, return_inverse=True)
+        return kinds
+
+    @cached_property
+    def of_parts(self) -> dict[str, Numbers]:
+        """Columns that follow from the parts alone; NaN where a part lacks a number for it."""
+        known = {name: np.full(len(self), np.nan) for name in OF_PARTS}
+
+        def priced(machines: Integers, seen: set[str]) -> None:
+            hw = read.base(machines).machine().with_values(read.numbers(machines))
+            answer = Evaluated(None, recording(hw, seen), self.owns)  # type: ignore[arg-type]
+            for name, column in OF_PARTS.items():
+                known[name][machines] = column(answer)
+
+        read = Read(self)
+        for _ in read.by_kind(self.every, priced):
+            pass
+        return known
+
+    @cached_property
+    def parts(self) -> Numbers:
+        """Number of parts in the slots of each machine [1]."""
+        counts = [self.column(f"{role}.count", self.every) for role in self.slots]
+        return np.asarray(np.nansum(counts, axis=0), np.float64)
+
+
+class Read:
+    """The numbers that were read of any machine so far, and which machines state the same of them.
+
+    Machines that do are of one kind, and are evaluated as one array: a base, and where the others
+    differ from it.
 
     Args:
-        system, server: what runs where; none where the server lacks a slot of what it owns.
-        offered: role -> parts that may be fitted, at the least count.
-        measures: that bound a box; an axis in which one is not monotone is enumerated.
-        is_whole: whether all sequences are served at once.
-        rents: whether each machine may be rented, too.
+        machines: all of them.
     """
-    needed = [role for role in system.owns if role in server.slots]
-    brought = {role for role, part in server.platform.roles.items() if part.type in BROUGHT}
-    # what systems read of a host is found missing once they are asked
-    absent_host = {"host"} - server.platform.roles.keys()
-    is_complete = {*system.owns} <= {*needed, *brought, *absent_host}
-    if not needed or not is_complete:
-        return
-    choices = _choices(server, needed, rents)
-    monotone = [choice for choice in choices if is_axis(system, choice, measures, is_whole)]
-    dram = [choice for choice in monotone if choice.role == "host"]
-    # one alone, so that what lanes and supply carry is a range of counts
-    counted = [choice for choice in monotone if choice.role != "host"][-1:]
-    axes = ([*dram, NOTHING][0], [*counted, NOTHING][0])
-    enumerated = [choice for choice in choices if choice not in axes]
-    shape = [range(len(choice.values)) for choice in enumerated]
-    for chosen in product(*(offered[role] for role in needed)):
-        parts = dict(zip(needed, chosen, strict=True))
-        for places in product(*shape):
-            given: dict[str, float] = {}
-            numbers: dict[str, float] = {}
-            for choice, place in zip(enumerated, places, strict=True):
-                given[choice.role] = choice.values[place]
-                numbers |= {key: values[place] for key, values in choice.numbers.items()}
-            count = _assembled(server, parts, given, axes[1])
-            if count:
-                last = (len(axes[0].values) - 1, count - 1)
-                yield Case(system, server, parts, given, numbers, axes, last)
 
+    def __init__(self, machines: Machines) -> None:
+        self.machines = machines
+        self.addresses: set[str] = set()
+        self.kinds = machines.alike(())
+        self.bases: dict[int, Platform] = {}
 
-def _assembled(
-    server: Server,
-    parts: Mapping[str, Part],
-    given: Mapping[str, float],
-    counted: SlotChoice,
-) -> int:
-    """Number of values of an axis, the smallest first, that lanes and supply carry."""
-    counts: dict[str, Count] = {**given, counted.role: np.array(counted.values)}
-    counts.pop("host", None)
-    build = {
-        role: Fitted(part, counts.get(role, part.si["count"]))
-        for role, part in parts.items()
-    }
-    lanes, watts = server.draws(build).values()
-    fits = np.less_equal(*lanes) & np.less_equal(*watts)
-    return int(np.sum(np.broadcast_to(fits, len(counted.values))))
+    def by_kind(
+        self, machines: Integers, compute: Callable[[Integers, set[str]], Computed]
+    ) -> Iterator[tuple[Integers, Computed]]:
+        """Places of machines of one kind, and what is computed of them.
 
+        Where more is read of some than of any machine before, they are told apart anew.
 
-def is_axis(
-    system: System, choice: SlotChoice, measures: Sequence[str], is_whole: bool
-) -> bool:
-    """Whether every measure that bounds a box is monotone in a choice."""
-    if choice.role in ENUMERATED or system.combinations:
-        return False  # of splits, the best for one span may be slow in another
-    placed = ("prefill_s", "step_ms") if is_whole and places_weights(system) else ()
-    return all(
-        measure in placed or system.is_monotone(measure, address)
-        for measure, address in product(measures, choice.numbers)
-    )
+        Args:
+            machines: numbers of some machines.
+            compute: of machines of one kind; it adds what it reads, as `role.key`, to a set.
+        """
+        left = [np.arange(len(machines))]
+        while left:
+            places = left.pop()
+            kinds = self.kinds[machines[places]]
+            group, others = places[kinds == kinds[0]], places[kinds != kinds[0]]
+            if len(others):
+                left.append(others)
+            seen: set[str] = set()
+            computed = compute(machines[group], seen)
+            if not seen <= self.addresses:
+                self.addresses |= seen
+                self.kinds = self.machines.alike(self.addresses)
+                self.bases.clear()
+            kinds = self.kinds[machines[group]]
+            if np.any(kinds != kinds[0]):
+                left.append(group)
+            else:
+                yield group, computed
 
+    def base(self, machines: Integers) -> Platform:
+        """A machine of the kind of some machines."""
+        kind = int(self.kinds[machines[0]])
+        if kind not in self.bases:
+            self.bases[kind] = self.machines.platform(int(machines[0]))
+        return self.bases[kind]
 
-def places_weights(system: System) -> bool:
-    """Whether prefill and steps trade against each other by the placement of weights alone.
+    def numbers(self, machines: Integers) -> dict[str, Numbers]:
+        """The numbers in which machines of one kind differ from their base [SI].
 
-    Each of them is then monotone with weights placed for it alone, which bounds it.
-    """
-    has_share = any(knob.share for knob in system.knobs.values())
-    trades = [
-        reversal.axes == (ANY,) and "total_s" not in reversal.measures
-        for reversal in system.reversals
-    ]
-    return has_share and len(trades) > 0 and all(trades)
-
-
-def _choices(server: Server, roles: Sequence[str], rents: bool) -> list[SlotChoice]:
-    """What may be chosen on a server beside its parts: counts, DRAM, and whether it is rented."""
-    choices = []
-    for role in roles:
-        slot = server.slots[role]
-        if len(slot.counts) > 1:
-            counted = {f"{name}.count": slot.counts for name in (role, *slot.links)}
-            choices.append(SlotChoice(role, slot.counts, counted))
-        if slot.sizes:
-            choices.append(SlotChoice(role, slot.sizes, _dram(server, role)))
-    if rents:
-        choices.append(
-            SlotChoice("ownership", (0.0, 1.0), {"ownership.rented": (0.0, 1.0)})
-        )
-    return choices
-
-
-def _dram(server: Server, role: str) -> dict[str, tuple[float, ...]]:
-    """The DRAM of a host, and what its system may use of it, at each size of its slot [B]."""
-    host, sizes = server.platform.roles[role], server.slots[role].sizes
-    by_size = [memory_of(host, size) for size in sizes]
-    return {f"{role}.{key}": tuple(each[key] for each in by_size) for key in by_size[0]}
+        One that a machine does not state is that of the base; as soon as it is read, the machine is
+        of another kind.
+        """
+        numbers: dict[str, Numbers] = {}
+        for role, part in self.base(machines).roles.items():
+            for key, value in part.si.items():
+                values = self.machines.column(f"{role}.{key}", machines)
+                if np.any(values != value):
+                    numbers[f"{role}.{key}"] = np.where(np.isnan(values), value, values)
+        return numbers

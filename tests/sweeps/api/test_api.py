@@ -27,7 +27,7 @@ estimate compare sweep solve pareto sensitivity reuse validate coverage calibrat
 platforms parts columns load_model load_platform Study Estimate Prediction Fit Span Leaf serial
 overlap pipeline plot stream Fits fits Knob system NearkvError InputError NearkvWarning
 __version__
-Axes design check_design
+Axes design
 """
 API_MODULES = [f"{api.__name__}.{module.name}" for module in pkgutil.iter_modules(api.__path__)]
 

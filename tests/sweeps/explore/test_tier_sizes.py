@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from itertools import product
@@ -24,9 +23,8 @@ import nearkv
 from nearkv.costmodel.mechanisms.kv_tiers import TIERS
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.kv_policies import ADMISSIONS, REUSE_POLICIES
-from nearkv.sweeps.explore.design.certificate import certificate_of, fault_of
 from nearkv.sweeps.explore.kv_node import Node, node_of
-from nearkv.sweeps.explore.reuse import Hits, Reuse, free_ttft, hits_of, serve, write_loads
+from nearkv.sweeps.explore.reuse import Hits, Reuse, serve, write_loads
 from nearkv.sweeps.explore.tier_sizes import TierSizes, sizes_of
 from nearkv.sweeps.study.block_traces import BlockTrace
 from nearkv.sweeps.study.prompt_blocks import PromptBlocks
@@ -120,17 +118,15 @@ def by_hand(asked: TierSizes, requests: list[list[str]], point: list[int]) -> fl
 
 
 def assert_cheapest(seed: int, policies: tuple[str, ...]) -> None:
-    """The answer is the cheapest of all sizes, and its cuts prove it."""
+    """The answer is the cheapest of all sizes."""
     asked, requests = random_case(random.Random(seed), policies)
     points = every_point(asked)
     value = np.array([by_hand(asked, requests, point) for point in points.tolist()])
-    answer = asked.solved()
-    if not np.isfinite(value).any():
-        assert not len(answer.point), seed
-    else:
-        assert answer.value[0, 0] == pytest.approx(value.min(), rel=1e-9), seed
-    certificate = json.loads(json.dumps(certificate_of(asked, answer)))
-    assert not fault_of(asked, certificate)
+    kept = asked.solved().kept
+    assert kept is not None
+    assert (kept.costs[0, 0] == 0) == np.isfinite(value).any(), seed
+    if np.isfinite(value).any():
+        assert kept.costs[0, 1] == pytest.approx(value.min(), rel=1e-9), seed
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -142,20 +138,6 @@ def test_the_answer_is_the_cheapest_of_all_sizes(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(10, 100))
 def test_the_answer_is_the_cheapest_of_all_sizes_in_depth(seed: int) -> None:
     assert_cheapest(seed, REUSE_POLICIES)
-
-
-def cases(number: int) -> Iterator[TierSizes]:
-    for seed in range(number):
-        asked, _ = random_case(random.Random(seed), ("exclusive", "inclusive"))
-        if asked.question.admission == "all":
-            yield asked
-
-
-def test_no_size_is_faster_than_its_bound() -> None:
-    for asked in cases(10):
-        (largest,) = asked.at(asked.boxes.high)
-        least = free_ttft(largest, hits_of(largest))
-        assert (asked.served(every_point(asked))[0] >= least * (1 - 1e-12)).all()
 
 
 def usd_hour(table: pd.DataFrame) -> float:
@@ -183,19 +165,11 @@ def test_reuse_says_the_same_of_the_answer(policy: str) -> None:
     assert usd_hour(again) == pytest.approx(table["usd_hour"][0], rel=1e-6)
 
 
-def test_that_nothing_is_fast_enough_is_proven(tmp_path: Path) -> None:
-    asked = f"{GROUPS} --slo ttft_s=0.01 --nodes 2 --tier dram=1TB"
-    words = ("solve", "tiers", "--model", MODEL, *asked.split())
-    proof = str(tmp_path / "proof.json")
-    succeed(*words, "--certificate", proof, code=3)
-    assert "holds: " in succeed(*words, "--check", proof)
-
-
 def test_what_no_nodes_reach_is_an_answer_with_its_reason() -> None:
     words = ("solve", "tiers", *GROUPS.split(), "--model", MODEL, "--tier", "dram")
     answer = succeed(*words, "--slo", "ttft_s=0.01", code=3)
     assert "infeasible: the first token comes after" in answer
-    assert "gap" in succeed(*words, "--slo", "ttft_s=4")
+    assert " meet it." in succeed(*words, "--slo", "ttft_s=4")
 
 
 @pytest.mark.parametrize(
@@ -204,7 +178,10 @@ def test_what_no_nodes_reach_is_an_answer_with_its_reason() -> None:
         ("--slo ttft_s=2 --tier hbm=10GB", "states no price"),
         ("--slo ttft_s=2 --policy victim", "replays 256 sizes at most"),
         ("--slo ttft_s=2 --policy lru", "valid are: exclusive, inclusive, victim"),
-        ("--slo ttft_s=2 --check nix.json", "nix.json"),
+        (
+            "--slo ttft_s=2 --tier dram=1GB:2000GB:+1GB --tier ssd=1GB:9000GB:+1GB",
+            "the longest axis is ssd, with 9,001 values",
+        ),
         ("--slo ttft_s=2 --years 0", "must be above 0"),
         ("--slo ttft_s=2 --minimize usd", "by price, usd_hour"),
         ("--slo ttft_s=2 --tier dram=1GB:2GB", "must be low:high"),
@@ -227,7 +204,7 @@ def test_victims_are_sized_by_a_replay_of_each_size(tmp_path: Path) -> None:
     asked = [[int(block) + place for place in range(4)] for block in first]
     line = {"input_length": 2048, "output_length": 1}
     lines = [line | {"timestamp": 4e3 * at, "hash_ids": ids} for at, ids in enumerate(asked)]
-    trace, proof = tmp_path / "t.jsonl", tmp_path / "proof.json"
+    trace = tmp_path / "t.jsonl"
     trace.write_text("\n".join(map(json.dumps, lines)))
     times = {}
     for dram, ssd in product((0, 1, 2, 3), (0, 2, 4)):
@@ -248,34 +225,9 @@ def test_victims_are_sized_by_a_replay_of_each_size(tmp_path: Path) -> None:
     words += ["--policy", "victim", "--admission", "second-touch"]
     words += ["--tier", "dram=1GB,2GB,3GB", "--tier", "ssd=2GB,4GB", "--slo"]
     slo = f"ttft_s={target!r}"
-    printed = succeed(*words, slo, "--certificate", str(proof), "--format", "csv")
+    printed = succeed(*words, slo, "--format", "csv")
     (row,) = csv.DictReader(io.StringIO(printed))
     assert float(row["usd_hour"]) == pytest.approx(cheapest)
     assert cheapest > min(times)
-    assert "holds: " in succeed(*words, slo, "--check", str(proof))
-    assert "of another objective" in refusal(*words, "ttft_s=1", "--check", str(proof))
     many = ("--tier", "pool=1GB:100GB:+1GB")
     assert "replays 256 sizes at most" in refusal(*words, slo, *many)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"cases": "x"},
-        {"cases": []},
-        {"cuts": [[0]]},
-        {"cuts": [[0, ["a", 0], [1, 1]]]},
-        {"best": [[5, [0, 0], [1.0]]]},
-        {"best": [[0, [0, 0], ["x"]]]},
-        {"goal": None},
-    ],
-)
-def test_a_certificate_that_was_changed_is_refused(
-    tmp_path: Path, change: dict[str, object]
-) -> None:
-    asked = f"{GROUPS} --slo ttft_s=3 --nodes 2 --tier dram=1TB,2TB --tier ssd=8TB"
-    words = ("solve", "tiers", "--model", MODEL, *asked.split())
-    proof = tmp_path / "proof.json"
-    succeed(*words, "--certificate", str(proof))
-    proof.write_text(json.dumps(json.loads(proof.read_text()) | change))
-    assert "proof.json: " in refusal(*words, "--check", str(proof))

@@ -1,0 +1,205 @@
+"""A system on all machines on which it may run, of which the parts are known before they run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkv.costmodel.algebra.span import Numbers
+from nearkv.costmodel.model.capacity import STATUSES
+from nearkv.costmodel.model.metrics import COLUMNS, Evaluated
+from nearkv.costmodel.model.registry import System
+from nearkv.hardware.machine import MissingNumberError, recording
+from nearkv.hardware.platform import Platform
+from nearkv.solvers.knobs import resolve_knobs, tried_together
+from nearkv.sweeps.evaluate.columns import Categories, Cell
+from nearkv.sweeps.explore.design.goal import Goal
+from nearkv.sweeps.explore.design.space import OF_PARTS, Integers, Machines, Read
+from nearkv.sweeps.jobs.search import Candidates, candidates_at
+from nearkv.sweeps.study.study import Block, Study, blocks
+
+LACKING = "lack a number that the system reads"
+"""How a machine ends on which a system cannot be evaluated."""
+FIRST = 1 << 9
+"""Machines that are evaluated together first; then four times as many, up to `AT_ONCE`."""
+AT_ONCE, LEAST = 6 << 10, 1 << 8
+"""Machines evaluated together, times combinations of knobs and workloads; and the fewest."""
+NEVER_WORN = "endurance_requests"
+"""The column that is blank where no flash is written."""
+
+Mask = NDArray[np.bool_]
+Computed = TypeVar("Computed")
+
+
+@dataclass(frozen=True)
+class Deployments:
+    """One system on all machines on which it may run, and what they serve.
+
+    Attributes:
+        system: what runs.
+        machines: all of them.
+        study: the workload.
+        axes: of several workloads, their values in front of those of machines, by axis.
+    """
+
+    system: System
+    machines: Machines
+    study: Study
+    axes: Mapping[str, Numbers] = field(default_factory=dict)
+
+    @cached_property
+    def read(self) -> Read:
+        """What was read of machines so far."""
+        return Read(self.machines)
+
+    def block(self, machine: Platform) -> Block:
+        """The workload on a machine.
+
+        Under the name of the system's own bed, what is lacking is not listed, which takes long.
+        """
+        platform = replace(machine, name=self.system.platform)
+        (block,) = blocks(
+            self.study.but(systems=(self.system.name,), platforms=(platform,))
+        )
+        return block
+
+    def excess(self, goal: Goal) -> Numbers:
+        """How far the parts alone exceed a limit, on a logarithmic scale; 0 within all."""
+        excess = np.zeros(len(self.machines))
+        for limit in goal.limits:
+            if limit.quantity in OF_PARTS:
+                excess = np.maximum(
+                    excess, -limit.margin(self.machines.of_parts[limit.quantity])
+                )
+        return excess
+
+    @cached_property
+    def splits(self) -> dict[str, Numbers]:
+        """Values of the knobs that the system tries together, for the most parts; or none."""
+        if not self.system.combinations:
+            return {}
+        every, block = self.machines.every, self.block(self.machines.platform(0))
+        roles = [role for role in self.machines.slots if role in block.platform.roles]
+        addresses = [f"{role}.count" for role in roles]
+        most = {
+            name: np.nanmax(self.machines.column(name, every), keepdims=True)
+            for name in addresses
+        }
+        hw, llm, _, requested = block.at(block.grid.mesh(block.grid.whole), most)
+        return tried_together(self.system, hw, llm, requested)
+
+    @property
+    def before(self) -> tuple[int, ...]:
+        """Shape of an evaluated machine: workloads, where there are several, combinations, 1."""
+        combinations = len(next(iter(self.splits.values()), [0]))
+        return np.broadcast_shapes(*map(np.shape, self.axes.values()), (combinations, 1))
+
+    def candidates(self, goal: Goal, among: Integers, first: int) -> Iterator[Candidates]:
+        """Machines in chunks, those that exceed the limits least first, then the best by its parts.
+
+        Args:
+            goal: what is asked of them.
+            among: which machines.
+            first: number of the first machine of all in the whole search.
+        """
+        known = [self.excess(goal)]
+        if goal.objectives[0] in OF_PARTS:
+            sign = -1.0 if goal.highest[0] else 1.0
+            known.append(sign * self.machines.of_parts[goal.objectives[0]])
+        order = np.lexsort([column[among] for column in known[::-1]])
+        left, size = among[order], FIRST
+        *before, _ = self.before
+        most = max(AT_ONCE // math.prod(before), LEAST)
+        while len(left):
+            kinds = self.read.kinds[left]
+            taken = np.flatnonzero(kinds == kinds[0])[:size]
+            machines = left[taken]
+            left, size = np.delete(left, taken), min(4 * size, most)
+            yield Candidates(
+                rows=first + machines,
+                shape=(*before, len(machines)),
+                evaluate=partial(self.evaluate, machines, first),
+                least=tuple(float(column[machines[0]]) for column in known),
+            )
+
+    def evaluate(
+        self, machines: Integers, first: int, wanted: Sequence[str]
+    ) -> Mapping[str, Cell]:
+        """Columns of some machines, with every combination of the knobs tried together.
+
+        Raises:
+            ArithmeticError: a machine has an answer and a value that is none.
+        """
+        *before, _ = self.before
+        shape = (*before, len(machines))
+        own: dict[str, Cell] = {
+            "parts": self.machines.parts[machines],
+            "row": (first + machines).astype(float),
+            "split": np.arange(float(before[-1]))[:, np.newaxis],
+        }
+        asked = [name for name in wanted if name not in own]
+        values = {name: np.full(shape, np.nan) for name in asked if name != "status"}
+        status = np.full(shape, len(STATUSES))
+
+        def answered(group: Integers, seen: set[str]) -> Mapping[str, Cell] | None:
+            knobs = {name: values[:, np.newaxis] for name, values in self.splits.items()}
+            block, numbers = self.block(self.read.base(group)), self.read.numbers(group)
+            try:
+                return candidates_at(
+                    block, {**knobs, **self.axes}, numbers, read=seen
+                ).evaluate(asked)
+            except MissingNumberError:
+                return None
+
+        for places, cells in self.read.by_kind(machines, answered):
+            if cells is None:
+                continue
+            assert isinstance(cells["status"], Categories)
+            status[..., places] = cells["status"].places
+            for name, column in values.items():
+                column[..., places] = cells[name]
+            self._check_values(machines[places], cells, status[..., places] == 0)
+        return {**own, **values, "status": Categories(status, (*STATUSES, LACKING))}
+
+    def _check_values(
+        self, machines: Integers, cells: Mapping[str, Cell], answered: Mask
+    ) -> None:
+        """Hold that every answer has a value in each column, unless its machine lacks a number.
+
+        Args:
+            machines: of one kind.
+            cells: their columns.
+            answered: which of them have an answer.
+
+        Raises:
+            ArithmeticError: a value is none or infinite, and no number is missing.
+        """
+        for name, cell in cells.items():
+            if isinstance(cell, Categories) or name == NEVER_WORN:
+                continue
+            is_none = answered & ~np.isfinite(cell)
+            if np.any(is_none) and not self._lacks_for(name, machines):
+                number = int(machines[np.argwhere(is_none)[0, -1]])
+                builds, own = self.machines.build(number)
+                raise ArithmeticError(
+                    f"{self.system.name} on {builds.words(own)} has no {name}"
+                )
+
+    def _lacks_for(self, name: str, machines: Integers) -> bool:
+        """Whether machines of one kind lack a number that a column looks for."""
+        block, seen = self.block(self.read.base(machines)), set[str]()
+        hw, llm, work, knobs = block.at(block.grid.mesh(block.grid.whole))
+        estimate = resolve_knobs(self.system, hw, llm, work, knobs).estimate
+        COLUMNS[name].compute(Evaluated(estimate, recording(hw, seen), self.system.owns))
+        stated = {
+            f"{role}.{key}"
+            for role, part in block.platform.roles.items()
+            for key in part.si
+        }
+        return not seen <= stated

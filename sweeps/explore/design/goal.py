@@ -1,0 +1,54 @@
+"""What is asked of a machine: columns to make best, and limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nearkv.costmodel.algebra.span import Numbers
+from nearkv.sweeps.evaluate.slo import Target
+from nearkv.sweeps.jobs.search import Best, candidates_at
+from nearkv.sweeps.study.study import NO_NUMBERS, Block
+
+TIES = ("cost_usd", "parts", "row", "total_s", "split")
+"""What decides between machines that tie: the lower cost, fewer parts, the alphabet, which `row`
+follows, and between values of the knobs of one machine the seconds of its batch."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is asked of a machine.
+
+    Attributes:
+        objectives: columns to make best.
+        highest: of each, whether more is better.
+        limits: all must hold.
+    """
+
+    objectives: tuple[str, ...]
+    highest: tuple[bool, ...]
+    limits: tuple[Target, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns that are asked about."""
+        return (*self.objectives, *(limit.quantity for limit in self.limits))
+
+    def reducer(self, ties: tuple[str, ...] = TIES) -> Best:
+        """What keeps the best machines of a search."""
+        return Best(self.objectives, where=self.limits, highest=self.highest, ties=ties)
+
+    def worth(self, block: Block, numbers: dict[str, Numbers], count: int) -> Numbers:
+        """The objective of a machine with other numbers, to be made small; inf: a limit is missed.
+
+        Args:
+            block: the workload on the machine.
+            numbers: number of the machine, `role.key` -> its values [SI].
+            count: of values.
+        """
+        candidates = candidates_at(block, {}, numbers or NO_NUMBERS)
+        reducer = self.reducer(ties=())
+        costs = reducer.costs(candidates.evaluate(reducer.columns), candidates.shape)
+        met = (costs[..., 0] == 0) & ~np.isnan(costs[..., 1])
+        return np.broadcast_to(np.where(met, costs[..., 1], np.inf), (count,))
