@@ -14,7 +14,7 @@ TESTS ?= tests/solvers/test_frontier.py
 SYSTEMS := flexgen-ssd flexgen-dram flexgen-16ssd deepspeed-uvm hilos
 SHOWN := system,model,batch,context_tok,status,decode_tok_s,throughput_tok_s,step_ms
 
-.PHONY: help setup demo validation bands golden check test quick deep browser pictures readme site lint type sizes fuzz mutants cover resume performance lock
+.PHONY: help reasons walk setup demo validation bands golden check test quick deep browser pictures readme site lint type sizes fuzz mutants cover resume performance lock
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
 
@@ -39,6 +39,12 @@ validation: setup ## write docs/validation.md, a row a paper, anew
 
 bands: setup ## pool the model errors anew, write docs/coverage.md
 	$(BIN)/nearkv coverage --record --format markdown > docs/coverage.md
+
+reasons: setup ## write the table of docs/not-modelled.md anew
+	$(BIN)/python docs/not_modelled.py
+
+walk: setup ## write docs/walk.md, the files that a question enters, anew
+	@$(BIN)/python tools/footsteps.py --page estimate hilos --model opt-66b --context 64k > docs/walk.md
 
 golden: setup ## write tests/golden/pins.csv anew
 	$(BIN)/python tests/golden/pins.py
@@ -74,7 +80,7 @@ lint: setup ## check style
 type: setup ## check types, strictly
 	$(BIN)/mypy
 
-sizes: setup ## print code lines, modules, tokens per line, lonely modules, import cycles
+sizes: setup ## print tokens, code lines, modules, ambiguous names, lonely modules, import cycles
 	$(BIN)/python tools/sizes.py
 
 fuzz: setup ## attack the command line and every system; ARGS='--seed 2 --seconds 600'

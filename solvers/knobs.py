@@ -68,6 +68,16 @@ class Resolved:
     placement: Minimum | None = None
 
 
+class StatedKnobs(dict[str, Real]):
+    """Values of a system's knobs by name; one that the system does not declare is refused."""
+
+    def __missing__(self, name: str) -> Real:
+        raise InputError(
+            f"a rule or a break of a knob of this system reads the knob {name}, which the system "
+            "does not declare; add it to knobs= of @system"
+        )
+
+
 @dataclass(frozen=True)
 class _Question:
     """A system, what it is evaluated on, and what is requested of its knobs."""
@@ -85,10 +95,12 @@ class _Question:
         return replace(self, requested={**self.requested, **knobs})
 
     @property
-    def stated(self) -> dict[str, Real]:
+    def stated(self) -> StatedKnobs:
         """The knobs that are numbers."""
         knobs = self.requested.items()
-        return {name: value for name, value in knobs if not isinstance(value, str)}
+        return StatedKnobs(
+            {name: value for name, value in knobs if not isinstance(value, str)}
+        )
 
     @property
     def unsolved(self) -> list[str]:

@@ -6,6 +6,7 @@ that everything is imported, then once more and counts. Without arguments it ask
 
 from __future__ import annotations
 
+import ast
 import io
 import sys
 from collections import Counter
@@ -23,6 +24,21 @@ QUESTIONS = (
     "estimate hilos --model opt-66b --context 64k",
     "solve alpha --system hilos --model opt-66b --context 64k",
 )
+
+PAGE = """# How a question walks through the code
+
+For those who open the code for the first time. `make walk` asks `nearkv {words}`
+and lists the {count} files that it enters once everything is imported, in the order in which it
+first enters them: what each file says of itself, the function that is entered first, and how many
+are. `python tools/footsteps.py --list COMMAND` lists every function for a question of your own.
+
+A command reads its options into a study, the study is divided into blocks of design points, a block
+is evaluated by its system, whose spans of time and memory needs become columns, and a row of these
+is printed. Formulas stand in `costmodel`, numbers in `hardware`, what is solved for in `solvers`.
+
+| file | what it is | entered by | functions |
+|---|---|---|---|
+{rows}"""
 
 Place = tuple[str, str, int]
 """File below the package, function, its first line."""
@@ -68,7 +84,24 @@ def report(words: Sequence[str], listed: bool) -> None:
         print(f"    {file}:{line} {name}")
 
 
+def page(words: Sequence[str]) -> str:
+    """The files that a question enters, in this order, as a page: what each is for, and where."""
+    functions: dict[str, list[str]] = {}
+    for file, name, _ in footsteps(words):
+        if "<" not in name:
+            functions.setdefault(file, []).append(name)
+    rows = []
+    for file, names in functions.items():
+        module = ast.parse((PACKAGE / file).read_text(encoding="utf-8"))
+        about = (ast.get_docstring(module) or "").partition("\n")[0]
+        rows.append(f"| `{file}` | {about} | `{names[0]}` | {len(names)} |")
+    return PAGE.format(words=" ".join(words), count=len(rows), rows="\n".join(rows))
+
+
 if __name__ == "__main__":
-    asked = [word for word in sys.argv[1:] if word != "--list"]
-    for question in [asked] if asked else [text.split() for text in QUESTIONS]:
-        report(question, "--list" in sys.argv)
+    words = [word for word in sys.argv[1:] if word not in ("--list", "--page")]
+    for question in [words] if words else [text.split() for text in QUESTIONS]:
+        if "--page" in sys.argv:
+            print(page(question))
+        else:
+            report(question, "--list" in sys.argv)

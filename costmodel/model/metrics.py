@@ -74,7 +74,9 @@ class Column:
 COLUMNS: dict[str, Column] = {}
 
 
-def _column(name: str, what: str, of_machine: bool = False) -> Callable[[Compute], Compute]:
+def column(name: str, what: str, of_machine: bool = False) -> Callable[[Compute], Compute]:
+    """Register the function of a column under its name; arguments as of `Column`."""
+
     def register(compute: Compute) -> Compute:
         COLUMNS[name] = Column(name, what, compute, of_machine)
         return compute
@@ -87,7 +89,7 @@ def is_of_costs(names: Collection[str]) -> bool:
     return any(name.removesuffix("_ratio") in COSTS for name in names)
 
 
-@_column("batch_run", "sequences served together; fewer than `batch` where memory is short")
+@column("batch_run", "sequences served together; fewer than `batch` where memory is short")
 def _batch_run(answer: Evaluated) -> Real:
     return answer.estimate.batch_run
 
@@ -100,7 +102,7 @@ def _alone(answer: Evaluated, amount: Real) -> Real:
     return np.where(np.equal(carries, 0), amount, np.nan)[()]
 
 
-@_column(
+@column(
     "prefill_s",
     "time to process all prompts of the batch; blank if prompts ride in steps [s]",
 )
@@ -108,7 +110,7 @@ def _prefill(answer: Evaluated) -> Real:
     return _alone(answer, answer.estimate.prefill.seconds)
 
 
-@_column(
+@column(
     "step_ms",
     "one more token for every sequence of the batch, at the mean context; "
     "blank if prompts ride [ms]",
@@ -117,18 +119,18 @@ def _step(answer: Evaluated) -> Real:
     return 1e3 * _alone(answer, answer.estimate.step.seconds)
 
 
-@_column("total_s", "prefill and n - 1 steps [s]")
+@column("total_s", "prefill and n - 1 steps [s]")
 def _total(answer: Evaluated) -> Real:
     return answer.estimate.total.seconds
 
 
-@_column("decode_tok_s", "tokens per second while decoding; blank if prompts ride [1/s]")
+@column("decode_tok_s", "tokens per second while decoding; blank if prompts ride [1/s]")
 def _decode_rate(answer: Evaluated) -> Real:
     estimate = answer.estimate
     return estimate.work.batch / _alone(answer, estimate.step.seconds)
 
 
-@_column(
+@column(
     "ttft_s",
     "mean time to first token: waiting and the prompt; of a static batch, all its prompts [s]",
 )
@@ -136,7 +138,7 @@ def _time_to_first_token(answer: Evaluated) -> Real:
     return answer.estimate.latency.ttft
 
 
-@_column(
+@column(
     "tpot_ms",
     "mean time per output token of a request after the first, pauses for prompts counted; "
     "blank if all answers are of one token [ms]",
@@ -147,7 +149,7 @@ def _time_per_output_token(answer: Evaluated) -> Real:
     return np.where(has_second, 1e3 * estimate.latency.tpot, np.nan)[()]
 
 
-@_column(
+@column(
     "throughput_tok_s", "tokens generated per second from first prompt to last token [1/s]"
 )
 def throughput(answer: Evaluated) -> Real:
@@ -177,14 +179,14 @@ def _joules(answer: Evaluated, span: Span) -> Real:
     return always * span.seconds + working
 
 
-@_column("energy_j_tok", "energy of all owned devices per generated token [J]")
+@column("energy_j_tok", "energy of all owned devices per generated token [J]")
 def energy(answer: Evaluated) -> Real:
     """Energy of a batch over the tokens that it generates [J/token]."""
     work = answer.estimate.work
     return answer.joules / (work.batch * work.output)
 
 
-@_column(
+@column(
     "decode_energy_j_tok",
     "energy of all owned devices per token while decoding; blank if prompts ride [J]",
 )
@@ -192,13 +194,13 @@ def _decode_energy(answer: Evaluated) -> Real:
     return _alone(answer, answer.step_joules / answer.estimate.work.batch)
 
 
-@_column("power_w", "mean power of all owned devices while they serve [W]")
+@column("power_w", "mean power of all owned devices while they serve [W]")
 def power(answer: Evaluated) -> Real:
     """Energy of a batch over its seconds [W]."""
     return answer.joules / answer.estimate.total.seconds
 
 
-@_column(
+@column(
     "power_cap_w",
     "power of all owned devices while all of them work [W]",
     of_machine=True,
@@ -230,7 +232,7 @@ def _working_seconds(span: Span, name: str) -> Real:
     return span.busy_of(name) if "." in name else span.active_of(name)
 
 
-@_column(
+@column(
     "cost_usd",
     "price of the machine that the system needs, host and server included [USD]",
     of_machine=True,
@@ -245,13 +247,13 @@ def cost(answer: Evaluated) -> Real:
     return sum(prices, 0.0) + dimms
 
 
-@_column("rack_units", "height of the server in a rack", of_machine=True)
+@column("rack_units", "height of the server in a rack", of_machine=True)
 def rack_units(answer: Evaluated) -> Real:
     """Rack units of the server; NaN where the platform names none [1]."""
     return answer.devices[SERVER].rack_units if SERVER in answer.devices else np.nan
 
 
-@_column(
+@column(
     "usd_hour",
     "an hour of the machine: its purchase over the years and power, or its rent [USD/h]",
 )
@@ -280,7 +282,7 @@ def hour_at(watts: Real, answer: Evaluated) -> Real:
     return np.where(np.greater(terms.rented, 0), rent, bought)[()]
 
 
-@_column(
+@column(
     "usd_mtok", "a million generated tokens, with drives replaced as they wear out [USD]"
 )
 def usd_mtok(answer: Evaluated) -> Real:
@@ -304,12 +306,12 @@ def _wear(answer: Evaluated) -> Real:
     return worn / (estimate.work.batch * estimate.work.output)
 
 
-@_column("tok_s_per_kusd", "throughput_tok_s for every 1,000 USD [1/s/kUSD]")
+@column("tok_s_per_kusd", "throughput_tok_s for every 1,000 USD [1/s/kUSD]")
 def _throughput_per_cost(answer: Evaluated) -> Real:
     return throughput(answer) / (cost(answer) / 1e3)
 
 
-@_column(
+@column(
     "endurance_requests",
     "requests until the flash that is written most wears out; blank where none is written",
 )

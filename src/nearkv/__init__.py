@@ -4,6 +4,7 @@
 >>> table = nearkv.compare(["flexgen-ssd", "hilos"], model="opt-66b", context=[16_384, 65_536])
 """
 
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -46,6 +47,12 @@ if TYPE_CHECKING:
     from nearkv.sweeps.study.study import Study as Study
 
 __version__ = "0.1.0"
+
+if not os.path.isdir(os.path.join(os.path.dirname(__file__), "hardware")):
+    raise ImportError(
+        "the links in src/nearkv to the folders of this checkout are text files; on Windows, "
+        "turn on developer mode and clone with `git clone -c core.symlinks=true`"
+    )
 
 _HOMES = {
     "costmodel.model.capacity": ("Fits", "fits"),

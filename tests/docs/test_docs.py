@@ -217,3 +217,10 @@ def test_no_line_of_a_page_is_lost_to_markdown() -> None:
     """A line that begins with % is a comment of MyST, and not on the site."""
     for page in DOCS.glob("*.md"):
         assert [line for line in page.read_text().splitlines() if line.startswith("%")] == [], page
+
+
+def test_the_walk_of_a_question_names_files_that_there_are() -> None:
+    """`make walk` writes it."""
+    listed = re.findall(r"^\| `([\w/.]+)` \|", (DOCS / "walk.md").read_text(), re.MULTILINE)
+    assert len(listed) > 30
+    assert not [file for file in listed if not (DOCS.parent / file).exists()]

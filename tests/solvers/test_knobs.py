@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import Knob, System
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
+from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.knobs import resolve_knobs
 
@@ -130,3 +132,12 @@ def test_of_counts_that_do_not_fit_the_one_that_misses_least_is_taken() -> None:
     answer = resolve_knobs(short, hw, model("opt-30b"), BLOCK, {"count": "auto"})
     assert np.ravel(answer.knobs["count"]) == [4]
     assert not answer.estimate.fits.ok
+
+
+def test_a_knob_that_a_variant_forgot_is_named() -> None:
+    """alpha of HILOS bends where buffers of `interval` tokens take memory from weights."""
+    hilos = SYSTEMS["hilos"]
+    variant = replace(hilos, knobs={"alpha": hilos.knobs["alpha"]})
+    hw = load_platform("hilos-a100").machine()
+    with pytest.raises(InputError, match="reads the knob interval, which the system does not"):
+        resolve_knobs(variant, hw, model("opt-66b", hw), middle(hilos), {"alpha": "auto"})
