@@ -122,7 +122,8 @@ def reuse(
         admission: `all` blocks enter the tiers behind the first, or those of a `second-touch`; both
             one after the other where both are named.
         routing: requests go to the node with the longest `prefix`, or to a `random` one.
-        nodes: servers; 0 for the fewest that compute prompts at most 80 % of their time.
+        nodes: servers; 0 for the fewest that compute prompts at most 80 % of their time, or one for
+            users.
         users: that ask again when they are answered, in place of the rate of the requests.
         slo: `ttft_s=2`: also the rate at which requests wait so long in the mean.
         drive: `30.72TB`: wear is counted in such drives, and asked again of as many as bear it.

@@ -289,7 +289,7 @@ def _check_prefix(question: Reuse) -> None:
     prefix, longest = question.prefix, question.node.longest
     if not 0 <= question.hit <= 1:
         raise InputError(f"--hit: {question.hit:g} is no share; give 0 to 1")
-    if not (prefix > 0 and 0 < question.rate < np.inf):
+    if not (prefix > 0 and (question.users or 0 < question.rate < np.inf)):
         raise InputError("give --trace FILE, or --prefix, --hit and --rate of the requests")
     if len(question.tiers) > 1:
         raise InputError("--tier: without a trace the prefix lies in one tier; name one")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import random
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from support.tiers_by_hand import simulate, walks
 
 import nearkv
 from nearkv.hardware.errors import InputError
@@ -88,6 +90,45 @@ def test_exclusive_tiers_add_up_and_inclusive_ones_do_not(
     tiers = [f"dram={ONE}", f"pool={ONE}"]
     table = nearkv.reuse(MODEL, tiers=tiers, trace=trace, policy=policy, nodes=1)
     assert table["hit_share"].sum() == pytest.approx(found)
+
+
+@pytest.mark.parametrize("block", [16, 512])
+def test_bytes_are_those_of_the_blocks_that_a_simulator_writes(tmp_path: Path, block: int) -> None:
+    """Three tiers, a request a second: blocks a request, times their bytes, times the rate."""
+    asked = walks(random.Random(block), 60)
+    numbers: dict[str, int] = {}
+    lines = []
+    for at, prompt in enumerate(asked):
+        ids = [numbers.setdefault(name, len(numbers)) for name in prompt]
+        request = {"timestamp": 1e3 * at, "input_length": block * len(ids), "hash_ids": ids}
+        lines.append(request | {"output_length": 1})
+    path = tmp_path / "t.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)))
+    sizes = [3, 5, 9]
+    tiers = [
+        f"{name}={(size + 0.5) * block * TOKEN}B"
+        for name, size in zip(("dram", "cxl", "pool"), sizes, strict=True)
+    ]
+    asked_of = partial(nearkv.reuse, MODEL, tiers=tiers, trace=path, block=block, nodes=1)
+    for policy in ("exclusive", "victim", "inclusive", "write-through"):
+        table = asked_of(policy=policy)
+        hits, written = simulate(asked, sizes, policy, "all")
+        found = np.sum(hits, axis=0) / sum(map(len, asked))
+        assert table["hit_share"].to_numpy() == pytest.approx(found)
+        gigabytes = np.array(written) / len(asked) * block * TOKEN / 1e9
+        assert table["write_gb_s"].to_numpy() == pytest.approx(gigabytes)
+
+
+def test_users_keep_the_law_of_little() -> None:
+    """Eight users of a prefix that is always found: each request takes 8 / rate."""
+    asked = {"tiers": "dram=64GB", "prefix": "16k", "hit": 1.0, "sets": {"gpu.count": "1"}}
+    table = nearkv.reuse("llama3.1-8b", users=8, output_tokens=64, **asked).iloc[0]
+    sojourn = table["ttft_s"] + 63 * table["tpot_ms"] / 1e3
+    assert table["req_s"] * sojourn == pytest.approx(8, rel=1e-3)
+    assert table["total_tok_s"] == pytest.approx(table["req_s"] * (16_384 + 64))
+    alone = nearkv.reuse("llama3.1-8b", users=1, output_tokens=64, **asked).iloc[0]
+    assert alone["ttft_s"] < table["ttft_s"]
+    assert alone["req_s"] < table["req_s"]
 
 
 def test_nodes_add_up_their_own_tiers_and_share_a_pool() -> None:
