@@ -96,3 +96,9 @@ def test_averages_of_a_burst_point_to_the_simulation(tmp_path: Path) -> None:
     assert row["status"] == "not-modelled"
     assert "--method simulate serves them to the last one" in row["reason"]
     assert "memory is full" not in row["note"]
+
+
+def test_a_mean_length_is_no_whole_number(tmp_path: Path) -> None:
+    row = asked(tmp_path, *THREE)
+    assert row["context_tok"] == pytest.approx(3500 / 3)
+    assert row["output_tokens"] == pytest.approx(35 / 3)
