@@ -361,6 +361,7 @@ add_group(
     alone=hardware.hardware,
     show=hardware.show,
     keys=hardware.keys,
+    formats=hardware.formats,
     new=hardware.new,
     check=hardware.check,
 )

@@ -231,7 +231,7 @@ def _inherited(
     heirs: tuple[str, ...],
     where: str,
 ) -> dict[str, Part]:
-    """Roles of the base; where the platform has no base, how tokens choose experts alone."""
+    """Roles of the base; without a base, how tokens choose experts, and vLLM as the engine."""
     if name in heirs:
         through = " and ".join(heirs)
         raise InputError(
@@ -242,7 +242,10 @@ def _inherited(
             f"{where}: base: builds on more than {MOST_BASES} bases; copy what it needs"
         )
     if "base" not in fields:
-        return {"router": Part("router", "router", "router", {})}
+        return {
+            "router": Part("router", "router", "router", {}),
+            "engine": load_part("vllm"),
+        }
     base = str(fields["base"])
     check_exists("platform", base, f"{where}: base")
     return dict(load_platform(base, (*heirs, name)).roles)
@@ -293,7 +296,7 @@ def _role(role: str, entry: Mapping[str, Any], inherited: Part | None, path: Pat
         if inherited is not None:
             part = part.in_place_of(inherited)
         changed = _changed(part, own, where)
-        if "count" not in changed.numbers:
+        if "count" in PART_TYPES[part.type] and "count" not in changed.numbers:
             raise InputError(f"{where}: needs a count of its part")
         return changed
     if inherited is not None:

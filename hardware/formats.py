@@ -29,7 +29,23 @@ def formats() -> Mapping[str, Mapping[str, Quantity]]:
         "native": widths["native"],
     }
     tables = read_toml(file, "formats")
-    return {name: numbers_of(table, keys, name) for name, table in tables.items()}
+    return {
+        name: numbers_of({key: table[key] for key in keys if key in table}, keys, name)
+        for name, table in tables.items()
+    }
+
+
+def format_rows() -> list[dict[str, object]]:
+    """A row a format: bits of a weight with its scales, of operands of its products, what it is."""
+    tables = read_toml(Path(__file__).with_name("formats.toml"), "formats")
+    rows: list[dict[str, object]] = []
+    for name, stated in formats().items():
+        bits = {
+            f"{key}_bit": number.value for key, number in stated.items() if key != "bits"
+        }
+        what = tables[name].get("what", "")
+        rows.append({"format": name, "bit": stated["bits"].value, **bits, "what": what})
+    return rows
 
 
 def widths_of_format(address: str, name: str, where: str) -> dict[str, float]:

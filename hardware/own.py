@@ -10,7 +10,7 @@ from nearkv.hardware.catalog import load_llm, load_part, load_platform, names
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.files import read_toml
 from nearkv.hardware.quantity import Quantity, quantity
-from nearkv.hardware.schema import PART_TYPES, Key, keys_of
+from nearkv.hardware.schema import PART_TYPES, ROLES, Key, keys_of
 from nearkv.hardware.units import unit_of
 
 _PLATFORM_HEADER = """\
@@ -31,6 +31,16 @@ title = "{title}"
 """
 _OF_ITS_BASE = ("published", "published_active")
 """Numbers that are true only of the model it starts from."""
+
+
+def type_of(name: str) -> str:
+    """The type of part of this name, or that fills a role of this name.
+
+    Raises:
+        InputError: neither a type nor a role.
+    """
+    check_known("kind or role", [name], [*PART_TYPES, *ROLES])
+    return name if name in PART_TYPES else ROLES[name][0]
 
 
 def key_rows(part_type: str) -> list[dict[str, object]]:

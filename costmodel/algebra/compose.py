@@ -33,10 +33,14 @@ def stream(amount: Real, eq: str = "", **ports: Port) -> Span:
     return Stream(leaves)
 
 
+FASTER = 2.0
+"""Stands for whichever of two takes less."""
+
+
 def either(choice: Real, first: Span, second: Span) -> Span:
     """The first span where the choice is 0, the second where it is 1, at 2 whichever takes less."""
     is_slower = np.greater(first.seconds, second.seconds)
-    is_second = np.where(np.equal(choice, 2), is_slower, choice)[()]
+    is_second = np.where(np.equal(choice, FASTER), is_slower, choice)[()]
     return Serial({"first": (1 - is_second) * first, "second": is_second * second})
 
 

@@ -134,6 +134,17 @@ class Sparse(Indexed, Latent):
     It attends in latents also over a prompt, where that is cheaper than projecting to heads.
     """
 
+    def kv_bytes(self, batch: Real, tokens: Real) -> Real:
+        """Rows of all tokens, and keys of the indexer [B].
+
+        Kernels that read 8 bits keep the rotated part in 16, and a scale of 32 bits to each 128 of
+        the other elements (FlashMLA, `fp8_ds_mla`): 656 + 132 bytes of a layer of DeepSeek-V3.2.
+        """
+        beside = self.rope_size + 4 * (self.kv_rank + self.index_size) / 128
+        is_8_bit = np.equal(self.kv_width, 1.0)
+        kept = super().kv_bytes(batch, tokens)
+        return kept + batch * tokens * np.where(is_8_bit, beside, 0.0)
+
     @property
     def _index_input(self) -> Real:
         return self.query_rank

@@ -43,7 +43,7 @@ class Knob:
     Attributes:
         what: what it does, for readers.
         low, high: smallest and largest value allowed.
-        default: a value, or `auto` where a solver picks the best.
+        default: a value, the name of a rule, or `auto` where a solver picks the best.
         kind: `share` (continuous, amounts affine in it), `number` (continuous, with a range of its
             own), `count` (an integer) or `choice`.
         choices: names of the values 0, 1, ... of a choice.
@@ -213,6 +213,8 @@ class System:
                 fixed[name] = 0.0
             elif not isinstance(value, str):
                 fixed[name] = value
+            elif value in self.knobs[name].rules:
+                fixed[name] = self.knobs[name].rules[value](hw, llm, work, knobs)
         estimate = self._evaluate(hw, llm, work, **(fixed | dict(knobs)))
         if llm.layer_types:
             fits = estimate.fits.without(not_modelled(llm, self.attends, self.lacks))

@@ -135,7 +135,7 @@ def host(hw: Machine) -> Host:
     read = Port("host.dram", "read", part.count * part.bandwidth)
     attend = Port("host.dram", "read", read.rate * hw.derate.cpu_attention)
     file = Port("host.file", "move", part.count * part.file_read)
-    memory = part.count * part.memory * part.maybe("usable", 1.0)
+    memory = part.count * part.memory * part.usable
     return Host(read, attend, file, memory)
 
 

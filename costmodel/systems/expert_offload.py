@@ -15,7 +15,7 @@ from functools import reduce
 import numpy as np
 
 from nearkv.costmodel.algebra.blend import scaled
-from nearkv.costmodel.algebra.compose import either, overlap, serial, stream
+from nearkv.costmodel.algebra.compose import FASTER, either, overlap, serial, stream
 from nearkv.costmodel.algebra.span import Port, Real, Span, total
 from nearkv.costmodel.mechanisms.cpu_layer import (
     NATIVE_BYTES,
@@ -49,12 +49,20 @@ Attend = tuple[Span, Span, Span]
 """Attention of one layer that the GPU has, that the cores have, and whose weights are streamed."""
 
 
+def tokens_of_engine(
+    hw: Machine, llm: LLM, work: Workload, stated: Mapping[str, Real]
+) -> Real:
+    """Tokens of a prompt that the engine takes together by default [1]."""
+    return hw.engine.chunk
+
+
 CHUNK = Knob(
-    "prompt tokens that pass the layers together (llama.cpp's --ubatch-size, 512 by default)",
+    "prompt tokens that pass the layers together (llama.cpp: --ubatch-size)",
     low=1,
     high=1 << 20,
-    default=512,
+    default="engine",
     kind="count",
+    rules={"engine": tokens_of_engine},
 )
 NUMA = choice("sockets read each other's experts, or have copies", ("remote", "copies"))
 READS = choice(
@@ -67,8 +75,12 @@ EXPERTS = choice(
     default="auto",
 )
 PROMPT_EXPERTS = choice(
-    "the same of prompts; faster: what takes less", ("cpu", "stream", "faster"), default=2
+    "the same of prompts; engine: as it does, by engine.stream_from; faster: what takes less",
+    ("cpu", "stream", "engine", "faster"),
+    default=2,
 )
+_ENGINE, _FASTER = 2.0, 3.0
+"""Places of the engine's own path, and of the faster one, among those of `PROMPT_EXPERTS`."""
 
 
 # --- what lies where ----------------------------------------------------------------------------
@@ -88,6 +100,11 @@ def movable_bytes(llm: LLM) -> Real:
     return np.where(has_experts(llm), experts, layers)[()]
 
 
+def dram(hw: Machine) -> Real:
+    """DRAM that the system leaves to programs [B]."""
+    return hw.host.count * hw.host.memory * hw.host.usable
+
+
 def room_in_dram(hw: Machine, llm: LLM, copies: Real, beside: Real) -> Real:
     """Share of what is movable that DRAM has room for beside other contents [1].
 
@@ -97,7 +114,7 @@ def room_in_dram(hw: Machine, llm: LLM, copies: Real, beside: Real) -> Real:
         copies: of each expert, one a socket or one in all [1].
         beside: other contents [B].
     """
-    free = np.maximum(hw.host.count * hw.host.memory - beside, 0.0)
+    free = np.maximum(dram(hw) - beside, 0.0)
     room = free / (copies * np.maximum(movable_bytes(llm), 1.0))
     on_drives = has_experts(llm) * ("ssd" in hw.roles)
     return np.where(on_drives, room, 1.0)[()]
@@ -129,6 +146,13 @@ GPU_EXPERTS = Knob(
 )
 
 
+STREAMED_FROM = Reversal(
+    ("prefill_s", "total_s"),
+    ("batch", "context"),
+    "from some tokens on an engine brings the experts of a prompt to the GPU, which may take less",
+)
+
+
 HOST_OUTPACES = Reversal(
     ("prefill_s", "total_s"),
     ("host.bandwidth", "host.count", "host.cores", "host.clock"),
@@ -139,8 +163,15 @@ HOST_OUTPACES = Reversal(
 def memories(
     hw: Machine, stored: Real, in_host: Contents, **others: tuple[Contents, Real]
 ) -> Fits:
-    """Bytes in DRAM, on drives where there are any, and in other memories [B]."""
-    held = {**others, "host": (in_host, hw.host.count * hw.host.memory)}
+    """Bytes in DRAM, on drives where there are any, and in other memories [B].
+
+    Where GPU and host share one memory, what lies in both must fit it.
+    """
+    held = {**others, "host": (in_host, dram(hw))}
+    if "gpu" in others and "pool" in hw.gpu:
+        on_gpu, _ = others["gpu"]
+        together = {**on_gpu, "of the host": total(in_host.values())}
+        held["both"] = (together, hw.gpu.pool * hw.host.usable)
     if "ssd" in hw.roles:
         held["ssd"] = ({"experts": stored}, drives(hw, "ssd").capacity)
     return fits(**held)
@@ -185,9 +216,14 @@ class Offload:
         Args:
             llm: a model whose layers are all like it.
             work: what passes the layer.
-            choice: 0 the cores compute what lies in DRAM, 1 it is streamed, 2 the faster.
+            choice: 0 the cores compute what lies in DRAM, 1 it is streamed, 2 as the engine
+                does, 3 the faster.
             attend: attention of these tokens.
         """
+        from_tokens = self.hw.engine.maybe("stream_from", np.inf)
+        is_streamed = np.greater_equal(work.each, from_tokens)
+        apart = np.where(np.equal(choice, _ENGINE), is_streamed, choice)
+        choice = np.where(np.equal(choice, _FASTER), FASTER, apart)[()]
         beside_gpu, beside_cores, beside_link = attend
         products = self.dense(llm, work)
         on_gpu = serial(attention=beside_gpu, products=products)
@@ -339,7 +375,7 @@ class Offload:
         "numa": NUMA,
         "reads": READS,
     },
-    reversals=(HOST_OUTPACES,),
+    reversals=(HOST_OUTPACES, STREAMED_FROM),
 )
 def expert_offload(
     hw: Machine,
@@ -365,7 +401,7 @@ def expert_offload(
         llm, work: what runs.
         gpu_experts: g, share of the experts in GPU memory, or of a dense model's layers [1].
         experts: 0 the cores compute those in DRAM in a step, 1 they come to the GPU.
-        prompts: the same of prompts, 2 whichever is faster.
+        prompts: the same of prompts, 2 as the engine does, 3 whichever is faster.
         cache: 0 KV cache and attention on the GPU, 1 both beside DRAM.
         chunk: prompt tokens that pass the layers together [1].
         numa: 0 sockets read each other's memory, 1 each has a copy of the experts.
@@ -393,7 +429,9 @@ def expert_offload(
         return placed.layer(kind, TokenChunks(b), experts, placed.step_attention(kind))
 
     head = output_head(llm, b, kernels(one_gpu, llm, NATIVE_BYTES))
-    held = placed.capacity_check(gpu(hw).memory, np.minimum(tokens, chunk))
+    engine = hw.engine
+    of_gpus = engine.paged_memory * gpu(hw).memory - hw.gpu.count * engine.reserved
+    held = placed.capacity_check(of_gpus, np.minimum(tokens, chunk))
     answer = estimate(llm, work, prefill, decode, head, held)
     return replace(answer, also={"crossover_tok": placed.crossover})
 

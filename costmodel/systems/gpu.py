@@ -19,7 +19,9 @@ from nearkv.costmodel.mechanisms.gpu_layer import output_head
 from nearkv.costmodel.mechanisms.serving.fluid import POLICY, steady
 from nearkv.costmodel.mechanisms.serving.parallel import (
     decode_attention,
+    engine_memory,
     linear,
+    of_engine,
     on_gpus,
     prefill_attention,
     ring,
@@ -144,6 +146,9 @@ def splits(hw: Machine, llm: LLM) -> Mapping[str, NDArray[np.float64]]:
     """
     most = int(np.max(hw.gpu.count))
     degrees = np.arange(1, most + 1.0)
+    if np.all(hw.engine.by_layers):
+        one = np.ones_like(degrees)
+        return {"tp": one, "pp": degrees, "dp": one, "ep": one, "attention": 0 * one}
     layer_types = tuple(llm.layer_types.values()) or (llm,)
     pps = [pp for pp in degrees if np.any(np.mod(llm.layers, pp) == 0)]
     tps = [
@@ -175,14 +180,19 @@ CHOSEN_FOR_THE_BATCH = Reversal(
 # --- the system -------------------------------------------------------------------------------
 
 
+def tokens_of_engine(hw: Machine, llm: LLM, work: Workload, stated: Stated) -> Real:
+    """Tokens of an iteration that the engine takes by default [1]."""
+    return of_engine(hw, "chunk")
+
+
 CHUNK = Knob(
     "tokens of an iteration, decoding ones among them, in which prompts ride where requests "
     "arrive (vLLM's max_num_batched_tokens); 0: prompts first",
     high=131_072,
-    default=8192,
+    default="engine",
     kind="count",
+    rules={"engine": tokens_of_engine},
 )
-"""vLLM serves with 8,192 on GPUs of 70 GiB or more, 2,048 on others (`engine/arg_utils.py`)."""
 
 SEQUENCES = Knob(
     "requests that a replica runs at once, at most (vLLM's max_num_seqs); 0: what memory holds",
@@ -256,11 +266,15 @@ def gpu_servers(
         dp, np.maximum(np.floor(work.batch), np.ceil(np.maximum(ep / tp, 1.0)))
     )
     split = GpuSplit(tp, used, pp, ep, attention, node_size(hw))
-    weights = split.weight_bytes(llm) + used * mtp * llm.mtp_parameters * llm.weight_width
+    weights = (
+        split.weight_bytes(llm, hw.engine.padding)
+        + used * mtp * llm.mtp_parameters * llm.weight_width
+    )
     offloaded = np.minimum(1e9 * offload * split.gpus, weights)
     servers = GpuServers(at_work(hw, split), llm, split, mtp, offloaded / weights, chunk)
-    usable = usable_memory(servers.hw)
-    beside = np.maximum(usable - (weights - offloaded), 0.0)
+    usable = usable_memory(servers.hw) / split.fullest(llm.layers)
+    kept_by_engine = engine_memory(hw, llm, split, chunk)
+    beside = np.maximum(usable - kept_by_engine - (weights - offloaded), 0.0)
     # the layer that drafts keeps a cache, too
     caches = 1 + mtp * llm.mtp_layers / llm.layers
     kept = partial(on_gpus, hw, llm, split=split)
@@ -277,6 +291,7 @@ def gpu_servers(
     )
     on_gpu = {
         "weights": weights - offloaded,
+        "activations and buffers": kept_by_engine,
         "KV cache and states": caches * cache_needed(llm, work, serving, kept),
     }
     memories: dict[str, tuple[Contents, Real]] = {"gpu": (on_gpu, usable)}
@@ -316,9 +331,7 @@ def impossible(
             split.tp * dp * split.pp, hw.gpu.count
         ),
         **undivided(llm, split.attention_tp),
-        "layers do not divide over this many stages": np.greater(
-            np.mod(llm.layers, split.pp), 0
-        ),
+        "there are more stages than layers": np.greater(split.pp, llm.layers),
         "the feed-forward layer does not divide over this many GPUs": np.greater(cut, 0),
         "experts do not divide over this many GPUs": few
         | (np.greater(split.ep, 1) & np.greater(total(rests), 0)),
@@ -376,10 +389,11 @@ class GpuServers:
         """
         split, n = self.split, load.sequences
         passes = split.micro_batches(n)
-        waiting = split.waiting(passes)
+        waiting = split.waiting(passes, self.llm.layers)
         busy = load.share(waiting)
         decoded = each * busy.sequences
-        attended = load.share(split.alone(n))
+        uneven = split.fullest(self.llm.layers)
+        attended = load.share(np.maximum(split.alone(n), uneven))
         return serial(
             linear=self.products(
                 layer_type, decoded + busy.prompt, waiting * passes, decoded
@@ -396,7 +410,7 @@ class GpuServers:
         A sequence lies on one replica, and with `attention=dp` on one GPU of it: where fewer come
         than there are, the others take part in what they share alone.
         """
-        waiting = self.split.waiting(prompts / self.split.dp)
+        waiting = self.split.waiting(prompts / self.split.dp, self.llm.layers)
         most = np.where(np.greater(self.chunk, 0), self.chunk, np.inf)
         chunks = np.maximum(load.prompt / np.maximum(prompts, _NONE) / most, 1.0)
         present = np.minimum(prompts, 1.0)

@@ -19,7 +19,8 @@ PlatformOrPart = Annotated[
     str, typer.Argument(metavar="NAME", help="A platform or a part, or path/file.toml.")
 ]
 KindOfPart = Annotated[
-    str, typer.Argument(metavar="KIND", help="A kind of part: gpu, csd, ...")
+    str,
+    typer.Argument(metavar="KIND", help="A kind of part, or a role of one: gpu, ssd, ..."),
 ]
 NewPlatform = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of the new platform.")
@@ -64,14 +65,26 @@ def keys(line: typer.Context, kind: KindOfPart) -> None:
 
     Example: nearkv hardware keys gpu
     """
-    from nearkv.hardware.own import key_rows
+    from nearkv.hardware.own import key_rows, type_of
     from nearkv.sweeps.evaluate.catalogue import readers
 
-    rows = key_rows(kind)
-    by_key = readers(kind)
+    part_type = type_of(kind)
+    rows = key_rows(part_type)
+    by_key = readers(part_type)
     for row in rows:
         row["used_by"] = ", ".join(by_key.get(str(row["key"]), []))
     print_table(rows, options.view_of(line))
+
+
+@options.taking(options.of_table)
+def formats(line: typer.Context) -> None:
+    """List the formats that --set precision.weight=NAME takes: bits, products, what each is.
+
+    Example: nearkv hardware formats
+    """
+    from nearkv.hardware.formats import format_rows
+
+    print_table(format_rows(), options.view_of(line))
 
 
 def new(name: NewPlatform, base: BasePlatform = "hilos-a100") -> None:

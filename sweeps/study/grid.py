@@ -280,11 +280,11 @@ class Block:
 
     @property
     def of_siblings(self) -> dict[str, NDArray[np.bool_]]:
-        """Sentence on each chip that is used and on which kernels were not measured."""
+        """Sentence on each chip that is used and on which not all was measured."""
         roles = self.platform.roles
         chips = [roles[role] for role in self.system.owns if role in roles]
         sentences = [
-            f"{chip.name}: kernels as on {', '.join(chip.siblings)}"
+            f"{chip.name}: rates as on {', '.join(chip.siblings)}"
             for chip in chips
             if chip.siblings
         ]

@@ -18,7 +18,7 @@ from nearkv.costmodel.model.layers import Mixed
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import find_system
 from nearkv.costmodel.model.workload import Workload
-from nearkv.hardware.catalog import load_platform
+from nearkv.hardware.catalog import load_part, load_platform
 
 SHAPE: dict[str, float] = {
     "layers": 3,
@@ -75,7 +75,10 @@ def estimate(
 ) -> Estimate:
     """The estimate of a system for the small model on its platform, changed a little."""
     system = find_system(name)
-    hw = load_platform(system.platform).machine().with_values(changes or {})
+    bed = load_platform(system.platform)
+    if system.name == "gpu":  # an engine that keeps no memory for itself
+        bed = bed.with_part("engine", load_part("l3-simulator"), "l3-simulator")
+    hw = bed.machine().with_values(changes or {})
     return system(hw, llm, WORK, knobs)
 
 

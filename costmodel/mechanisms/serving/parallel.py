@@ -111,9 +111,36 @@ def beside_weights(hw: Machine, llm: LLM) -> Real:
 
 
 def usable_memory(hw: Machine) -> Real:
-    """Memory of all GPUs for weights and caches; the rest holds activations and graphs [B]."""
-    usable = hw.derate.maybe("paged_memory", 1.0)
-    return usable * hw.gpu.count * hw.gpu.memory
+    """Memory of all GPUs that the engine fills; what it leaves holds graphs [B]."""
+    return hw.engine.paged_memory * hw.gpu.count * hw.gpu.memory
+
+
+def of_engine(hw: Machine, key: str) -> Real:
+    """A default of the engine, which may be another on GPUs of little memory [1]."""
+    engine = hw.engine
+    is_large = np.greater_equal(hw.gpu.memory, engine.large_memory)
+    return np.where(is_large, engine[key], engine.maybe(f"{key}_small", engine[key]))[()]
+
+
+def engine_memory(hw: Machine, llm: LLM, split: GpuSplit, chunk: Real) -> Real:
+    """What the engine keeps on all GPUs at work beside weights and caches [B].
+
+    It profiles an iteration of `chunk` tokens, of every replica where they travel to experts, and
+    the sampling of as many sequences as it ever runs (vLLM, `determine_available_memory`). Of
+    what a token holds tp GPUs share all but its copies, one an expert that it has chosen.
+
+    Args:
+        hw, llm, split: what runs on which GPUs.
+        chunk: tokens of an iteration [1].
+    """
+    engine = hw.engine
+    gathered = np.where(split.dispatches, split.replicas, 1.0) * chunk
+    tokens = np.minimum(gathered, np.maximum(engine.maybe("experts_chunk", np.inf), chunk))
+    chosen = llm.most_of_a_layer(lambda layer: layer.is_moe * layer.active_experts)
+    copies = tokens * chosen * llm.hidden * llm.activation_width
+    activations = llm.activation_bytes(tokens) / split.tp + copies
+    sampled = of_engine(hw, "sequences") * llm.vocab * engine.sampler
+    return split.gpus * (engine.reserved + engine.activations * activations + sampled)
 
 
 def split_of(hw: Machine, llm: LLM) -> GpuSplit:

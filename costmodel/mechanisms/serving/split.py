@@ -80,13 +80,18 @@ class GpuSplit:
         """Parts in which a replica's sequences pass the stages, at most one a stage [1]."""
         return np.clip(sequences / self.dp, 1.0, self.pp)
 
-    def waiting(self, passes: Real) -> Real:
-        """Stage times of a step over those with work for each stage [1].
+    def fullest(self, layers: Real) -> Real:
+        """Layers of the stage that has most of them, over the mean [1]."""
+        return np.ceil(layers / self.pp) * self.pp / layers
+
+    def waiting(self, passes: Real, layers: Real) -> Real:
+        """Stage times of a step over those with work for each stage alike [1].
 
         Args:
             passes: of a replica, prompts or micro-batches [1].
+            layers: of the model; where they do not divide, the fullest stage sets the pace [1].
         """
-        return self.pp / np.clip(passes, 1.0, self.pp)
+        return np.maximum(self.pp / np.clip(passes, 1.0, self.pp), self.fullest(layers))
 
     def alone(self, sequences: Real) -> Real:
         """Times longer that attention takes where fewer sequences come than GPUs attend [1]."""
@@ -95,16 +100,30 @@ class GpuSplit:
             self.replicas * self.pp * present / np.maximum(sequences, _NONE), 1.0
         )
 
-    def weight_bytes(self, llm: LLM) -> Real:
+    def weight_bytes(self, llm: LLM, padding: Real = 1.0) -> Real:
         """Weights that all GPUs hold [B].
 
         Experts lie once in every group, the matrices of attention once for each set of heads.
+
+        Args:
+            llm: the model.
+            padding: multiple to which kernels pad the slices of experts of 4 bits [1].
         """
-        experts = llm.sum_over_layers(_expert_bytes)
+
+        def padded_experts(layer: LLM) -> Real:
+            """Experts of one layer as a kernel holds them [B]."""
+            held = layer.experts * layer.expert_parameters * layer.weight_width
+            inner = layer.ffn / self.slices(layer)
+            padded = np.ceil(inner / padding) * padding / inner
+            is_packed = np.less(layer.weight_width, 1.0)
+            return layer.is_moe * held * np.where(is_packed, padded, 1.0)
+
+        experts = llm.sum_over_layers(padded_experts)
         attention = llm.sum_over_layers(_attention_bytes)
         groups = self.tp * self.dp / self.expert_group
         again = (self.attention_copies - 1) * attention
-        return self.dp * (llm.weight_bytes - experts + again) + groups * experts
+        of_file = llm.sum_over_layers(_expert_bytes)
+        return self.dp * (llm.weight_bytes - of_file + again) + groups * experts
 
 
 _NONE = 1e-30

@@ -87,27 +87,33 @@ def test_tensor_parallel_gpus_share_weights_and_reduce_twice_a_layer() -> None:
 
 
 def test_stages_pass_micro_batches_on() -> None:
-    """Two stages of four GPUs: micro-batches of 2.5, weights read for each, KV heads kept twice."""
+    """Two stages of four GPUs: micro-batches of 2.5, weights read for each, KV heads kept twice.
+
+    Of three layers the fuller stage has two, 4/3 of the mean, and the other waits for it.
+    """
     answer = estimate("gpu", **split(4.0, pp=2.0))
     step = amounts(answer.step)
-    assert step["gpu.hbm read"] == pytest.approx(2 * STREAMED + 2 * KV)
-    assert step["gpu.tensor run"] == pytest.approx(LINEAR + HEAD_FLOPS)
+    assert step["gpu.hbm read"] == pytest.approx(4 / 3 * (2 * STREAMED + 2 * KV))
+    assert step["gpu.tensor run"] == pytest.approx(4 / 3 * (LINEAR + HEAD_FLOPS))
     # two all-reduces of 2 x 3 / 4 of the activations on each of four GPUs, then one hand-over
     activations = 5 * 8 * 2
-    assert step["nvlink.out move"] == pytest.approx((3 * 2 * 2 * 3 + 1) * activations)
+    assert step["nvlink.out move"] == pytest.approx((4 / 3 * 3 * 2 * 2 * 3 + 1) * activations)
     # each stage starts the kernels of its layers once a micro-batch, beside the other
     one = waited_for("gpu.launch", estimate("gpu", **split(8.0)).step)
-    assert waited_for("gpu.launch", answer.step) == pytest.approx(one)
+    assert waited_for("gpu.launch", answer.step) == pytest.approx(4 / 3 * one)
     assert needed(answer) == {"gpu": ALL_WEIGHTS + 2 * KV}
 
 
 def test_stages_without_a_micro_batch_idle() -> None:
     """Five sequences on eight stages: five micro-batches of one keep five of eight busy."""
-    answer = estimate("gpu", **split(1.0, pp=8.0))
-    step = amounts(answer.step)
-    assert step["gpu.tensor run"] == pytest.approx(8 / 5 * (LINEAR + HEAD_FLOPS))
+    eight = replace(TINY, layers=8)
+    step, alone = (
+        amounts(estimate("gpu", {}, eight, **split(1.0, pp=pp)).step) for pp in (8.0, 1.0)
+    )
+    assert step["gpu.tensor run"] == pytest.approx(8 / 5 * alone["gpu.tensor run"])
     # a token meets all stages one by one, each of which reads its eighth of the weights alone
-    assert step["gpu.hbm read"] == pytest.approx(8 * STREAMED + 8 / 5 * KV)
+    weights = STREAMED + 5 / 3 * LAYERS
+    assert step["gpu.hbm read"] == pytest.approx(8 * weights + 8 / 5 * 8 / 3 * KV)
 
 
 def test_prompts_that_arrive_are_not_timed_over_stages() -> None:
@@ -120,7 +126,8 @@ def test_prompts_that_arrive_are_not_timed_over_stages() -> None:
 
 def test_one_sequence_passes_stage_after_stage() -> None:
     """On eight stages a lone sequence waits for all weights at the rate of one GPU."""
-    hw, llm, one = load_platform("hgx-h200").machine(), TINY, replace(WORK, batch=1.0)
+    hw, one = load_platform("hgx-h200").machine(), replace(WORK, batch=1.0)
+    llm = replace(TINY, layers=8)
     answer = GPU(hw, llm, one, split(1.0, pp=8.0))
     alone = GPU(hw, llm, one, split(1.0))
     assert amounts(answer.step)["gpu.hbm read"] / 8 == pytest.approx(
@@ -347,7 +354,8 @@ def test_of_users_the_split_that_answers_most_is_taken() -> None:
         knobs={"tp": [2, 8, "auto"]},
     )  # fmt: skip
     by_two, by_eight, chosen = table["throughput_tok_s"]
-    assert chosen >= by_eight > 2 * by_two
+    assert chosen >= by_eight > 0
+    assert not by_two > by_eight / 2
 
 
 def test_splits_divide_heads_layers_and_experts() -> None:
