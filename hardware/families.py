@@ -529,7 +529,7 @@ def blocks(shape: ConfigShape) -> list[tuple[str, str]] | None:
 
 # --- what a layer holds ---------------------------------------------------------------------------
 
-SHARED = "shared_"
+SHARED_PREFIX = "shared_"
 """Before a kind of layer that reads the cache of an earlier one."""
 _STATE_TYPES = {"": 1, "bfloat16": 1, "float16": 1, "float32": 2}
 """Elements of 16 bits in one of a state, by its type."""
@@ -562,8 +562,8 @@ def mixer(kind: str, shape: ConfigShape) -> Attention:
     Raises:
         InputError: a size is missing or does not fit the others.
     """
-    if kind.startswith(SHARED):
-        return _of_earlier_layer(kind.removeprefix(SHARED), shape)
+    if kind.startswith(SHARED_PREFIX):
+        return _of_earlier_layer(kind.removeprefix(SHARED_PREFIX), shape)
     return _KINDS[kind](shape)
 
 

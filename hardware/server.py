@@ -22,7 +22,7 @@ from nearkv.hardware.schema import PART_TYPES
 from nearkv.hardware.units import parse, unit_of
 
 _SLOT_KEYS = {"takes", "counts", "most", "sizes", "lanes", "links", "source", "at"}
-SHARED = ("PCIe lanes", "W")
+SHARED_UNITS = ("PCIe lanes", "W")
 """What the parts of a server share."""
 
 
@@ -156,7 +156,7 @@ class Server:
         for role, fitted in {**self.delivered, **build}.items():
             total = total + self.drawn(role, fitted)
         pairs = zip(total.tolist(), self.carries.tolist(), strict=True)
-        return dict(zip(SHARED, pairs, strict=True))
+        return dict(zip(SHARED_UNITS, pairs, strict=True))
 
     def drawn(self, role: str, fitted: Fitted) -> NDArray[np.float64]:
         """What parts in a slot draw of what is shared: lanes [1], power [W]."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from nearkv.costmodel.algebra.span import Numbers
 from nearkv.hardware.errors import InputError
 
-Indices = NDArray[np.int32]
+SparseIndices = NDArray[np.int32]
 _SIMPLEX_TOLERANCE = 1e-9
 """Of HiGHS, below its own 1e-7: bounds must meet values up to a relative 1e-9."""
 _SMALLEST_ENTRY = 1e-12
@@ -191,7 +191,9 @@ class Simplex:
 
 
 @cache
-def _every_entry(rows: int, columns: int) -> tuple[Indices, Indices, Indices]:
+def _every_entry(
+    rows: int, columns: int
+) -> tuple[SparseIndices, SparseIndices, SparseIndices]:
     """Row starts and column indices of a dense matrix, and that no column is integer."""
     start = columns * np.arange(rows + 1, dtype=np.int32)
     index = np.tile(np.arange(columns, dtype=np.int32), rows)

@@ -67,7 +67,7 @@ TargetsOption = Annotated[
         "--slo",
     ),
 ]
-Search = Annotated[
+SearchOption = Annotated[
     str, option("SEARCH", "full: the proven best block; paper: FlexGen's own walk.")
 ]
 GpuBatch = Annotated[
@@ -281,7 +281,7 @@ def placement(
     platform: options.StatedPlatforms = "t4-flexgen",
     sets: options.Sets = [],
     parts: options.Parts = [],
-    search: Search = "full",
+    search: SearchOption = "full",
     gpu_batch: GpuBatch = None,
     num_batches: NumBatches = None,
     fix: Fix = [],

@@ -26,13 +26,13 @@ from nearkv.hardware.quantity import sources
 from nearkv.sweeps.study.study import Block
 from nearkv.sweeps.tables.table import plain
 
-_PACKAGE = Path(__file__).parents[2]
+_PACKAGE_FOLDER = Path(__file__).parents[2]
 _COUNTED = (".py", ".toml", ".csv")
 """Files that hold formulas and numbers."""
 
 
 @cache
-def package_digest(root: Path = _PACKAGE) -> str:
+def package_digest(root: Path = _PACKAGE_FOLDER) -> str:
     """Digest of nearkv's own formulas and numbers: what changes an answer under one version."""
     digest = hashlib.sha256()
     files = [

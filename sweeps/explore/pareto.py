@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Numbers
+from nearkv.costmodel.algebra.span import Indices, Numbers
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.frontier import frontier
 from nearkv.sweeps.evaluate.blanks import warn_of_blanks
@@ -17,7 +17,7 @@ from nearkv.sweeps.evaluate.slo import RATIOS, Target, check_quantities, parse_t
 from nearkv.sweeps.jobs.best import best_numbers, whole_rows
 from nearkv.sweeps.jobs.plan import plan
 from nearkv.sweeps.jobs.progress import QUICK, SweepRun
-from nearkv.sweeps.jobs.search import Places, Reducer
+from nearkv.sweeps.jobs.search import Reducer
 from nearkv.sweeps.jobs.workers import Workers
 from nearkv.sweeps.study.study import Block, Study, comma_list
 from nearkv.sweeps.tables.table import plain
@@ -32,7 +32,7 @@ ALONE = SweepRun(Workers(), True, False, lambda line: None, lambda question: Fal
 class Front(Reducer):
     """The designs of each workload that no other dominates."""
 
-    def choose(self, costs: Numbers, groups: Places) -> Places:
+    def choose(self, costs: Numbers, groups: Indices) -> Indices:
         """Workload by workload in order of first appearance, best in the first column first."""
         order = np.argsort(groups, kind="stable")
         ends = np.flatnonzero(np.diff(groups[order])) + 1

@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.figures.bars import bars
+from nearkv.sweeps.figures.bars import bars, tornado
 from nearkv.sweeps.figures.breakdown import breakdown, footprint
 from nearkv.sweeps.figures.lines import lines
 from nearkv.sweeps.figures.papers import PaperFigure, draw, paper_figure
 from nearkv.sweeps.figures.policy_map import policy_map
-from nearkv.sweeps.figures.roofline import roofline
-from nearkv.sweeps.figures.scatter import pareto, parity
+from nearkv.sweeps.figures.scatter import pareto, parity, roofline
 from nearkv.sweeps.figures.series import varying
 from nearkv.sweeps.figures.style import save
-from nearkv.sweeps.figures.tornado import tornado
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,6 +15,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkv.costmodel.algebra.span import Indices
 from nearkv.hardware.errors import InputError, once
 from nearkv.sweeps.evaluate.blanks import running_without, warn_of_blanks
 from nearkv.sweeps.evaluate.columns import on_request
@@ -26,7 +27,6 @@ from nearkv.sweeps.jobs.search import (
     BestPer,
     Candidates,
     Kept,
-    Places,
     Reducer,
     Top,
     numbered,
@@ -168,8 +168,8 @@ def _rows_of_block(
 
 
 def boxes_around(
-    points: Places, members: Places, waste: int
-) -> Iterator[tuple[Slices, Places]]:
+    points: Indices, members: Indices, waste: int
+) -> Iterator[tuple[Slices, Indices]]:
     """Boxes that cover some points of a grid, and few others: halved until they are filled.
 
     Args:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Numbers
+from nearkv.costmodel.algebra.span import Indices, Numbers
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.solvers.frontier import frontier
 from nearkv.sweeps.evaluate.columns import Categories, Cell, at, cells_at, on_request
@@ -37,8 +37,6 @@ NO_BETTER = "no better than the best by what is known before"
 """How a point ends that is not evaluated."""
 ENDS = {"infeasible": "are short of memory", "not-modelled": "are not modelled"}
 """Status of a point without an answer -> how it ends, in words."""
-
-Places = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -107,7 +105,7 @@ class Kept:
     costs: Numbers
     groups: tuple[NDArray[np.generic], ...]
 
-    def take(self, places: Places) -> Kept:
+    def take(self, places: Indices) -> Kept:
         """Some of them."""
         groups = tuple(group[places] for group in self.groups)
         return Kept(self.rows[places], self.costs[places], groups)
@@ -134,7 +132,7 @@ class Reducer(ABC):
     where: tuple[Target, ...] = ()
 
     @abstractmethod
-    def choose(self, costs: Numbers, groups: Places) -> Places:
+    def choose(self, costs: Numbers, groups: Indices) -> Indices:
         """Places of the rows worth keeping, in the order they are shown.
 
         Args:
@@ -211,7 +209,7 @@ class Top(Reducer):
 
     most: int = 1
 
-    def choose(self, costs: Numbers, groups: Places) -> Places:
+    def choose(self, costs: Numbers, groups: Indices) -> Indices:
         """The first few in order of cost, then of row."""
         known = np.flatnonzero(~np.isnan(costs[:, 0]))
         cost = costs[known, 0]
@@ -228,7 +226,7 @@ class Top(Reducer):
 class BestPer(Reducer):
     """The best row of every group by one column."""
 
-    def choose(self, costs: Numbers, groups: Places) -> Places:
+    def choose(self, costs: Numbers, groups: Indices) -> Indices:
         """One row a group, in order of the groups' values."""
         cost = costs[:, 0]
         groups = np.broadcast_to(groups, cost.shape)
@@ -239,7 +237,7 @@ class BestPer(Reducer):
         return candidates[first]
 
 
-def numbered(cells: Iterable[Cell | NDArray[np.generic]]) -> Places:
+def numbered(cells: Iterable[Cell | NDArray[np.generic]]) -> Indices:
     """Numbers of groups in the order of their values, as large as the axes these depend on."""
     numbers = np.zeros((), np.intp)
     for cell in cells:
@@ -287,7 +285,7 @@ class Best(Reducer):
         columns = [np.broadcast_to(column, shape) for column in columns]
         return np.stack(columns, axis=-1)
 
-    def choose(self, costs: Numbers, groups: Places) -> Places:
+    def choose(self, costs: Numbers, groups: Indices) -> Indices:
         """The best row of all or the front, in order; the nearest where none meets every limit."""
         end = 1 + len(self.by)
         known = np.flatnonzero(~np.isnan(costs[:, 1:end]).any(axis=1))
@@ -316,7 +314,7 @@ def to_digits(values: Numbers) -> Numbers:
     return rounded
 
 
-def _first(costs: Numbers, rows: Places) -> Places:
+def _first(costs: Numbers, rows: Indices) -> Indices:
     """The row with the least first column, of rows that tie in it that with the next; or none."""
     for column in costs.T:
         if len(rows) > 1:

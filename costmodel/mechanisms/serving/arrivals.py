@@ -58,7 +58,7 @@ _LEAST_RATE = 1e-12
 _BELOW_ONE = 1 - 1e-6
 _LEAST_STEPS = 1e-9
 """Stands for the steps of answers of one token, which their prompts give [1]."""
-_HALVINGS = 36
+_RATE_HALVINGS = 36
 """Prompts of an iteration are solved to 1e-11 of the most."""
 
 
@@ -527,7 +527,7 @@ class Loop:
             response = self.respond(part * most)
             return np.less(response.rate * response.sojourn, self.inside)
 
-        part = bisect(is_room, 0.0 * self.users, 1.0 + 0.0 * self.users, _HALVINGS)
+        part = bisect(is_room, 0.0 * self.users, 1.0 + 0.0 * self.users, _RATE_HALVINGS)
         response = self.respond(part * most)
         ttft = self.users / response.rate - response.decoding
         line = replace(

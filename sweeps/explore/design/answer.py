@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Numbers
+from nearkv.costmodel.algebra.span import Integers, Numbers
 from nearkv.hardware.catalog import load_part
 from nearkv.hardware.errors import UnmetError
 from nearkv.hardware.platform import Platform
@@ -25,7 +25,7 @@ from nearkv.sweeps.explore.design.deployments import Deployments
 from nearkv.sweeps.explore.design.flips import flips_of, winning_share
 from nearkv.sweeps.explore.design.goal import Goal
 from nearkv.sweeps.explore.design.question import Question
-from nearkv.sweeps.explore.design.space import Builds, Integers
+from nearkv.sweeps.explore.design.space import Builds
 from nearkv.sweeps.jobs.search import (
     BEST,
     NO_BETTER,

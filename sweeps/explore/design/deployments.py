@@ -9,9 +9,8 @@ from functools import cached_property, partial
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Numbers
+from nearkv.costmodel.algebra.span import Booleans, Integers, Numbers
 from nearkv.costmodel.model.capacity import STATUSES
 from nearkv.costmodel.model.metrics import COLUMNS, Evaluated
 from nearkv.costmodel.model.registry import System
@@ -20,7 +19,7 @@ from nearkv.hardware.platform import Platform
 from nearkv.solvers.knobs import resolve_knobs, tried_together
 from nearkv.sweeps.evaluate.columns import Categories, Cell
 from nearkv.sweeps.explore.design.goal import Goal
-from nearkv.sweeps.explore.design.space import OF_PARTS, Integers, Machines, Read
+from nearkv.sweeps.explore.design.space import OF_PARTS, Machines, Read
 from nearkv.sweeps.jobs.search import Candidates, candidates_at
 from nearkv.sweeps.study.study import Block, Study, blocks
 
@@ -33,8 +32,8 @@ AT_ONCE, LEAST = 6 << 10, 1 << 8
 NEVER_WORN = "endurance_requests"
 """The column that is blank where no flash is written."""
 
-Mask = NDArray[np.bool_]
-Computed = TypeVar("Computed")
+
+_Computed = TypeVar("_Computed")
 
 
 @dataclass(frozen=True)
@@ -168,7 +167,7 @@ class Deployments:
         return {**own, **values, "status": Categories(status, (*STATUSES, LACKING))}
 
     def _check_values(
-        self, machines: Integers, cells: Mapping[str, Cell], answered: Mask
+        self, machines: Integers, cells: Mapping[str, Cell], answered: Booleans
     ) -> None:
         """Hold that every answer has a value in each column, unless its machine lacks a number.
 

@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Numbers
+from nearkv.costmodel.algebra.span import Integers, Numbers
 from nearkv.hardware.errors import InputError, UnmetError
 from nearkv.solvers.mix import Mix, cheapest_mix
 from nearkv.sweeps.evaluate.columns import Categories, Cell
@@ -26,7 +26,7 @@ from nearkv.sweeps.explore.design.answer import (
 )
 from nearkv.sweeps.explore.design.goal import Goal
 from nearkv.sweeps.explore.design.question import Question
-from nearkv.sweeps.explore.design.space import OF_PARTS, Integers
+from nearkv.sweeps.explore.design.space import OF_PARTS
 from nearkv.sweeps.jobs.search import Best, Candidates, Kept
 from nearkv.sweeps.tables.table import Rows, cell_text, counted
 

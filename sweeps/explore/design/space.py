@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Numbers
+from nearkv.costmodel.algebra.span import Integers, Numbers
 from nearkv.costmodel.model.metrics import SERVER, Evaluated, cost, power_cap, rack_units
 from nearkv.hardware.machine import recording
 from nearkv.hardware.part import Part
@@ -26,7 +26,7 @@ OF_PARTS = {"cost_usd": cost, "power_cap_w": power_cap, "rack_units": rack_units
 ABSENT = -1
 """In place of a part where a machine does not have the role."""
 
-Integers = NDArray[np.int64]
+
 Places = NDArray[np.int32]
 Computed = TypeVar("Computed")
 
