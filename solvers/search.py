@@ -76,7 +76,32 @@ class Crossing:
         return self.after > self.before
 
 
-def crossings(state: Evaluate, count: int, values: Numbers, whole: bool) -> list[Crossing]:
+def looked_at(state: Evaluate, count: int, values: Numbers, whole: bool) -> Numbers:
+    """What is asked of all values at all points, some at once: (values, points).
+
+    Whole numbers are asked octave by octave, as what is tried for each grows with the largest.
+
+    Args:
+        state, count, values, whole: as `crossings` takes them.
+    """
+    points = np.arange(count)
+    octaves = np.flatnonzero(np.diff(np.floor(np.log2(values)))) + 1 if whole else ()
+    answers = []
+    for octave in np.split(values, octaves):
+        pieces = max(count * len(octave) // VALUES_AT_ONCE, 1)
+        for piece in np.array_split(octave, pieces):
+            tiled, repeated = np.tile(points, len(piece)), np.repeat(piece, count)
+            answers.append(state(tiled, repeated))
+    return np.concatenate(answers).reshape(len(values), count)
+
+
+def crossings(
+    state: Evaluate,
+    count: int,
+    values: Numbers,
+    whole: bool,
+    known_at: Numbers | None = None,
+) -> list[Crossing]:
     """Where a state changes along a line of values, refined between neighbours.
 
     Args:
@@ -85,18 +110,12 @@ def crossings(state: Evaluate, count: int, values: Numbers, whole: bool) -> list
         count: how many design points.
         values: where to look, rising; a change and a change back between two of them go unseen.
         whole: whether only whole numbers count.
+        known_at: the state at all of these, where that is known: (values, points).
 
     Returns:
         All crossings, point by point, rising.
     """
-    points = np.arange(count)
-    pieces = max(count * len(values) // VALUES_AT_ONCE, 1)
-    states = []
-    for piece in np.array_split(values, pieces):
-        tiled = np.tile(points, len(piece))
-        repeated = np.repeat(piece, count)
-        states.append(state(tiled, repeated))
-    looked = np.concatenate(states).reshape(len(values), count)
+    looked = looked_at(state, count, values, whole) if known_at is None else known_at
     earlier = _latest_known(looked)[:-1]
     before = np.take_along_axis(looked, np.maximum(earlier, 0), axis=0)
     known = (earlier >= 0) & ~np.isnan(looked[1:])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from nearkv.costmodel.algebra.span import Indices
 from nearkv.costmodel.model.capacity import shortage
 from nearkv.costmodel.model.metrics import COSTS, Evaluated
 from nearkv.hardware.errors import InputError
-from nearkv.solvers.search import VALUES_AT_ONCE, Crossing, crossings
+from nearkv.solvers.search import VALUES_AT_ONCE, Crossing, crossings, looked_at
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.evaluate.prices import no_prices
 from nearkv.sweeps.evaluate.probe import Probe, bottleneck
@@ -37,6 +38,8 @@ from nearkv.sweeps.tables.table import Row, Rows, plain
 
 REACH = 1000.0
 """A number is searched within this factor of its present value, and a count up to it."""
+REACH_OF_SPLITS = 16.0
+"""The same of a count for each of which all splits over GPUs are tried."""
 PRICE = "the rest of the price"
 HARDWARE_SAMPLES = 241
 """Values looked at before crossings between them are refined."""
@@ -49,7 +52,8 @@ def find_hardware(study: Study, vary: str, slo: Sequence[str]) -> Rows:
 
     Args:
         study: what to evaluate.
-        vary: `role.key`, with `=LOW:HIGH` to search elsewhere than within `REACH` of its value.
+        vary: `role.key`, with `=LOW:HIGH` to search elsewhere than within `REACH` of its value, or
+            `REACH_OF_SPLITS` of GPUs whose splits are all tried. Each count is tried.
         slo: targets, all of which must hold; an item may list several, comma-separated, as in
             `step_ms=50,prefill_s=2`.
 
@@ -113,7 +117,9 @@ def line_of(text: str, block: Block) -> AxisLine:
         )
     least, most = key.limits
     low = 1.0 if key.whole else max(present / REACH, least)
-    high = min(present * REACH, most)
+    # the more GPUs, the more splits of each number of them
+    reach = REACH_OF_SPLITS if key.whole and block.system.combinations else REACH
+    high = min(present * reach, most)
     return line(address, (low, high), looks, key.whole, unit)
 
 
@@ -141,23 +147,21 @@ class _Search:
         """An answer per design point."""
         count = self.measured.probe.size
         points = np.arange(count)
-        reached = self._margin(points, self._smallest(points)) >= 0
-        edges = crossings(self._reached, count, self.line.values, self.line.whole)
+        reached = _states(self._margins)
+        smallest = np.argmax(~np.isnan(reached), axis=0)
+        at_smallest = reached[smallest, points] > 0
+        edges = crossings(self._reached, count, self.line.values, self.line.whole, reached)
         rows: Rows = []
         for point in points:
             own = [crossing for crossing in edges if crossing.point == point]
-            at_first = bool(reached[point])
-            rows.append(self._row(int(point), at_first, own))
+            rows.append(self._row(int(point), bool(at_smallest[point]), own))
         return rows
 
-    def _smallest(self, points: Indices) -> Numbers:
-        """The smallest value that each point has; the first of all where it has none."""
-        values = self.line.values
-        smallest = np.full(len(points), values[0])
-        for place in np.flatnonzero(np.isnan(self._margin(points, smallest))):
-            margins = self._margin(np.full(len(values), points[place]), values)
-            smallest[place] = values[np.argmax(~np.isnan(margins))]
-        return smallest
+    @cached_property
+    def _margins(self) -> Numbers:
+        """How far all targets are reached along the line: (values, points)."""
+        count = self.measured.probe.size
+        return looked_at(self._margin, count, self.line.values, self.line.whole)
 
     def _margin(self, point: Indices, value: Numbers) -> Numbers:
         """How far all targets are reached; negative where one is missed, NaN without a design."""
@@ -173,8 +177,7 @@ class _Search:
 
     def _reached(self, point: Indices, value: Numbers) -> Numbers:
         """1 where all targets are reached, 0 where one is missed, NaN without a design."""
-        margin = self._margin(point, value)
-        return np.where(np.isnan(margin), np.nan, margin >= 0)
+        return _states(self._margin(point, value))
 
     def _row(self, point: int, reached: bool, own: Sequence[Crossing]) -> dict[str, Any]:
         limit, value, bound, up_to = self._limit(point, reached, own)
@@ -220,11 +223,17 @@ class _Search:
             "binds": binds,
             "bound": bound / scale if bound else None,
             "gap": abs(value / bound - 1) if bound else None,
-            "method": "bisection over whole numbers" if self.line.whole else "bisection",
+            "method": self._method,
             "resolution": self.line.resolution,
             "reason": reason,
             "note": "; ".join(filter(None, notes)),
         }
+
+    @property
+    def _method(self) -> str:
+        if not self.line.whole:
+            return "bisection"
+        return "bisection over whole numbers" if self.line.resolution else "each count"
 
     def _limit(
         self, point: int, reached: bool, own: Sequence[Crossing]
@@ -242,10 +251,11 @@ class _Search:
         """
         if not own:
             if reached:
-                return "any", float(self._smallest(np.array([point]))[0]), None, None
+                smallest = np.argmax(~np.isnan(self._margins[:, point]))
+                return "any", float(self.line.values[smallest]), None, None
             # of values that come equally close, the largest
             falling = self.line.values[::-1]
-            margins = self._margin(np.full(len(falling), point), falling)
+            margins = self._margins[::-1, point]
             closest = np.argmax(np.nan_to_num(margins, nan=-np.inf))
             return "never", float(falling[closest]), None, None
         first = own[0]
@@ -259,12 +269,16 @@ class _Search:
         """Words for a value, and for the end of the range if the targets come closer up to it."""
         unit = "" if self.line.unit == "1" else f" {self.line.unit}"
         place = f"at {self.line.axis} = {value / self.line.scale:.6g}{unit}"
-        last_two = self.line.values[-2:]
-        if value == last_two[-1] and len(last_two) == 2:
-            before, at_end = self._margin(np.full(2, point), last_two)
+        if value == self.line.values[-1] and len(self.line.values) > 1:
+            before, at_end = self._margins[-2:, point]
             if at_end > before:
                 place += ", where the range ends,"
         return place
+
+
+def _states(margins: Numbers) -> Numbers:
+    """1 where all targets are reached, 0 where one is missed, NaN without a design."""
+    return np.where(np.isnan(margins), np.nan, margins >= 0)
 
 
 def _what_misses(answer: Evaluated, worst: Target, quantity: float, binds: str) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.drawing import CASES, seeded
 
+import nearkv
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError, NearkvWarning
 from nearkv.sweeps.evaluate import evaluate as run
@@ -284,3 +287,122 @@ def test_every_target_that_is_missed_is_named() -> None:
     assert "throughput_tok_s = " in never["reason"]
     assert "prefill_s = " in never["reason"]
     assert "step_ms" not in never["reason"]
+
+
+# --- all rows of `compare`, no code of the search ----------------------------------------------
+
+COUNT_OF = {
+    "gpu": "gpu.count",
+    "hilos": "csd.count",
+    "inf2": "csd.count",
+    "flexgen-16ssd": "raid.count",
+}
+NUMBER_OF = {
+    "gpu": ("gpu.bandwidth", "GB/s", 4900.0),
+    "hilos": ("csd.p2p_read", "GB/s", 3.0),
+    "inf2": ("host.bandwidth", "GB/s", 200.0),
+    "flexgen-dram": ("gpu_link.bandwidth", "GB/s", 25.0),
+}
+MEASURED = ("step_ms", "throughput_tok_s", "prefill_s", "power_w")
+
+
+def random_point(random: np.random.Generator, system: str) -> dict[str, Any]:
+    return {
+        "model": str(random.choice(["opt-30b", "opt-66b", "llama3.1-8b"])),
+        "batch": int(2 ** random.uniform(0, 6)),
+        "context": int(2 ** random.uniform(8, 15)),
+        "output_tokens": int(2 ** random.uniform(1, 8)),
+        "systems": system,
+    }
+
+
+def states_of(table: pd.DataFrame, column: str, target: float) -> list[float]:
+    """1 where a row meets the target, 0 where it misses it or lacks memory, NaN without a model."""
+    met = table[column] >= target if column == "throughput_tok_s" else table[column] <= target
+    is_modelled = table["status"] != "not-modelled"
+    return np.where(is_modelled, met & (table["status"] == "ok"), np.nan).tolist()
+
+
+def limit_of(values: list[int], states: list[float]) -> tuple[str, int | None]:
+    """On which side of which count the target is met, read off all of them."""
+    pairs = zip(values, states, strict=True)
+    known = [(value, state) for value, state in pairs if not np.isnan(state)]
+    changes = [place for place in range(1, len(known)) if known[place][1] != known[place - 1][1]]
+    if not changes:
+        return ("any", known[0][0]) if known[0][1] else ("never", None)
+    if known[0][1]:
+        return "at most", known[changes[0] - 1][0]
+    return ("at least" if len(changes) == 1 else "from"), known[changes[0]][0]
+
+
+def check_counts(random: np.random.Generator) -> None:
+    system = str(random.choice(list(COUNT_OF)))
+    point = random_point(random, system)
+    most = 16 if system == "gpu" else 64
+    counts = [*range(1, most + 1)]
+    table = nearkv.compare(**point, sets={COUNT_OF[system]: counts})
+    column = str(random.choice([name for name in MEASURED if name in table]))
+    low, high = table[column].min(), table[column].max()
+    target = float(f"{low + (high - low) * random.uniform(-0.1, 1.1):.6g}")
+    if not target > 0:
+        return
+    expected = limit_of(counts, states_of(table, column, target))
+    answer = nearkv.solve(
+        "hardware", vary=f"{COUNT_OF[system]}=1:{most}", slo=f"{column}={target!r}", **point
+    )
+    (row,) = answer.to_dict("records")
+    value = row["value"] if expected[1] is not None else None
+    assert (row["limit"], value) == expected, (system, point, column, target)
+    if value is not None:
+        own = table.iloc[int(value) - 1]
+        assert row[column] == own[column]
+
+
+def check_number(random: np.random.Generator) -> None:
+    """A thousand values around the answer are met on one side of it and missed on the other."""
+    system = str(random.choice(list(NUMBER_OF)))
+    address, unit, usual = NUMBER_OF[system]
+    point = random_point(random, system)
+    low, high = usual / 10, usual * 10
+    ends = nearkv.compare(**point, sets={address: [f"{low}{unit}", f"{high}{unit}"]})
+    if not (ends["status"] == "ok").all():
+        return
+    column = str(random.choice(["step_ms", "throughput_tok_s"]))
+    first, last = ends[column]
+    target = float(f"{first + (last - first) * random.uniform(0.05, 0.95):.6g}")
+    vary = f"{address}={low}{unit}:{high}{unit}"
+    answer = nearkv.solve("hardware", vary=vary, slo=f"{column}={target!r}", **point)
+    (row,) = answer.to_dict("records")
+    if row["limit"] != "at least":
+        assert abs(last / first - 1) < 1e-6, (system, point, row["limit"])
+        return
+    value, scale = row["value"], {"GB/s": 1.0, "TB/s": 1e-3}[row["unit"]]
+    around = np.unique(value * np.concatenate([[1 - 1e-6, 1 + 1e-6], np.geomspace(0.5, 2, 998)]))
+    around = around[(around >= low * scale) & (around <= high * scale)]
+    texts = [f"{number!r}{row['unit']}" for number in around.tolist()]
+    states = np.array(states_of(nearkv.compare(**point, sets={address: texts}), column, target))
+    beyond = around > value * (1 + 1e-9)
+    assert (states == beyond)[np.abs(around / value - 1) > 1e-8].all(), (system, point, target)
+
+
+@pytest.mark.filterwarnings("ignore::nearkv.hardware.errors.NearkvWarning")
+def test_counts_and_numbers_are_those_of_all_rows() -> None:
+    random = np.random.default_rng(1)
+    check_counts(random)
+    check_number(random)
+
+
+@pytest.mark.deep
+@pytest.mark.filterwarnings("ignore::nearkv.hardware.errors.NearkvWarning")
+def test_counts_and_numbers_are_those_of_all_rows_in_100_cases() -> None:
+    random = np.random.default_rng(2)
+    for _ in range(100):
+        check_counts(random)
+        check_number(random)
+
+
+def test_how_many_gpus_is_answered_from_all_splits_of_each_count() -> None:
+    (row,) = nearkv.solve(
+        "hardware", "llama3.1-8b", systems="gpu", vary="gpu.count", slo="throughput_tok_s=100"
+    ).to_dict("records")
+    assert (row["limit"], row["value"], row["method"]) == ("at least", 2, "each count")
