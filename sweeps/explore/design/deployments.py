@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TypeVar
 
 import numpy as np
 
@@ -31,9 +30,6 @@ AT_ONCE, LEAST = 6 << 10, 1 << 8
 """Machines evaluated together, times combinations of knobs and workloads; and the fewest."""
 NEVER_WORN = "endurance_requests"
 """The column that is blank where no flash is written."""
-
-
-_Computed = TypeVar("_Computed")
 
 
 @dataclass(frozen=True)
