@@ -85,9 +85,10 @@ class Node:
         fits = np.broadcast_to(checked.ok, lengths.shape)
         if not fits[0]:
             short = np.broadcast_to(checked.short_bytes, lengths.shape)[0] / 1e9
-            lacks = f"lacks {short:,.1f} GB for this model"
+            why = checked.reasons[int(np.broadcast_to(checked.reason, lengths.shape)[0])]
+            lacks = f"lacks {short:,.1f} GB for this model; add GPUs" if short else why
             raise InputError(
-                f"platform {self.hw.platform!r}: {lacks}; add GPUs, or take another platform"
+                f"platform {self.hw.platform!r}: {lacks}, or take another platform or knobs"
             )
         return lengths[fits]
 

@@ -97,6 +97,7 @@ class BlockTrace:
         prompts: the blocks that they ask for; none of lengths alone.
         block: tokens of a block.
         share: of the accesses that is kept, 1 where all blocks are [1].
+        stated_rate: of requests that are made; 0 where arrivals tell it [1/s].
     """
 
     name: str
@@ -107,6 +108,7 @@ class BlockTrace:
     prompts: PromptBlocks
     block: int
     share: float = 1.0
+    stated_rate: float = 0.0
 
     @property
     def span(self) -> float:
@@ -116,7 +118,7 @@ class BlockTrace:
     @property
     def rate(self) -> float:
         """Requests per second [1/s]."""
-        return (len(self.arrival) - 1) / self.span
+        return self.stated_rate or (len(self.arrival) - 1) / self.span
 
     @property
     def accesses(self) -> float:
@@ -186,7 +188,7 @@ class PromptGroups:
         order: of `GROUP_ORDERS`.
         turns: of a conversation; 1 for requests that stand alone [1].
         grow: tokens that each turn adds to the prompt, not shared with other conversations [1].
-        pause: between the turns of a conversation [s].
+        pause: between the turns of a conversation; that of the requests where it is 0 [s].
         rate: requests per second [1/s].
         output: tokens of an answer [1].
     """
@@ -225,7 +227,7 @@ class PromptGroups:
         number = np.arange(self.requests)
         conversation, turn = np.divmod(number, self.turns)
         begun = conversation * self.turns / self.rate
-        arrival = begun + turn * self.pause
+        arrival = begun + turn * (self.pause or 1 / self.rate)
         group = conversation % self.groups
         if self.order == "random":
             drawn = np.random.default_rng(0).integers(0, self.groups, self.requests)
@@ -250,6 +252,7 @@ class PromptGroups:
             output=np.full(self.requests, self.output),
             prompts=_numbered(map(prefix_hashes, blocks), np.cumsum(ends)),
             block=block,
+            stated_rate=self.rate,
         )
 
 

@@ -66,6 +66,7 @@ def test_a_trace_in_seconds_is_read_as_such(tmp_path: Path) -> None:
         ("--tier dram=1TB --turns 3", "add --groups"),
         ("--tier dram=1TB --groups 3", "2 or more"),
         ("--tier dram=1TB --time-unit s", "are of a trace"),
+        ("--tier dram=1TB --knob tp=3", "do not divide over this many GPUs, or take another"),
         ("--tier dram=1TB --knob copies=twice", "valid are: once, per-gpu"),
         ("--tier dram=1TB --knob snapshots=never", "valid are: block, prompt"),
         ("--tier dram=1GB", "holds 3,052 tokens, and the prefix has 16,384"),

@@ -228,6 +228,9 @@ def test_groups_share_their_prefix_and_conversations_grow() -> None:
     assert documents.prompt.tolist() == [1000] * 4
     one, two = documents.prompts.blocks[:2].tolist(), documents.prompts.blocks[2:4].tolist()
     assert documents.prompts.blocks.tolist() == [*one, *two, *one, *two]
+    at_once = PromptGroups(1, 512, 6, turns=20, grow=512, rate=2).trace(512)
+    assert at_once.arrival.tolist() == [0, 0.5, 1, 1.5, 2, 2.5]
+    assert at_once.rate == 2
     turns = PromptGroups(1, 512, 6, turns=3, grow=512, pause=10, rate=0.1).trace(512)
     assert turns.prompt.tolist() == [1024, 1536, 2048] * 2
     assert turns.arrival.tolist() == [0, 10, 20, 30, 40, 50]
