@@ -47,7 +47,7 @@ from nearkv.sweeps.commands.printing import NO_ANSWER
 from nearkv.sweeps.commands.writing import tell
 
 USAGE: Any = typer.BadParameter.__base__
-"""What Typer raises for words it cannot use; it exports no name of it."""
+"""Error that Typer raises for words it cannot use; it exports no name of it."""
 FAULT, BAD_INPUT, STOPPED = 1, 2, 130
 """Exit codes; 1 is also for a check that failed, and `printing.NO_ANSWER` is one more."""
 LONGEST_MESSAGE = 1_000
@@ -205,7 +205,7 @@ def _once_printed() -> Callable[..., None]:
 
 
 def _usage(problem: Any) -> str:
-    """What is wrong with the words of a command line, and where to read how they are meant."""
+    """Name the fault in the words of a command line, and where to read how they are meant."""
     sentence = problem.format_message().rstrip(".")
     if number := re.search(r"valid (integer|number)", sentence):
         needed = "whole number" if number[1] == "integer" else "number"

@@ -1,4 +1,4 @@
-"""What nearkv raises and warns of: one sentence saying where, what, and what to do."""
+"""Errors and warnings of nearkv: one sentence saying where, what, and what to do."""
 
 import re
 from collections.abc import Collection, Iterable, Sequence
@@ -130,7 +130,7 @@ def words_of(name: str) -> list[str]:
 
 
 def holds(words: Iterable[str], others: Sequence[str]) -> bool:
-    """Whether each word is among others; version 3 stands for 3.1, too."""
+    """True if each word is among others; version 3 stands for 3.1, too."""
     return all(
         any(other == word or other.startswith(f"{word}.") for other in others)
         for word in words

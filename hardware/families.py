@@ -216,7 +216,7 @@ LayerRule = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Family:
-    """How a family of models is read.
+    """Rules by which a family of models is read.
 
     Attributes:
         name: of its table.
@@ -357,7 +357,7 @@ class ConfigShape:
         return bool(value)
 
     def has(self, size: str) -> bool:
-        """Whether a size is there and is not zero, or a choice is made."""
+        """True if a size is there and is not zero, or a choice is made."""
         if isinstance(self.family.defaults.get(size), bool):
             return self.flag(size)
         return bool(self.value(size) or self.family.defaults.get(size))
@@ -537,7 +537,7 @@ _STATE_TYPES = {"": 1, "bfloat16": 1, "float16": 1, "float32": 2}
 
 @dataclass(frozen=True)
 class Attention:
-    """How one layer attends.
+    """Attention of one layer.
 
     Attributes:
         type: a name of the cost model's kinds of layer.

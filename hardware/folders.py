@@ -1,4 +1,4 @@
-"""Where specification files live: their owners register folders, all names are looked up here."""
+"""Folders of specification files: their owners register folders, all names are looked up here."""
 
 import os
 from collections.abc import Iterable
@@ -42,7 +42,7 @@ def _toml_files(folders: Iterable[Path]) -> dict[str, Path]:
 
 
 def _own_folders(what: str) -> list[Path]:
-    """Where a user may keep files of a catalogue, whether or not there are any."""
+    """Folder in which a user may keep files of a catalogue, whether or not there are any."""
     listed = os.environ.get("NEARKV_PATH", "").split(os.pathsep)
     folders = [Path(folder) for folder in listed if folder]
     return [folder / f"{what}s" for folder in [*folders, Path(), user_folder()]]
@@ -55,13 +55,13 @@ def user_folder() -> Path:
 
 
 def is_known(what: str, name: str) -> bool:
-    """Whether a name is in a catalogue, or among the user's own files of it."""
+    """True if a name is in a catalogue, or among the user's own files of it."""
     folders = [*_own_folders(what), *_folders.get(what, [])]
     return _first_file(folders, name) is not None
 
 
 def has_own(what: str) -> bool:
-    """Whether the user has a folder of his own for files of a catalogue."""
+    """True if the user has a folder of his own for files of a catalogue."""
     return any(map(os.path.isdir, _own_folders(what)))
 
 

@@ -31,7 +31,7 @@ QUANTISATION_FILE = "hf_quant_config.json"
 _QUANTISED = re.compile(
     r"(nv|mx)fp4|fp[48]|int[48]|w[48]a\d+|awq|gptq|gguf|bnb|[48]-?bit", re.IGNORECASE
 )
-"""What the name of a quantised checkpoint says."""
+"""Meaning of the name of a quantised checkpoint."""
 _LARGEST_CONFIG = 1 << 23
 """Size of a config that names the algorithm of each expert, and more [B]."""
 _HALF = ("float16", "bfloat16", "half", "auto")

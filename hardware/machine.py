@@ -46,7 +46,7 @@ class Role:
             ) from None
 
     def __contains__(self, key: str) -> bool:
-        """Whether the part states a number."""
+        """True if the part states a number."""
         return key in self.values
 
     def maybe(self, key: str, otherwise: SiValue) -> SiValue:
@@ -99,7 +99,7 @@ class Machine:
 
 @dataclass
 class _Watch:
-    """What is read of a machine and of its copies, as roles and `role.key`.
+    """Record of what is read of a machine and of its copies, as roles and `role.key`.
 
     Attributes:
         read: all that is asked for.
@@ -128,7 +128,7 @@ class _WatchedRole(Role):
         return super().__getitem__(key)
 
     def __contains__(self, key: str) -> bool:
-        """Whether the part states a number, of any value; that counts as read, too."""
+        """True if the part states a number, of any value; that counts as read, too."""
         self._watch.read.add(f"{self.name}.{key}")
         return super().__contains__(key)
 

@@ -18,7 +18,7 @@ SOURCES_FILE = Path(__file__).parent / "sources.toml"
 
 Kind = Literal["datasheet", "paper", "measured", "fitted", "assumed"]
 SOURCE_KINDS: tuple[str, ...] = get_args(Kind)
-"""Where a number may come from."""
+"""Kinds of source of a number."""
 
 _REQUIRED = {"value", "unit", "kind", "source", "at"}
 _ALLOWED = _REQUIRED | {"note", "range", "quantiles", "shares", "date"}
@@ -187,7 +187,7 @@ def _check_value(value: Any, unit: str, key: Key, where: str) -> None:
 
 
 def _is_number(value: object) -> bool:
-    """Whether TOML read a number; True and False are not."""
+    """True if TOML read a number; True and False are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

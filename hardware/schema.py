@@ -1,4 +1,4 @@
-"""Which numbers each type of part has, and in which unit.
+"""Numbers of each type of part, and in which unit.
 
 The keys are listed in `schema.toml`, for all that reads, checks or overrides a number.
 """
@@ -87,7 +87,7 @@ class Key:
         return float(f"{si / unit_of(self.shown_in)[1]:.15g}")
 
     def fault(self, value: float) -> str:
-        """What is wrong with a value in SI units; empty where nothing is.
+        """Name the fault in a value in SI units; empty where nothing is.
 
         Prices, powers and delays may be zero; a size, a rate or a count of zero makes no part.
         """
@@ -113,7 +113,7 @@ class Key:
         return max(least, self.least) * size, min(most, self.most) * size
 
     def doubt(self, value: float) -> str:
-        """What is odd, though possible, about a value in SI units; empty where nothing is."""
+        """Name an odd, though possible, value in SI units; empty where nothing is."""
         size = unit_of(self.unit)[1]
         if not value or not self.usual:
             return ""
@@ -134,7 +134,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Relation:
-    """How one number of a part must compare with another.
+    """Relation of one number of a part with another.
 
     Attributes:
         left, right: keys.
@@ -146,7 +146,7 @@ class Relation:
     right: str
 
     def holds(self, left: float, right: float) -> bool:
-        """Whether two values in SI units may stand in one part."""
+        """True if two values in SI units may stand in one part."""
         return left < right if self.word == "<" else left <= right
 
     @property

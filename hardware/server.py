@@ -23,12 +23,12 @@ from nearkv.hardware.units import parse, unit_of
 
 _SLOT_KEYS = {"takes", "counts", "most", "sizes", "lanes", "links", "source", "at"}
 SHARED_UNITS = ("PCIe lanes", "W")
-"""What the parts of a server share."""
+"""Resources that the parts of a server share."""
 
 
 @dataclass(frozen=True)
 class Slot:
-    """What a server takes in one role, as its maker or its paper states it.
+    """Slots of a server for one role, as its maker or its paper states it.
 
     Attributes:
         takes: forms of part, or names of single parts, that fit.
@@ -57,7 +57,7 @@ class Slot:
         return self.counts.index(count) if count in self.counts else len(self.counts) - 1
 
     def fits(self, part: Part) -> bool:
-        """Whether a part has a form that fits, or is named."""
+        """True if a part has a form that fits, or is named."""
         return part.form in self.takes or part.name in self.takes
 
 
@@ -144,7 +144,7 @@ class Server:
                 yield f"needs {needed:g} {rule}, and has {there:g}"
 
     def draws(self, build: Mapping[str, Fitted]) -> dict[str, tuple[float, float]]:
-        """What a build draws of what its slots share, and how much of that there is.
+        """Demand of a build on what its slots share, and how much of that there is.
 
         Args:
             build: as `check` takes it.
@@ -159,7 +159,7 @@ class Server:
         return dict(zip(SHARED_UNITS, pairs, strict=True))
 
     def drawn(self, role: str, fitted: Fitted) -> NDArray[np.float64]:
-        """What parts in a slot draw of what is shared: lanes [1], power [W]."""
+        """Demand of parts in a slot on what is shared: lanes [1], power [W]."""
         part = fitted.part.si
         watts = part.get("power", part.get("idle_power", 0.0))
         slot = self.slots[role]
@@ -167,7 +167,7 @@ class Server:
 
     @property
     def own_draw(self) -> NDArray[np.float64]:
-        """What the server itself draws of what is shared: lanes [1], power [W]."""
+        """Demand of the server itself on what is shared: lanes [1], power [W]."""
         own = self.part.si
         return np.array([0.0, own.get("power", own.get("idle_power", 0.0))])
 

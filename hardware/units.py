@@ -50,7 +50,7 @@ _PREFIXES = {
 _UNSPLIT = {"mm2": ("m2", 1e-6), "um2": ("m2", 1e-12)}
 _UNIT_EXAMPLES = (*_UNIT_BASES, "GB", "GiB", "GB/s", "Gb/s", "TFLOP/s", "ms", "us")
 _PER_SECOND = re.compile(r"([bB])ps$")
-"""How networks write rates: Gbps is Gb/s, an eighth of GBps."""
+"""Units in which networks write rates: Gbps is Gb/s, an eighth of GBps."""
 _NUMBER = re.compile(
     r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?nan|[+-]?inf(?:inity)?)\s*(\S.*)?",
     re.IGNORECASE | re.ASCII,

@@ -103,7 +103,7 @@ def fit(residuals: Residuals, start: Numbers) -> FactorFit:
 
 
 class Linearization(NamedTuple):
-    """What residuals are at a point, and how they change around it.
+    """Residuals at a point, and how they change around it.
 
     Attributes:
         residuals: of each row [1].

@@ -1,4 +1,4 @@
-"""What share of the requests that arrive keeps a level of service, by laws of their latencies."""
+"""Share of the requests that arrive that keeps a level of service, by laws of their latencies."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def load_cost(estimate: Estimate) -> Real:
 
 
 def none_kept(estimate: Estimate) -> NDArray[np.bool_]:
-    """Whether not one request in a hundred keeps the limits."""
+    """True if not one request in a hundred keeps the limits."""
     return np.equal(_kept_of_100(estimate), 0)
 
 

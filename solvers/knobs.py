@@ -215,7 +215,7 @@ def _resolve(question: _Question) -> Resolved:
 
 
 def _moves_rules(question: _Question, name: str) -> bool:
-    """Whether rules of other knobs depend on a share, which is then not solved beside them."""
+    """True if rules of other knobs depend on a share, which is then not solved beside them."""
     ruled = [other for other in question.unsolved if question.requested[other] != "auto"]
     if not ruled:
         return False
@@ -250,7 +250,7 @@ def _search(question: _Question, searched: list[str]) -> Resolved:
 
 
 def _notes(question: _Question, estimate: Estimate, sampled: Sequence[str]) -> Notes:
-    """What a reader should know: not every value was tried, or none keeps the limits."""
+    """Note for readers: not every value was tried, or none keeps the limits."""
     notes: dict[str, NDArray[np.bool_]] = {}
     for name in sampled:
         knob = question.system.knobs[name]
@@ -270,7 +270,7 @@ def _apart(knob: Knob) -> str:
 
 
 def _is_sampled(knob: Knob) -> bool:
-    """Whether a knob has too many values to try each."""
+    """True if a knob has too many values to try each."""
     is_long = knob.kind == "count" and knob.high - knob.low > _EACH
     return knob.is_continuous or is_long
 
@@ -330,7 +330,7 @@ def choices_of(
 
 
 def _is_listed(knob: Knob) -> bool:
-    """Whether each value of a knob is tried by itself."""
+    """True if each value of a knob is tried by itself."""
     is_alone = not (knob.share or knob.solver or _is_sampled(knob))
     return knob.kind != "share" and is_alone
 
@@ -416,7 +416,7 @@ def _best_of(
 
 
 def _is_alike(cost: Real, least: Real) -> Booleans:
-    """Whether rounding alone sets costs apart."""
+    """True if rounding alone sets costs apart."""
     alike: Booleans = np.isclose(cost, least, rtol=_ROUNDING, atol=0.0)
     return alike
 

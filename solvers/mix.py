@@ -16,7 +16,7 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class Mix:
-    """How many machines of each kind serve all classes of requests.
+    """Number of machines of each kind that serve all classes of requests.
 
     Attributes:
         count: machines of each kind: (kinds,).

@@ -10,9 +10,9 @@ from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.workload import Workload
 
 Timed = Callable[[Estimate], Span]
-"""What of an answer is to be short."""
+"""Time of an answer that is to be short."""
 Cost = Callable[[Estimate], Real]
-"""What a choice makes least."""
+"""Objective that a choice minimises."""
 TOTAL: Timed = attrgetter("total")
 """The whole request: prompts, then all steps."""
 STEP: Timed = attrgetter("step")
@@ -20,7 +20,7 @@ STEP: Timed = attrgetter("step")
 
 
 def objective(work: Workload, timed: Timed = TOTAL) -> Cost:
-    """What a choice makes least.
+    """Objective that a choice minimises.
 
     Of a batch, the seconds of the whole request, prompts included. Where requests arrive, as many
     of them as can be keep the level of service; where none do, they miss it by the least

@@ -72,7 +72,7 @@ class Crossing:
 
     @property
     def rises(self) -> bool:
-        """Whether the state is larger above."""
+        """True if the state is larger above."""
         return self.after > self.before
 
 
@@ -102,7 +102,7 @@ def crossings(
     whole: bool,
     known_at: Numbers | None = None,
 ) -> list[Crossing]:
-    """Where a state changes along a line of values, refined between neighbours.
+    """Changes of a state along a line of values, refined between neighbours.
 
     Args:
         state: of a value at a point, one of a few numbers, such as whether a target is reached; NaN

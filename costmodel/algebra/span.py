@@ -279,7 +279,7 @@ def total(numbers: Iterable[Real]) -> Real:
 
 
 def is_same(one: Real, other: Real) -> bool:
-    """Whether two numbers agree at every design point; either may lack an axis of the other."""
+    """True if two numbers agree at every design point; either may lack an axis of the other."""
     return one is other or bool(np.all(np.equal(one, other)))
 
 

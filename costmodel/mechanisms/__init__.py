@@ -1,1 +1,1 @@
-"""What several systems share: offloading, eviction, scoring, paging, head mapping, serving."""
+"""Mechanisms that systems share: offloading, eviction, scoring, paging, head mapping, serving."""

@@ -110,7 +110,7 @@ def dequantise_traffic(weights: Real, width: Real, operand: Real, gpu: Gpu) -> R
 
 
 def dequantise_weights(llm: LLM, packed: Real, gpu: Gpu, beyond: Real) -> Span:
-    """What dequantising weights moves beyond one kernel, whose copies the products count.
+    """Bytes that dequantising weights moves beyond one kernel, whose copies the products count.
 
     Args:
         packed: their bytes [B].
@@ -175,7 +175,7 @@ def update_state(llm: LLM, b: Real, gpu: Gpu) -> Span:
 def gpu_contents(
     llm: LLM, prompt: Real, on_gpu: Real = 0.0, sequences: Real = 0.0
 ) -> dict[str, Real]:
-    """What layer-wise inference keeps on the GPU: weights, activations, recurrent states [B].
+    """Bytes that layer-wise inference keeps on the GPU: weights, activations, recurrent states [B].
 
     Args:
         prompt: tokens of one prompt, of which one is processed at a time [1].

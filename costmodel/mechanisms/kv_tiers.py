@@ -315,7 +315,7 @@ def years(written: Real, endurance: Real) -> Real:
 
 
 def write_price(price: Real, endurance: Real) -> Real:
-    """What writing a byte costs of the drives' life [USD/B].
+    """Cost of the drives' life that writing a byte takes [USD/B].
 
     Args:
         price: of all drives [USD].

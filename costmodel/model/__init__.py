@@ -1,1 +1,1 @@
-"""What is priced: LLMs, workloads, resources, capacities; the registry of systems."""
+"""Models of what is priced: LLMs, workloads, resources, capacities; the registry of systems."""

@@ -1,4 +1,4 @@
-"""Which design points have an answer: what fits each memory, and what a system models."""
+"""Feasibility of design points: what fits each memory, and what a system models."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from nearkv.costmodel.algebra.span import Real, total
 _ROUNDING = 1e-12
 
 Contents = Mapping[str, Real]
-"""What lies in a memory -> bytes of it [B]."""
+"""Content of a memory -> its bytes [B]."""
 
 STATUSES = ("ok", "infeasible", "not-modelled")
-"""What is known of a design point."""
+"""Knowledge of a design point."""
 
 
 @dataclass(frozen=True)
 class Fits:
-    """Whether a design point has an answer, and why not.
+    """True if a design point has an answer, and why not.
 
     Attributes:
         tiers: name of a memory -> (bytes needed, bytes available) [B].
@@ -107,7 +107,7 @@ def shortage(tier: str) -> str:
 
 
 def _holds(needed: Real, available: Real) -> NDArray[np.bool_]:
-    """Whether it fits, rounding aside: a share solved for the last byte may miss it by that."""
+    """True if it fits, rounding aside: a share solved for the last byte may miss it by that."""
     limit = np.multiply(available, 1 + _ROUNDING)
     return np.less_equal(needed, limit)
 

@@ -27,7 +27,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Latency:
-    """What a mean request waits for.
+    """Waiting time of a mean request.
 
     Attributes:
         ttft: time to first token, from when the request is there [s].
@@ -40,7 +40,7 @@ class Latency:
 
 @dataclass(frozen=True)
 class WaitingLine:
-    """What precedes a first token.
+    """Time before a first token.
 
     Attributes:
         rho: share of the time in which prompts wait [1].
@@ -68,7 +68,7 @@ class WaitingLine:
 
 @dataclass(frozen=True)
 class Laws:
-    """How the latencies of requests differ.
+    """Spread of the latencies of requests.
 
     Attributes:
         plain, scatter: mean and deviation of an iteration without a prompt (normal) [s].
@@ -149,7 +149,7 @@ class Estimate:
 def notes_of(
     estimate: Estimate, llm: LLM, work: Workload, counts: Mapping[str, tuple[Real, str]]
 ) -> Notes:
-    """What differs from the workload as asked, on any system.
+    """Differences from the requested workload, on any system.
 
     Args:
         estimate: the system's answer.

@@ -126,7 +126,7 @@ def not_modelled(
 
 
 def attention_of(llm: LLM) -> str:
-    """How the layers of one type attend: a name of `LAYER_CLASS`."""
+    """Attention of the layers of one type: a name of `LAYER_CLASS`."""
     return _NAMES[type(llm)]
 
 

@@ -298,7 +298,7 @@ class LLM:
         return 2 * self.kv_size * batch * tokens * self.kv_width
 
     def cache_traffic(self, batch: Real, tokens: Real) -> Real:
-        """What a step moves of the cache of one layer: it reads all K and V [B]."""
+        """Bytes of the cache of one layer that a step moves: it reads all K and V [B]."""
         return self.kv_bytes(batch, tokens)
 
     def kv_cache_bytes(self, batch: Real, tokens: Real) -> Real:

@@ -85,7 +85,7 @@ def column(name: str, what: str, of_machine: bool = False) -> Callable[[Compute]
 
 
 def is_of_costs(names: Collection[str]) -> bool:
-    """Whether any of some columns, or the ratio that one is, is of a price."""
+    """True if any of some columns, or the ratio that one is, is of a price."""
     return any(name.removesuffix("_ratio") in COSTS for name in names)
 
 
@@ -95,7 +95,7 @@ def _batch_run(answer: Evaluated) -> Real:
 
 
 def _alone(answer: Evaluated, amount: Real) -> Real:
-    """What prefill or a step takes; NaN where prompts ride in steps, which mixes the two."""
+    """Time of prefill or of a step; NaN where prompts ride in steps, which mixes the two."""
     carries = answer.estimate.step_carries
     if not np.any(carries):
         return amount
@@ -286,7 +286,7 @@ def hour_at(watts: Real, answer: Evaluated) -> Real:
     "usd_mtok", "a million generated tokens, with drives replaced as they wear out [USD]"
 )
 def usd_mtok(answer: Evaluated) -> Real:
-    """What a machine costs an hour over what it generates then, and wear of what it owns [USD]."""
+    """Hourly cost of a machine over what it generates then, and wear of what it owns [USD]."""
     if "ownership" not in answer.hw.roles:
         return np.nan
     terms = answer.hw.ownership

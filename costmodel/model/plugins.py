@@ -26,7 +26,7 @@ from nearkv.hardware.machine import Machine
 from nearkv.hardware.schema import PARTLESS
 
 _RAISED = (Exception, SystemExit)
-"""What code of a user may raise."""
+"""Exceptions that code of a user may raise."""
 _COLUMN = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -98,7 +98,7 @@ class Plugin:
         return answer
 
     def _fault(self, problem: BaseException, what: str) -> InputError:
-        """What went wrong and in which line, in one sentence."""
+        """Say in one sentence what went wrong and in which line."""
         line = getattr(problem, "lineno", None)
         for frame in traceback.extract_tb(problem.__traceback__):
             if frame.filename == self.file:
@@ -111,7 +111,7 @@ class Plugin:
 
 
 def _fault_of(estimate: object, hw: Machine, asked: Iterable[object]) -> str:
-    """What is wrong with the answer of a system; empty where it can be used.
+    """Name the fault in the answer of a system; empty where it can be used.
 
     Args:
         estimate: what the system returned.
@@ -124,7 +124,7 @@ def _fault_of(estimate: object, hw: Machine, asked: Iterable[object]) -> str:
 
 
 def _misbuilt(estimate: Estimate) -> str:
-    """What is of another type than it must be."""
+    """Name a value of another type than it must be."""
     for phase in ("prefill", "step"):
         span = getattr(estimate, phase)
         if not isinstance(span, Span):
@@ -157,7 +157,7 @@ def _misnamed(estimate: Estimate, hw: Machine) -> str:
 
 
 def _impossible(estimate: Estimate, asked: Iterable[object]) -> str:
-    """A number that is none, or that is there for other design points than were asked."""
+    """A result that is not finite, or that has the wrong shape."""
     points = np.broadcast_shapes(*_shapes(asked))
     for what, value in _numbers_of(estimate):
         if fault := _fault_of_number(value, points):

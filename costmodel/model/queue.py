@@ -1,4 +1,4 @@
-"""How a system serves a queue of requests: what an iteration carries and how much memory holds."""
+"""Service of a queue of requests: what an iteration carries and how much memory holds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def even(sequences: Real, sizes: Real) -> Real:
 
 @dataclass(frozen=True)
 class Load:
-    """What one iteration carries, over all replicas.
+    """Load of one iteration, over all replicas.
 
     Attributes:
         sequences: decoding, one token each [1].
@@ -122,7 +122,7 @@ def over_layer_types(llm: LLM, load: Load, layer: Callable[[LLM, Load], Span]) -
 
 @dataclass(frozen=True)
 class Serving:
-    """How a system serves a queue, for the fluid model and for a simulation.
+    """Service of a queue by a system, for the fluid model and for a simulation.
 
     Attributes:
         iteration: one token more for every sequence of a load, and its prompts.
@@ -185,7 +185,7 @@ class Serving:
     def load_at(
         self, sequences: Real, context: Real, sizes: Real, prompt: Real, length: Real
     ) -> Load:
-        """What an iteration carries, over all replicas, as layers of each type see it.
+        """Load of an iteration, over all replicas, as layers of each type see it.
 
         Args:
             sequences: decoding [1].

@@ -96,7 +96,7 @@ class Knob:
 
     @property
     def is_continuous(self) -> bool:
-        """Whether it takes any value of its range, not integers alone."""
+        """True if it takes any value of its range, not integers alone."""
         return self.kind in ("share", "number")
 
 

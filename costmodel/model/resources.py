@@ -1,4 +1,4 @@
-"""What a machine's parts can do: effective rate = peak of the datasheet x share that is reached.
+"""Capability of a machine's parts: effective rate = peak of the datasheet x share that is reached.
 
 Every resource is named `role.port`; each direction of a link is a resource of its own.
 """
@@ -46,7 +46,7 @@ class Gpu:
         return replace(self, run=self.prompts or self.run)
 
     def multiplies(self, llm: LLM) -> NDArray[np.bool_]:
-        """Whether the matrix units take the packed weights of a model as they are stored."""
+        """True if the matrix units take the packed weights of a model as they are stored."""
         _, stored = llm.operands
         packs = any(widest < 1 for widest, _ in self.narrow)
         return np.logical_and(packs, np.less(llm.native_operand, stored))
@@ -60,7 +60,7 @@ class Gpu:
         return np.where(np.equal(dense, mlp), native, dense)[()], native
 
     def is_faster_for(self, operands: tuple[Real, Real]) -> bool:
-        """Whether any of these operands [B] is narrow enough for a faster rate."""
+        """True if any of these operands [B] is narrow enough for a faster rate."""
         if not self.narrow:
             return False
         widest, _ = self.narrow[0]
@@ -84,7 +84,7 @@ class Gpu:
 
 
 def takes(width: float, operand: Real) -> NDArray[np.bool_]:
-    """Whether the units for a width [B] multiply operands of another, of their own kind.
+    """True if the units for a width [B] multiply operands of another, of their own kind.
 
     What they lack is unpacked to 16 bits: units for 8 bits take no operands of 4.
     """

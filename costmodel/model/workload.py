@@ -35,7 +35,7 @@ class Lengths:
 
 @dataclass(frozen=True)
 class Spread:
-    """How far the requests of a trace differ from their means; all 1 where they are equal.
+    """Spread of the requests of a trace from their means; all 1 where they are equal.
 
     A step of continuous batching sees a request in proportion to the tokens it generates, hence
     the products with n.
@@ -68,7 +68,7 @@ GROWS = "requests come faster than they are answered, so the queue grows without
 
 @dataclass(frozen=True)
 class Arrivals:
-    """How requests come one by one, and what is asked of their answers.
+    """Arrival of requests one by one, and what is asked of their answers.
 
     Attributes:
         rate: requests per second over the machine, at random (Poisson) [1/s].

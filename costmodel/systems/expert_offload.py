@@ -92,7 +92,7 @@ def has_experts(llm: LLM) -> Real:
 
 
 def movable_bytes(llm: LLM) -> Real:
-    """What need not be on the GPU: the routed experts, of a dense model all its layers [B]."""
+    """Bytes that may leave the GPU: the routed experts, of a dense model all its layers [B]."""
     experts = llm.sum_over_layers(
         lambda kind: kind.is_moe * kind.experts * kind.expert_parameters * kind.weight_width
     )

@@ -121,7 +121,7 @@ def drive_breaks(
 def never_beside(
     hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real]
 ) -> NDArray[np.bool_]:
-    """Whether the CPU never attends, and DRAM is no slower than the link that its bytes cross."""
+    """True if the CPU never attends, and DRAM is no slower than the link that its bytes cross."""
     free = host(hw).memory - layer_copies(llm, work)
     fits_nowhere = np.less(free, llm.kv_cache_bytes(work.batch, work.final))
     return fits_nowhere & link_is_slower(hw, "pcie", "cache_relay")

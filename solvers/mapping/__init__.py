@@ -1,1 +1,1 @@
-"""Which heads of each sub-layer go to HBM (H2M2 sec. 3, 4.3)."""
+"""Heads of each sub-layer that go to HBM (H2M2 sec. 3, 4.3)."""

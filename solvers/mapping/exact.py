@@ -1,4 +1,4 @@
-"""Which heads go to HBM: the exact optimum (H2M2 sec. 3, 4.3).
+"""Heads that go to HBM: the exact optimum (H2M2 sec. 3, 4.3).
 
 The step is a sum of three tables, one a sub-layer, under two capacities. Where all three fit at
 their fastest, that is the optimum; what is left is solved by pairs of units of attention and qkv.

@@ -85,7 +85,7 @@ def pin(tables: HeadTables, which: int, units: Any) -> HeadTables:
 
 @dataclass(frozen=True)
 class MappingPolicy:
-    """How a mapping is chosen.
+    """Rule by which a mapping is chosen.
 
     Attributes:
         tabulate: makes the tables it chooses from.

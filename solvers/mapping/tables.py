@@ -120,7 +120,7 @@ def total(tables: Array, n: Units) -> Array:
 
 
 def fits(flat: FlatTables, n: Units) -> NDArray[np.bool_]:
-    """Whether HBM and LPDDR hold their bytes."""
+    """True if HBM and LPDDR hold their bytes."""
     hbm_holds = total(flat.hbm, n) <= flat.hbm_headroom
     holds: NDArray[np.bool_] = hbm_holds & (total(flat.lpddr, n) <= flat.lpddr_headroom)
     return holds

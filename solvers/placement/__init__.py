@@ -1,1 +1,1 @@
-"""Where FlexGen puts weights, KV cache and activations, and in which blocks it works."""
+"""Placement of weights, KV cache and activations, and in which blocks it works."""

@@ -61,7 +61,7 @@ class BlockBox(NamedTuple):
 
     @property
     def single(self) -> bool:
-        """Whether it holds one block only."""
+        """True if it holds one block only."""
         return self.gbs_low == self.gbs_high and self.nb_low == self.nb_high
 
     @property

@@ -1,4 +1,4 @@
-"""Where tensors go: FlexGen's placement (ICML 2023, sec. 4.3), its block and its nine shares."""
+"""FlexGen's placement of tensors (ICML 2023, sec. 4.3), its block and its nine shares."""
 
 from __future__ import annotations
 

@@ -226,5 +226,5 @@ def _block(problem: BlockProblem, solve: Simplex, gbs: int, nb: int) -> BestBloc
 
 
 def _drops(last: BestBlock | None, block: BestBlock) -> bool:
-    """Whether a block takes longer than the one before, by more than a tie."""
+    """True if a block takes longer than the one before, by more than a tie."""
     return last is not None and block.value > last.value * (1 + SMALLEST_GAP)

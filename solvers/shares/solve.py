@@ -206,7 +206,7 @@ def _amounts(estimate: Estimate, timed: Timed) -> Iterator[Real]:
 
 
 _ASIDE = 1e-6
-"""How far beside the choice to look, as a share of the range [1]."""
+"""Distance from the choice to look at, as a share of the range [1]."""
 
 ResourceNames = NDArray[np.str_]
 

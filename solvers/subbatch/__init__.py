@@ -1,1 +1,1 @@
-"""How L3 splits one iteration into two sub-batches (sec. 5.3)."""
+"""Split of one iteration of L3 into two sub-batches (sec. 5.3)."""

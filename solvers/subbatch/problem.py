@@ -148,7 +148,7 @@ class Costs:
 
 @dataclass(frozen=True)
 class SubbatchProblem:
-    """What one iteration must serve.
+    """Demand on one iteration.
 
     Attributes:
         contexts: tokens of each decoding request [1].

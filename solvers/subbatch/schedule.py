@@ -312,7 +312,7 @@ def evenest(contexts: Numbers, time_limit: float = 10.0) -> Halves:
 
 @dataclass(frozen=True)
 class _Proof:
-    """What a search has proven.
+    """Bound that a search has proven.
 
     Attributes:
         complete: whether its answer is proven.
@@ -378,7 +378,7 @@ class _Ride:
 
 @dataclass(frozen=True)
 class _Side:
-    """What the prompts add to a sub-batch."""
+    """Work that the prompts add to a sub-batch."""
 
     tokens: Any = 0.0
     squares: Any = 0.0

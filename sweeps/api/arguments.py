@@ -1,4 +1,4 @@
-"""What people pass to a function: text as on the command line, numbers, names, lists, paths."""
+"""Arguments of functions: text as on the command line, numbers, names, lists, paths."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OBJECTS: Mapping[str, type[object]] = {"model": Part, "platform": Platform}
 
 
 class Axes(TypedDict, total=False):
-    """What may vary over design points, beside systems and models.
+    """Axes that may vary over design points, beside systems and models.
 
     Attributes:
         batch: sequences served together; 16 by default.

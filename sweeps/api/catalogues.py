@@ -1,4 +1,4 @@
-"""What is known: systems, models, platforms, parts, columns; models and platforms to change."""
+"""Catalogues: systems, models, platforms, parts, columns; models and platforms to change."""
 
 from __future__ import annotations
 

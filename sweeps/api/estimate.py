@@ -66,7 +66,7 @@ class Prediction:
 
     @property
     def conclusion(self) -> str:
-        """How long it takes, and which resource takes most of it, in words."""
+        """Say how long it takes, and which resource takes most of it, in words."""
         shares: dict[str, float] = {}
         for row in self.tree:
             if row["word"] == "leaf" and not row["span"].startswith(ONE_STEP):
@@ -108,7 +108,7 @@ class Prediction:
 
     @property
     def contents(self) -> str:
-        """What takes most of the memory that is short, in words; empty where none is."""
+        """Name the largest content of the memory that is short, in words; empty where none is."""
         short = self["short_of"]
         within = [row for row in self.footprint if row["memory"] == short][1:]
         if not within:
@@ -160,7 +160,7 @@ class Prediction:
         return self._shares("resource", span.busy(), span)
 
     def traffic(self, phase: Phase = "total") -> pd.DataFrame:
-        """What each resource carries or computes.
+        """Bytes and operations of each resource.
 
         Columns: `resource`, `verb`, `unit`, `amount`.
         """

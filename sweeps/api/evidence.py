@@ -1,4 +1,4 @@
-"""What the papers state beside what the model predicts, and fits to measurements."""
+"""Statements of papers beside predictions, and fits to measurements."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def calibrate(
 
 
 def _toml_place(file: str) -> Path:
-    """Where a fitted platform can be written, checked before the fit."""
+    """Path at which a fitted platform can be written, checked before the fit."""
     from nearkv.hardware.errors import InputError
     from nearkv.sweeps.evaluate.provenance import check_writable, place_of
 

@@ -160,7 +160,7 @@ def _question(line: typer.Context) -> dict[str, Any]:
 
 
 def _progress() -> Callable[[int, int], None]:
-    """What tells, on a terminal, how far a search is, from its second second on."""
+    """Report on a terminal how far a search is, from its second second on."""
     start = time.monotonic()
 
     def report(done: int, machines: int) -> None:

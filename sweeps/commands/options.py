@@ -203,7 +203,7 @@ def shared_by(command: Any) -> list[Any]:
 def arguments(
     line: typer.Context, without: Callable[..., None] = of_table
 ) -> dict[str, Any]:
-    """What the options of a command say, by name, as a function of `nearkv.api` takes it.
+    """Values of the options of a command, by name, as a function of `nearkv.api` takes it.
 
     Args:
         line: of the command.
@@ -252,7 +252,7 @@ def study_of(line: typer.Context, systems: str | Sequence[str]) -> Study:
 
 
 def given(line: typer.Context) -> dict[str, str]:
-    """What the command line says of a study, in words, by the field of `Study` that it sets."""
+    """Words of the command line about a study, by the field of `Study` that it sets."""
     fields = {axis.parameter: axis.field for axis in AXES}
     fields["system"] = "systems"
     stated = {}
@@ -268,7 +268,7 @@ def given(line: typer.Context) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class View:
-    """How a table is shown, as a user asks for it.
+    """Presentation of a table, as a user asks for it.
 
     Attributes:
         form: `--format`; empty for the command's own.
@@ -292,12 +292,12 @@ class View:
 
     @property
     def is_for_people(self) -> bool:
-        """Whether a terminal's table is asked for."""
+        """True if a terminal's table is asked for."""
         return self.form in ("", "table")
 
 
 def view_of(line: typer.Context) -> View:
-    """How the options of a command show its table; a format is checked before any work.
+    """Presentation of a command's table; a format is checked before any work.
 
     Raises:
         InputError: an unknown format, or a caption or a label that no format prints.

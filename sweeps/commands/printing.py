@@ -46,7 +46,7 @@ NO_ANSWER = 3
 SHORTAGE = {"reason", "short_of"}
 """Columns that say why a design does not fit."""
 AS_TABLE = View()
-"""How a table is shown by default."""
+"""Default presentation of a table."""
 
 
 def print_table(
@@ -127,7 +127,7 @@ def text_of(shown: Display, form: str, view: View) -> str:
 
 
 def prices_of(study: Study | None, names: Collection[str]) -> list[str]:
-    """What the prices of a study are of, where columns that were asked for show them."""
+    """Say what the prices of a study cover, where columns that were asked for show them."""
     from nearkv.costmodel.model.metrics import is_of_costs
     from nearkv.sweeps.evaluate.prices import price_sentences
     from nearkv.sweeps.study.study import blocks
@@ -230,7 +230,7 @@ def left_out(
 
 
 def _machines(rows: Sequence[Row]) -> list[str]:
-    """Where the systems run, where that differs, and what only their own notes say."""
+    """Name the platforms, where they differ, and what only their own notes say."""
     notes: dict[tuple[str, str], str] = {}
     for row in rows:
         machine = row.get("system", ""), row.get("platform", "")
@@ -247,7 +247,7 @@ def _machines(rows: Sequence[Row]) -> list[str]:
 
 
 def _is_as_usual(row: Row, name: str) -> bool:
-    """Whether a cell holds the usual value."""
+    """True if a cell holds the usual value."""
     expected = {"status": "ok", "short_gb": 0, "batch_run": row.get("batch")}
     return name in expected and bool(row[name] == expected[name])
 
@@ -264,7 +264,7 @@ def echo(text: str) -> None:
 
 
 def counted_by(rows: Sequence[Row], column: str, noun: str) -> str:
-    """How many rows there are, and how many of each value of a column, the most first."""
+    """Count the rows, and those of each value of a column, the most first."""
     from nearkv.sweeps.tables.table import counted
 
     counts = Counter(row[column] for row in rows)

@@ -147,7 +147,7 @@ def _show(
 
 
 def holds_rows(file: str) -> bool:
-    """Whether a file holds rows, as a program reads them, and is no text and no figure."""
+    """True if a file holds rows, as a program reads them, and is no text and no figure."""
     return bool(file) and not (text_format(file) or is_figure(file))
 
 

@@ -1,4 +1,4 @@
-"""What the catalogues list and show: systems, models, platforms, parts."""
+"""Rows that the catalogues list and show: systems, models, platforms, parts."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def knob_rows(name: str) -> Rows:
 
 
 def _values(knob: Knob) -> str:
-    """What a knob may be."""
+    """Values that a knob may take."""
     if knob.choices:
         return ", ".join(knob.choices)
     if knob.sets:

@@ -27,13 +27,13 @@ from nearkv.sweeps.study.study import NO_NUMBERS, Block, Numbers
 from nearkv.sweeps.tables.table import Columns
 
 BOTTLENECK = "bottleneck"
-"""What names of columns of the resource with most of the time begin with."""
+"""Prefix of columns of the resource with most of the time."""
 TIME_PREFIX = "time_s:"
-"""What names of columns of seconds by resource begin with."""
+"""Prefix of columns of seconds by resource."""
 FOOTPRINT = "footprint_gb:"
-"""What names of columns of what a model keeps in memory begin with."""
+"""Prefix of columns of what a model keeps in memory."""
 OF_ONE_FIGURE = ("hbm_", "rank_pu_area_pct", "pu_power_pct", "rack_units")
-"""What names of columns begin with that one figure, or one question, asks for."""
+"""Prefixes of columns that one figure, or one question, asks for."""
 ON_REQUEST = (BOTTLENECK, TIME_PREFIX, FOOTPRINT, *OF_ONE_FIGURE)
 """Columns that begin so take longer than others, or say what few decide by."""
 PARTLY = "fits in some draws alone (fits_share), and the band is of these"
@@ -41,7 +41,7 @@ PARTLY = "fits in some draws alone (fits_share), and the band is of these"
 
 
 def on_request(names: Collection[str]) -> tuple[str, ...]:
-    """Which of `ON_REQUEST` some names of columns ask for.
+    """Members of `ON_REQUEST` that some names of columns ask for.
 
     >>> on_request(["step_ms", "time_s:csd.flash"])
     ('time_s:',)
@@ -55,7 +55,7 @@ def on_request(names: Collection[str]) -> tuple[str, ...]:
 
 
 def is_asked(name: str, wanted: Collection[str], extra: Collection[str] = ()) -> bool:
-    """Whether a column is asked for; where none is named, all are but those on request.
+    """True if a column is asked for; where none is named, all are but those on request.
 
     Args:
         name: of the column.
@@ -177,7 +177,7 @@ def cells_at(
     numbers: Mapping[str, Numbers] = NO_NUMBERS,
     read: set[str] | None = None,
 ) -> dict[str, Cell]:
-    """What the formulas answer at any values of the axes.
+    """Columns of the formulas at any values of the axes.
 
     Args:
         block: the design points; a simulation or a band is not computed here.
@@ -223,7 +223,7 @@ _SHORTAGE: Mapping[str, Callable[[Fits], Cell]] = {
     "short_of": lambda fits: Categories(fits.limiting, ("", *fits.tiers)),
     "short_gb": lambda fits: fits.short_bytes / 1e9,
 }
-"""Whether there is an answer, and why not."""
+"""Status of each design point, and the reason where there is no answer."""
 _NO_SHORTAGE: Mapping[str, Cell] = {
     "status": Categories(EVERYWHERE, ("ok",)),
     "reason": Categories(EVERYWHERE, ("",)),
@@ -236,7 +236,7 @@ _NO_SHORTAGE: Mapping[str, Cell] = {
 def _point(
     block: Block, mesh: Mesh, shown: Mesh, work: Workload, knobs: Mapping[str, Real]
 ) -> dict[str, Cell]:
-    """What tells a design point from others: system, model, machine, workload and its knobs."""
+    """Columns that identify a design point: system, model, machine, workload and its knobs."""
     cells: dict[str, Cell] = {
         "system": Categories(EVERYWHERE, (block.system.name,)),
         "model": Categories(mesh["model"].astype(int), block.grid.axes[0].labels),
@@ -308,7 +308,7 @@ def without_answer(block: Block, reason: str) -> Columns:
 
 
 def _shortage(fits: Fits, wanted: Collection[str]) -> dict[str, Cell]:
-    """Whether there is an answer, and why not."""
+    """Status of each design point, and the reason where there is no answer."""
     if np.all(fits.ok):
         return dict(_NO_SHORTAGE)
     cells: dict[str, Cell] = {}
@@ -363,7 +363,7 @@ def _times(estimate: Estimate, asked: Collection[str]) -> dict[str, Cell]:
 
 
 def _footprint(llm: LLM, work: Workload) -> dict[str, Cell]:
-    """What a batch needs on any system: weights, and K and V at the end [GB]."""
+    """Memory that a batch needs on any system: weights, and K and V at the end [GB]."""
     kv_bytes = llm.kv_cache_bytes(work.batch, work.final)
     return {
         f"{FOOTPRINT}weights": np.divide(llm.weight_bytes, 1e9),

@@ -32,7 +32,7 @@ PREDICATES = {
 }
 """Ratio -> what a comparison concludes of the best system, and of several that are equal."""
 RIVALS = ("system", "platform")
-"""What is compared: the first of these columns that differs."""
+"""Columns that are compared: the first of these columns that differs."""
 _ROUNDING = 1e-9
 """A relative difference below this is rounding [1]."""
 _SAID_IN_PERCENT = 1.1
@@ -191,7 +191,7 @@ def _ratios(table: Columns, points: list[str], chosen: ComparedColumns) -> Colum
 
 
 def difference_of(block: Block, reference: Block) -> str:
-    """What differs between two blocks besides the system, in words; empty where nothing does."""
+    """Differences between two blocks besides the system, in words; empty where nothing does."""
     machine, other = block.platform, reference.platform
     if machine.name == other.name and machine.roles == other.roles:
         return ""

@@ -33,7 +33,7 @@ ADMISSIONS = ("all", "second-touch")
 
 @dataclass(frozen=True)
 class BlockHits:
-    """What tiers did with a trace.
+    """Hits and writes of tiers over a trace.
 
     Attributes:
         found: blocks of each request that each tier had: (requests, tiers).
@@ -47,7 +47,7 @@ class BlockHits:
 def tier_hits(
     prompts: PromptBlocks, capacities: Sequence[float], policy: str, admission: str
 ) -> BlockHits:
-    """What tiers hit and write.
+    """Hits and writes of tiers.
 
     Args:
         prompts: that come one after the other.
@@ -65,7 +65,7 @@ def tier_hits(
 
 
 def is_stack(policy: str, admission: str, tiers: int) -> bool:
-    """Whether tiers are parts of one LRU stack, whose hits rise with their sizes."""
+    """True if tiers are parts of one LRU stack, whose hits rise with their sizes."""
     if tiers == 1:
         return True
     return policy in ("exclusive", "inclusive") and admission == "all"

@@ -1,4 +1,4 @@
-"""What the catalogue says of models: shapes, parameters, bytes of weights and of the KV cache."""
+"""Rows of the catalogue of models: shapes, parameters, bytes of weights and of the KV cache."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def _kinds(llm: LLM) -> Iterator[dict[str, Any]]:
 
 
 def _cache_note(kind: LLM) -> str:
-    """What a layer of one type keeps of a sequence."""
+    """Bytes that a layer of one type keeps of a sequence."""
     if isinstance(kind, Recurrent):
         return f"a state of {float(kind.state_bytes(1)):,.0f} B"
     heads = f"{kind.heads:g} heads"

@@ -183,7 +183,7 @@ Change = tuple[Mapping[str, Requested], Mapping[str, Numbers]]
 
 
 def _gives_the_same(block: Block, changes: Sequence[Change]) -> tuple[bool, bool]:
-    """Whether all answers are the same with any of some changes, and whether any fits."""
+    """True if all answers are the same with any of some changes, and whether any fits."""
     first: list[NDArray[np.generic]] = []
     for knobs, numbers in changes:
         try:
@@ -198,6 +198,6 @@ def _gives_the_same(block: Block, changes: Sequence[Change]) -> tuple[bool, bool
 
 
 def _equal(one: NDArray[np.generic], other: NDArray[np.generic]) -> bool:
-    """Whether two metrics are the same wherever there is one; they may differ in shape."""
+    """True if two metrics are the same wherever there is one; they may differ in shape."""
     either_blank = np.not_equal(one, one) & np.not_equal(other, other)
     return bool(np.all(np.equal(one, other) | either_blank))

@@ -1,4 +1,4 @@
-"""What a price is of: the parts that a system needs, and those of them without a price."""
+"""Name which parts a price covers, and which have none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NO_DEVICES = ("link", *PARTLESS)
 
 
 def price_sentences(study_blocks: Sequence[Block]) -> list[str]:
-    """What each price of a study is of, or why there is none, once for each system and machine."""
+    """Say what each price of a study covers, or why there is none, once a system and machine."""
     sentences = (_no_price(block) or _price(block) for block in study_blocks)
     return list(dict.fromkeys(sentences))
 
@@ -24,7 +24,7 @@ def no_prices(study_blocks: Sequence[Block]) -> list[str]:
 
 
 def _no_price(block: Block) -> str:
-    """Which parts that the system needs state no price; empty where all do."""
+    """Name the parts that the system needs and that state no price; empty where all do."""
     roles, given = block.platform.roles, block.sets.values()
     lacking = [
         role
@@ -42,7 +42,7 @@ def _no_price(block: Block) -> str:
 
 
 def _price(block: Block) -> str:
-    """Which parts the price is of, and which of the platform are other systems'."""
+    """Name the parts that the price covers, and which of the platform are other systems'."""
     roles = block.platform.roles
     owned = (*block.system.owns, SERVER)
     devices = [role for role, part in roles.items() if part.type not in NO_DEVICES]

@@ -168,7 +168,7 @@ def command() -> str:
 
 
 def provenance(parts: Iterable[Block]) -> dict[str, Any]:
-    """Where every number of a study comes from.
+    """Sources of every number of a study.
 
     Returns:
         Version, digest and commit of the code, command, plugins, platforms, models, traces,

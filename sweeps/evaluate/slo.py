@@ -40,7 +40,7 @@ def span_of(quantity: str) -> str:
 
 
 def higher_is_better(name: str) -> bool:
-    """Whether a higher value of a column or of its band is better; of all others a lower one is."""
+    """True if a higher value of a column or of its band is better; of all others a lower one is."""
     column = _BAND.sub("", name)
     return column.endswith("tok_s") or column.startswith(
         ("tok_s_per", "speedup", "total_speedup", "endurance", "batch_run")
@@ -76,7 +76,7 @@ class Target:
         return f"{self.name} {'>=' if self.at_least else '<='} {cell_text(self.value)}"
 
     def margin(self, values: Numbers) -> Numbers:
-        """How far values exceed the target, on a logarithmic scale; `-FAR` where there is none."""
+        """Distance of values beyond the target, logarithmic; `-FAR` where there is none."""
         sign = 1 if self.at_least else -1
         with np.errstate(divide="ignore", invalid="ignore"):
             distance = sign * np.log(values / self.value)

@@ -99,7 +99,7 @@ class _Sizing:
 
     @property
     def combinations(self) -> int:
-        """How many combinations of knobs each point has."""
+        """Number of combinations of knobs at each point."""
         return len(next(iter(self.knobs.values()), [0.0]))
 
     def answer(self, case: Indices, batch: Numbers) -> Evaluated:
@@ -115,12 +115,12 @@ class _Sizing:
         return np.concatenate([test(*piece) for piece in pieces])
 
     def lacks_model(self, case: Indices, batch: Numbers) -> NDArray[np.bool_]:
-        """Whether a batch is not modelled, as one too small to keep all replicas at work."""
+        """True if a batch is not modelled, as one too small to keep all replicas at work."""
         unmodelled = self.answer(case, batch).estimate.fits.unmodelled
         return np.broadcast_to(unmodelled, batch.shape)
 
     def fits(self, case: Indices, batch: Numbers) -> NDArray[np.bool_]:
-        """Whether memory holds a batch at once and all limits are kept."""
+        """True if memory holds a batch at once and all limits are kept."""
         return self._is_served(self.answer(case, batch), batch)
 
     def rate(self, case: Indices, batch: Numbers) -> Numbers:
@@ -236,7 +236,7 @@ class _Sizing:
         return shown
 
     def ends(self, most: Numbers, smallest: Numbers) -> NDArray[np.str_]:
-        """What a batch beyond the largest lacks: a memory, a limit it keeps, or a model.
+        """Name what a batch beyond the largest lacks: a memory, a limit it keeps, or a model.
 
         Where none is served, of the combination that misses the fewest bytes.
 

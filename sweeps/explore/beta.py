@@ -171,7 +171,7 @@ MOVES_BETA = {
     HOST: "more host.memory would raise it",
     CAPACITY: "a larger SmartSSD would lower it",
 }
-"""What would move beta, by what binds it."""
+"""Say what would move beta, by what binds it."""
 
 
 def explain_beta(answer: Columns) -> list[str]:

@@ -177,7 +177,7 @@ class Race:
         return probe.answer(design, NO_NUMBERS, {**numbers, self.axis: value})
 
     def lead(self, point: Indices, value: Numbers) -> Numbers:
-        """How far the first is ahead, on a logarithmic scale, model error included.
+        """Lead of the first, on a logarithmic scale, model error included.
 
         A system that does not fit is far behind.
         """
@@ -200,7 +200,7 @@ class Race:
         return np.sign(self.lead(point, value))
 
     def changes(self, walk: AxisLine) -> list[Crossing]:
-        """Where the leader changes along a line of values, point by point, rising."""
+        """Changes of the leader along a line of values, point by point, rising."""
         count = self.first.size * self.draws
         changes: list[Crossing] = []
         for change in crossings(self.leader, count, walk.values, walk.whole):
@@ -227,7 +227,7 @@ class Race:
 
 
 def _meet(last: Crossing, change: Crossing) -> bool:
-    """Whether a change begins where the last ends."""
+    """True if a change begins where the last ends."""
     is_close = change.below - last.above <= CLOSE_VALUES * abs(change.below)
     return last.point == change.point and is_close
 

@@ -164,7 +164,7 @@ class _Search:
         return looked_at(self._margin, count, self.line.values, self.line.whole)
 
     def _margin(self, point: Indices, value: Numbers) -> Numbers:
-        """How far all targets are reached; negative where one is missed, NaN without a design."""
+        """Margin of all targets; negative where one is missed, NaN without a design."""
         numbers = {self.line.axis: value}
         margins = []
         for target in self.targets:
@@ -282,7 +282,7 @@ def _states(margins: Numbers) -> Numbers:
 
 
 def _what_misses(answer: Evaluated, worst: Target, quantity: float, binds: str) -> str:
-    """What stands in the way of a target at the value where it comes closest."""
+    """Name what stands in the way of a target at the value where it comes closest."""
     fits = answer.estimate.fits
     if np.all(fits.unmodelled):
         return fits.reasons[int(np.ravel(fits.reason)[0])]

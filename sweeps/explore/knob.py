@@ -186,7 +186,7 @@ def of_whole_request(seconds: Real, auto: Resolved, knob: str) -> dict[str, Real
 
 
 def excess(value: Real, least: Real) -> NDArray[np.float64]:
-    """How much a value exceeds the least possible, relative to it; 0 within rounding [1]."""
+    """Excess of a value over the least possible, relative to it; 0 within rounding [1]."""
     relative = np.divide(value, least) - 1
     is_rounding = np.abs(relative) < ROUNDING
     return np.where(is_rounding, 0.0, relative)

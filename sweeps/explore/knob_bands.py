@@ -1,4 +1,4 @@
-"""What a knob that is solved at the stated numbers loses where the numbers are others."""
+"""Loss of a knob that is solved at the stated numbers, where the numbers are others."""
 
 from __future__ import annotations
 

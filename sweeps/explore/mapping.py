@@ -112,7 +112,7 @@ def _mapped(block: Block, box: Slices, method: str) -> Columns:
 
 
 def _what_binds(tables: HeadTables, best: HeadMapping) -> NDArray[np.str_]:
-    """What ends a mapping: no further head fits HBM, or both sides balance."""
+    """Name what ends a mapping: no further head fits HBM, or both sides balance."""
     used, _ = bytes_used(tables, best)
     headroom = np.subtract(tables.hbm_headroom, used)
     is_full = np.ones(np.shape(headroom), bool)

@@ -129,7 +129,7 @@ class Reuse:
 
 @dataclass(frozen=True)
 class Hits:
-    """What the tiers do in service of all requests.
+    """Service of all requests by the tiers.
 
     Attributes:
         share: of the blocks that each tier has: (tiers,).
@@ -159,7 +159,7 @@ class Hits:
 
 @dataclass(frozen=True)
 class Service:
-    """How each node serves its share of the requests.
+    """Service of each node for its share of the requests.
 
     Attributes:
         rate: requests of all nodes [1/s].
@@ -330,7 +330,7 @@ def fewest_nodes(question: Reuse) -> int:
 
 
 def is_replayed(question: Reuse) -> bool:
-    """Whether hits are found by a replay, and are not shown to rise with the sizes of tiers."""
+    """True if hits are found by a replay, and are not shown to rise with the sizes of tiers."""
     has_states = question.node.snapshot > 0
     of_stack = is_stack(question.policy, question.admission, len(question.of_node))
     return question.trace is not None and (has_states or not of_stack)
@@ -668,7 +668,7 @@ def _wear(
 def _sentences(
     question: Reuse, hits: Hits, service: dict[str, Any], reasons: list[str]
 ) -> list[str]:
-    """What reuse does to the service, or why there is none."""
+    """Effect of reuse on the service, or why there is none."""
     told = [*_of_trace(question.trace)] if question.trace else []
     reused = f"{100 * float(np.sum(hits.share)):.1f} % of the blocks are reused"
     busy = f"Prompts keep a node busy for {100 * service['load']:.0f} % of its time"
@@ -705,7 +705,7 @@ def _missed(question: Reuse, most: float) -> str:
 
 
 def _of_trace(trace: BlockTrace) -> list[str]:
-    """What was read of a trace."""
+    """Summary of what was read of a trace."""
     requests = f"{len(trace.prompt):,} requests in {trace.span:,.4g} s"
     read = f"{requests}, {trace.rate:.3g} per second; times were read in {trace.unit}"
     return [f"{trace.name}: {read}, blocks of {trace.block} tokens."]

@@ -40,7 +40,7 @@ LEVEL = 90.0
 
 
 def find_elasticities(study: Study, of: str) -> tuple[Rows, dict[str, Any]]:
-    """How a column of one design point changes with each number of its platform.
+    """Change of a column of one design point with each number of its platform.
 
     Solved knobs are solved anew for each change.
 
@@ -230,7 +230,7 @@ def _band(study: Study, of: str, value: float) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Importance:
-    """What a band is made of.
+    """Components of a band.
 
     Attributes:
         rows: a row an unknown, that with the largest total index first.
@@ -246,7 +246,7 @@ class Importance:
 
     @property
     def advice(self) -> list[str]:
-        """Which numbers to measure first, one sentence each."""
+        """Name the numbers to measure first, one sentence each."""
         measurable = [row for row in self.rows if row["number"] != MODEL_ERROR]
         measurable.sort(key=lambda row: row["width_if_known"])
         sentences = []

@@ -1,4 +1,4 @@
-"""Where the time goes: stacked bars of the seconds of each resource."""
+"""Stacked bars of the seconds of each resource."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which system (or knob, or placement) is best over two axes, and by how much."""
+"""Map of the system (or knob, or placement) that is best over two axes, and by how much."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SPEED = "throughput_tok_s"
-"""What systems are compared by."""
+"""Columns by which systems are compared."""
 
 MOST_REPORT_ROWS = 2000
 """Rows that a page holds; of a larger study the fastest are kept."""
@@ -83,7 +83,7 @@ PERCENTILE = re.compile(r"_p[\d.]+$")
 
 @dataclass(frozen=True)
 class Results:
-    """What a page shows.
+    """Contents of a page.
 
     Attributes:
         table: all rows that are kept, with the columns of `compare_systems`.

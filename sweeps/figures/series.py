@@ -1,4 +1,4 @@
-"""What of a table a figure shows: which column is drawn over which, a row for every mark."""
+"""Select the columns and rows of a table that a figure draws."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Mark:
 
     @property
     def banded(self) -> bool:
-        """Whether the table has a band for it."""
+        """True if the table has a band for it."""
         return bool(np.isfinite(self.low) and np.isfinite(self.high))
 
     def over(self, unit: float) -> Mark:

@@ -1,4 +1,4 @@
-"""What every figure shares: a paper's widths, colours, hatches, embedded text, saving to a file."""
+"""Style of figures: a paper's widths, colours, hatches, embedded text, saving to a file."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def colour(index: int) -> str:
 
 @dataclass(frozen=True)
 class Look:
-    """How a series looks: colour and marker or pattern differ from those of any other.
+    """Style of a series: colour and marker or pattern differ from those of any other.
 
     Attributes:
         colour: as matplotlib takes it.

@@ -1,4 +1,4 @@
-"""Where an output is written, in which form, what it may not replace; outputs held in memory."""
+"""Path and form of an output, what it may not replace; outputs held in memory."""
 
 from __future__ import annotations
 
@@ -92,14 +92,14 @@ def check_free(path: Path, dataset: bool, instead: str = "choose another name") 
 
 
 def _is_provenance(path: Path) -> bool:
-    """Whether a file begins as the provenance of any output does."""
+    """True if a file begins as the provenance of any output does."""
     begins = text_of({"nearkv": ""}).partition(":")[0].encode()
     with path.open("rb") as file:
         return file.read(len(begins)) == begins
 
 
 def check_place(path: Path) -> Path:
-    """Where a table can be written, checked before it is computed; see `place_of`.
+    """Path at which a table can be written, checked before it is computed; see `place_of`.
 
     Raises:
         InputError: the form is unknown, something is in the way, or a sweep writes there.

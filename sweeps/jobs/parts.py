@@ -157,7 +157,7 @@ class PartialOutput:
         return self.folder / "manifest.json"
 
     def _is_complete(self) -> bool:
-        """Whether an output is there that is of this very study.
+        """True if an output is there that is of this very study.
 
         Raises:
             InputError: it is of another study, or has changed since.
@@ -240,7 +240,7 @@ class PartialOutput:
         shutil.rmtree(self.parts, ignore_errors=True)  # those of a text, which are joined
 
     def left(self) -> str:
-        """What is finished when a sweep ends early, and how to go on."""
+        """Say what is finished when a sweep ends early, and how to go on."""
         if not self.folder.exists():
             return "its folder is gone; go on with --resume where that is"
         if not self._finished():

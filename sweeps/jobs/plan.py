@@ -1,4 +1,4 @@
-"""What a sweep does and in which order: numbered rows, in pieces that any worker can evaluate."""
+"""Plan of a sweep: numbered rows, in pieces that any worker can evaluate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a sweep is run, what it will cost, and how far it is."""
+"""Progress of a sweep: how it is run, what it will cost, and how far it is."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENOUGH = 0.2
 
 @dataclass(frozen=True)
 class SweepRun:
-    """How a sweep is run.
+    """Settings with which a sweep is run.
 
     Attributes:
         workers: who evaluates.
@@ -100,7 +100,7 @@ def announce(
 
 @dataclass(frozen=True)
 class Trial:
-    """What a task took on a few design points [1, s, B]."""
+    """Cost of a task on a few design points [1, s, B]."""
 
     points: int
     seconds: float

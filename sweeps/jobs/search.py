@@ -106,7 +106,7 @@ class Kept:
     groups: tuple[NDArray[np.generic], ...]
 
     def take(self, places: Indices) -> Kept:
-        """Some of them."""
+        """Rows selected by a mask."""
         groups = tuple(group[places] for group in self.groups)
         return Kept(self.rows[places], self.costs[places], groups)
 
@@ -170,7 +170,7 @@ class Reducer(ABC):
         return costs
 
     def is_beaten(self, kept: Kept | None, least: tuple[float, ...]) -> bool:
-        """Whether what is kept is better than points that are not below some values."""
+        """True if what is kept is better than points that are not below some values."""
         return False
 
     def best_of(self, candidates: Candidates, cells: Mapping[str, Cell]) -> Kept:
@@ -298,7 +298,7 @@ class Best(Reducer):
         return np.concatenate([_first(costs, each) for each in members])
 
     def is_beaten(self, kept: Kept | None, least: tuple[float, ...]) -> bool:
-        """Whether the best row is better than points that are not below some values."""
+        """True if the best row is better than points that are not below some values."""
         if kept is None or not len(kept.rows) or len(self.by) > 1:
             return False
         best = to_digits(kept.costs[0, : len(least)])
@@ -344,7 +344,7 @@ def check_points(count: int, axes: Mapping[str, int], noun: str) -> None:
 
 @dataclass(frozen=True)
 class Found:
-    """What a search kept, and how all points ended.
+    """Rows that a search kept, and how all points ended.
 
     Attributes:
         kept: the best rows; None where nothing was tried.

@@ -36,7 +36,7 @@ _ADDRESS = re.compile(
 
 @dataclass(frozen=True)
 class Workers:
-    """Where a sweep is evaluated.
+    """Executors of a sweep.
 
     Attributes:
         jobs: processes on this machine; one is this process itself.

@@ -71,7 +71,7 @@ class SimulatedQueue:
         return times if len(times) else np.full(1, np.nan)
 
     def meets(self, arrivals: Arrivals) -> NDArray[np.bool_]:
-        """Which requests keep both limits of a service level."""
+        """Mask of the requests that keep both limits of a service level."""
         steps = np.maximum(self.output - 1, 1)
         tpot = (self.ended - self.first) / steps
         return (self.ttft <= arrivals.ttft_slo) & (tpot <= arrivals.tpot_slo)
@@ -175,7 +175,7 @@ def _result(
 
 
 def _rules(trace: Trace, serving: Serving) -> ReplicaRules:
-    """How each replica works.
+    """State of each replica.
 
     Raises:
         InputError: a request is longer than the memory of a replica.

@@ -82,7 +82,7 @@ class Request:
 
 @dataclass(frozen=True)
 class ReplicaRules:
-    """How each replica works.
+    """State of each replica.
 
     Attributes:
         iterations: their seconds.
@@ -162,7 +162,7 @@ class SimulatedReplica:
         return self.held_tokens - sum([one.prompt for one in self.loading])
 
     def takes(self, request: Request) -> bool:
-        """Whether memory holds one more, and it may run; a replica without any takes it.
+        """True if memory holds one more, and it may run; a replica without any takes it.
 
         Prompts that wait for their turn hold no memory: one is taken once those before it no longer
         fill an iteration.
@@ -431,7 +431,7 @@ class Queue:
                 heapq.heappush(self.clock, (replica.run.until, number))
 
     def _yields(self, replica: SimulatedReplica) -> bool:
-        """Whether a replica leaves the next request of its line to another with fewer."""
+        """True if a replica leaves the next request of its line to another with fewer."""
         return any(
             one.waiting is replica.waiting
             and one.run is None

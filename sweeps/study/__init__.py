@@ -1,1 +1,1 @@
-"""What is asked: studies, study files, grids, sizes and traces."""
+"""Questions: studies, study files, grids, sizes and traces."""

@@ -177,7 +177,7 @@ class StudyAxis:
 
     @property
     def is_repeated(self) -> bool:
-        """Whether its option may come more than once."""
+        """True if its option may come more than once."""
         return isinstance(self.default, dict | tuple)
 
     @property

@@ -1,4 +1,4 @@
-"""What a band is made of: its level, its draws, and the numbers that are uncertain."""
+"""Components of a band: its level, its draws, and the numbers that are uncertain."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FASTER = {"speedup": "faster_share", "total_speedup": "total_faster_share"}
 
 @dataclass(frozen=True)
 class Band:
-    """How the range of each answer is computed.
+    """Computation of the range of each answer.
 
     Attributes:
         level: share of the draws inside [%].

@@ -413,7 +413,7 @@ def _requests(path: Path, time_unit: str) -> _Requests:
 
 
 def _is_fraction(stamp: Any) -> bool:
-    """Whether a time is a number, but not a whole one."""
+    """True if a time is a number, but not a whole one."""
     return isinstance(stamp, float) and stamp % 1 > 0
 
 

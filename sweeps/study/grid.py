@@ -165,7 +165,7 @@ class Block:
 
     @property
     def is_closed_form(self) -> bool:
-        """Whether formulas answer alone: no simulation, and no band around the numbers."""
+        """True if formulas answer alone: no simulation, and no band around the numbers."""
         return self.method != "simulate" and self.band is None
 
     @property
@@ -247,7 +247,7 @@ class Block:
         return machine, llm, work, {**swept, **self.requested}
 
     def _arrivals(self, workload: Mapping[str, Numbers]) -> Arrivals | None:
-        """How requests come, where they do not all wait from the start."""
+        """Arrivals of requests, where they do not all wait from the start."""
         limits: dict[str, Any] = {
             f"{name.partition('_')[0]}_slo": limit for name, limit in self.slo.items()
         }

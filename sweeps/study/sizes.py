@@ -47,7 +47,7 @@ KnobValue = Amount | str
 
 @dataclass(frozen=True)
 class Reader:
-    """How one type of number is read, and which values are admitted; ranges are held to both.
+    """Reader of one type of number, and which values are admitted; ranges are held to both.
 
     Attributes:
         read: (text, where) -> value.
@@ -172,7 +172,7 @@ def _plain(value: Real, where: str) -> float:
 
 
 def _is_list(values: object) -> bool:
-    """Whether values come one by one; NumPy's arrays of no dimension only claim to."""
+    """True if values come one by one; NumPy's arrays of no dimension only claim to."""
     return isinstance(values, Iterable) and getattr(values, "ndim", 1) > 0
 
 

@@ -1,4 +1,4 @@
-"""What to evaluate: a study in numbers and names, and its division into grids of design points."""
+"""A study in numbers and names, and its division into grids of design points."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class Study:
 
     @property
     def states_machine(self) -> bool:
-        """Whether it states numbers, parts or knobs, which a system may not read."""
+        """True if it states numbers, parts or knobs, which a system may not read."""
         return bool(self.sets or self.knobs or self.parts or self.zipped or self.platforms)
 
 
@@ -460,13 +460,13 @@ def _knob_cases(
 
 
 def _takes(knob: Knob, value: float) -> bool:
-    """Whether a knob takes a number."""
+    """True if a knob takes a number."""
     is_whole = value == int(value)
     return knob.low <= value <= knob.high and (is_whole or knob.is_continuous)
 
 
 def _knob_fault(system: System, knob: Knob) -> str:
-    """What a knob takes, for a value that it does not."""
+    """Name what a knob takes, for a value that it does not."""
     if knob.choices:
         listed = ", ".join(dict.fromkeys([*knob.choices, *knob.rules, "auto"]))
         return f"is none of {listed}"

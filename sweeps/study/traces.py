@@ -183,7 +183,7 @@ def traces_of(
 
 
 def is_file(name: str) -> bool:
-    """Whether a trace is a file of a user, whose requests are taken as they are."""
+    """True if a trace is a file of a user, whose requests are taken as they are."""
     return name.endswith((".csv", ".jsonl", ".gz"))
 
 
@@ -256,7 +256,7 @@ def _lognormal_lengths(
 
 
 def _is_published(path: Path) -> bool:
-    """Whether a file is in another format than a CSV of our own."""
+    """True if a file is in another format than a CSV of our own."""
     if path.suffix != ".csv":
         return True
     header = read_text(path, "trace of requests", MOST_BYTES).partition("\n")[0]

@@ -118,7 +118,7 @@ def _latex(shown: Display, caption: str, label: str) -> str:
 
 
 def _sides(rows: Sequence[Row], names: Sequence[str]) -> str:
-    """How LaTeX sets each column: numbers on the right, long texts as paragraphs."""
+    """LaTeX alignment of each column: numbers on the right, long texts as paragraphs."""
     sides = ""
     for name in names:
         is_long = max(len(str(row[name])) for row in rows) > LONG

@@ -1,4 +1,4 @@
-"""Which columns of a table a reader sees, and which sentences stand below it."""
+"""Layout of a table: the columns that a reader sees, and which sentences stand below it."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _sentences(row: Row, name: str) -> list[str]:
 
 
 def wraps(rows: Sequence[Row], name: str) -> bool:
-    """Whether a column holds texts of several words that may stand on several lines."""
+    """True if a column holds texts of several words that may stand on several lines."""
     texts = [str(row[name]) for row in rows if not is_number(row[name])]
     return any(len(text) > WRAPPED and " " in text.strip() for text in texts)
 
@@ -136,5 +136,5 @@ def width_of(rows: Sequence[Row], name: str) -> int:
 
 
 def is_numeric(rows: Sequence[Row], name: str) -> bool:
-    """Whether a column holds numbers, which stand on the right."""
+    """True if a column holds numbers, which stand on the right."""
     return any(is_number(row[name]) for row in rows)

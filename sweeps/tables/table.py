@@ -101,7 +101,7 @@ def varying(columns: Iterable[object], study: Study) -> list[str]:
 
 
 def is_whole(values: NDArray[np.generic]) -> bool:
-    """Whether finite numbers may all be written as whole ones."""
+    """True if finite numbers may all be written as whole ones."""
     numbers = values.astype(float)
     exact = np.abs(numbers) < LARGEST_WHOLE
     return bool(np.all(exact & (numbers == np.trunc(numbers))))
@@ -193,7 +193,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def is_number(value: object) -> bool:
-    """Whether a cell is a number; yes and no are none."""
+    """True if a cell is a number; yes and no are none."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

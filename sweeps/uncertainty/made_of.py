@@ -1,4 +1,4 @@
-"""What a band is made of: the numbers that are drawn, and the error of the models."""
+"""Components of a band: the numbers that are drawn, and the error of the models."""
 
 from __future__ import annotations
 

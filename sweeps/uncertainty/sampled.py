@@ -83,7 +83,7 @@ class Sampled:
 
     @cached_property
     def fits(self) -> NDArray[np.bool_]:
-        """Whether the design fits in each draw."""
+        """True if the design fits in each draw."""
         return np.broadcast_to(self.answer.estimate.fits.ok, self.shape)
 
     def column(self, name: str) -> Numbers:

@@ -225,7 +225,7 @@ def residual_rows(calibration: Calibration) -> list[Row]:
 
 
 def sentences(calibration: Calibration) -> list[str]:
-    """How good the fit is, and what the rows do not determine."""
+    """Quality of the fit, and what the rows do not determine."""
     fit, evidence = calibration.fit, calibration.evidence
     factors = list(calibration.factors)
     rows = counted(len(evidence.names), "row")

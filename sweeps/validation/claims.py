@@ -1,4 +1,4 @@
-"""What the papers state, one row a statement, and the question whose answer it is compared with."""
+"""Statements of the papers, one row each, and the question whose answer it is compared with."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ class Claim:
 
     @property
     def is_bound(self) -> bool:
-        """Whether it only bounds the prediction: each point must keep the bound."""
+        """True if it only bounds the prediction: each point must keep the bound."""
         return self.take == "every" or self.bound == "bracket"
 
     @property
     def is_blind(self) -> bool:
-        """Whether it was predicted before the authors had read it (`assume` begins with it)."""
+        """True if it was predicted before the authors had read it (`assume` begins with it)."""
         return self.assume.startswith("Blind when predicted")
 
     @property

@@ -1,4 +1,4 @@
-"""How many measured runs lie in the bands that are predicted without them."""
+"""Share of measured runs that lie in the bands that are predicted without them."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ NumbersOf = Callable[[Block], Mapping[str, Numbers]]
 
 
 def is_run(claim: Claim) -> bool:
-    """Whether a claim states a time, a rate or a ratio as a column, or arithmetic on columns.
+    """True if a claim states a time, a rate or a ratio as a column, or arithmetic on columns.
 
     One-sided bounds say nothing where they are kept; claims that are proven inconsistent are right
     nowhere; a simulated queue takes too long to ask at many numbers.
@@ -156,7 +156,7 @@ def asked_of(claim: Claim) -> AskedPoints:
 
 @dataclass(frozen=True)
 class Run:
-    """What a claim or a measurement states, and the points whose answers are compared with it.
+    """Statement of a claim or a measurement, and the points whose answers are compared with it.
 
     Attributes:
         claim: the statement.
@@ -170,7 +170,7 @@ class Run:
 
     @property
     def ends(self) -> dict[str, float]:
-        """What each row states by name: one value, or both ends where a grid is compared."""
+        """Stated values of each row by name: one value, or both ends where a grid is compared."""
         low, high, name = float(self.claim.low), float(self.claim.high), self.claim.id
         if self.claim.take in ("max", "min", "mean") or len(self.points) == 1:
             return {name: low}

@@ -1,4 +1,4 @@
-"""What the models predict for a claim, in the claim's unit, and the command that prints it."""
+"""Predictions of the models for a claim, in the claim's unit, and the command that prints it."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _values(claim: Claim) -> Numbers:
 
 
 def is_formula(metric: str) -> bool:
-    """Whether a metric is arithmetic on columns instead of one column."""
+    """True if a metric is arithmetic on columns instead of one column."""
     return " " in metric
 
 

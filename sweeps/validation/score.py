@@ -1,4 +1,4 @@
-"""How well predictions agree with what is stated: numbers apart from all that matches by itself."""
+"""Agreement of predictions with what is stated: numbers apart from all that matches by itself."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _kept(rows: Sequence[Row]) -> str:
 
 
 def moves_with_fit(paper: str, claim: Claim) -> bool:
-    """Whether a tenth more of every fitted number, and of its copies, moves the prediction.
+    """True if a tenth more of every fitted number, and of its copies, moves the prediction.
 
     Checks and simulated queues take no numbers in place of a platform's: they count as moving
     wherever their platform has a fitted rate or latency. Fitted powers enter energy alone, which no

@@ -320,7 +320,7 @@ def fc_bytes(llm: LLM, n: Real) -> Real:
 
 
 def decoder_contents(llm: LLM, batch: Real, tokens: Real) -> dict[str, Real]:
-    """What decoder layers and output head hold, embeddings apart (sec. 5.1) [B]."""
+    """Bytes that decoder layers and output head hold, embeddings apart (sec. 5.1) [B]."""
     return {
         "KV cache": attention_bytes(llm, batch, tokens, llm.heads),
         "weights": qkv_bytes(llm, llm.heads) + fc_bytes(llm, llm.heads),

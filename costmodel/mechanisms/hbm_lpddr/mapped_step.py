@@ -185,7 +185,7 @@ def every_layer(
 
 
 def by_kind(sublayers: Mapping[str, Real]) -> dict[str, Real]:
-    """What the sub-layers of a side hold: attention the cache, the others weights [B]."""
+    """Bytes that the sub-layers of a side hold: attention the cache, the others weights [B]."""
     return {
         "KV cache": sublayers["attention"],
         "weights": sublayers["qkv"] + sublayers["fc"],
@@ -242,7 +242,7 @@ def prompt_heads(two: Asymmetric, llm: LLM, work: Workload, order: Order) -> Hea
 
 
 def holds(two: Asymmetric, llm: LLM, work: Workload, heads: Heads) -> NDArray[np.bool_]:
-    """Whether both sides hold their parts when the prompts are done."""
+    """True if both sides hold their parts when the prompts are done."""
     n = llm.heads
     rest = (n - heads[0], n - heads[1], n - heads[2])
     on_hbm: Real = sum(bytes_of(llm, work, heads))

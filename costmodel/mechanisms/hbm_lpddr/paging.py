@@ -1,4 +1,4 @@
-"""What 2 MB pages cost in memory: a flat page table and partly used last pages (H2M2 sec. 4.2.1).
+"""Memory cost of 2 MB pages: a flat page table and partly used last pages (H2M2 sec. 4.2.1).
 
 Symbols: n heads on a side, N heads, L layers.
 """

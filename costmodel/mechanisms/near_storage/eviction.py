@@ -233,7 +233,7 @@ def fits_in(
     capacity: Real,
     copies: Real = 0.0,
 ) -> dict[str, tuple[Contents, Real]]:
-    """What lies on GPU, host and drive, and the bytes available there [B].
+    """Contents of GPU, host and drive, and the bytes available there [B].
 
     Args:
         drive: its role.

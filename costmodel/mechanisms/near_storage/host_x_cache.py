@@ -32,7 +32,7 @@ from nearkv.hardware.machine import Machine
 
 @dataclass(frozen=True)
 class CacheSplit:
-    """How many sequences of a batch keep what in which memory (sec. 4.3, 7.5).
+    """Number of sequences of a batch by what they keep in which memory (sec. 4.3, 7.5).
 
     Attributes:
         near: K and V on flash, attended to inside the devices [1].
@@ -47,7 +47,7 @@ class CacheSplit:
 
 @dataclass(frozen=True)
 class Spill:
-    """How new rows reach the flash.
+    """Path of new rows to the flash.
 
     Attributes:
         writeback: 0 naive, 1 delayed.

@@ -86,7 +86,7 @@ def narrow_key_share(llm: LLM, precision: Real, source: Real) -> Real:
 
 
 def narrow_copies(llm: LLM, cold: Real, precision: Real, source: Real) -> Copies:
-    """What narrow copies of the cold pool's keys take.
+    """Capacity and reads of narrow copies of the cold pool's keys.
 
     Args:
         cold: K and V in the cold pool, all layers [B].

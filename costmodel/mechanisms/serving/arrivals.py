@@ -88,7 +88,7 @@ class Replica:
 
     @cached_property
     def slope(self) -> Real:
-        """What one sequence more adds to it [s]."""
+        """Time that one sequence more adds to it [s]."""
         return replace(self, others=self.others + 1).plain - self.plain
 
     @cached_property
@@ -169,7 +169,7 @@ class Replica:
 
 @dataclass(frozen=True)
 class Response:
-    """How the replicas answer a stream of requests.
+    """Response of the replicas to a stream of requests.
 
     Attributes:
         replica: where they are served.
@@ -204,7 +204,7 @@ class Response:
 
     @property
     def overloaded(self) -> NDArray[np.bool_]:
-        """Whether the queue grows without end: prompts or memory are never done with."""
+        """True if the queue grows without end: prompts or memory are never done with."""
         full = np.greater_equal(self.replica.others, _room(self.replica) * _BELOW_ONE)
         return full | np.greater_equal(self.line.rho, _BELOW_ONE)
 
@@ -329,7 +329,7 @@ def respond(replica: Replica, rate: Real) -> Response:
 
 
 def laws_of(response: Response) -> Laws:
-    """How the latencies of requests differ.
+    """Spread of the latencies of requests.
 
     As many others as a Poisson law says decode beside one. A request meets mixed iterations by a
     Beta law: what m iterations say that are correlated by r. The longest carries a full chunk.
@@ -358,7 +358,7 @@ def laws_of(response: Response) -> Laws:
 
 
 def line_of(replica: Replica, rate: Real, pace: Pace, n: Real) -> WaitingLine:
-    """What precedes a first token: other prompts, the iteration that runs, and one's own.
+    """Time before a first token: other prompts, the iteration that runs, and one's own.
 
     Prompts before one's own wait as in M/G/1, beyond what the iteration that runs holds of them. It
     is longer the more often it is met. Those behind fill the rest of one's last chunk.

@@ -1,4 +1,4 @@
-"""How many requests the CPU attends to while GPUs do the rest (NEO; L3 sec. 2.6, 6.1).
+"""Number of requests that the CPU attends to while GPUs do the rest (NEO; L3 sec. 2.6, 6.1).
 
 Symbols: c CPU share of the residents, n requests that decode together, G and H requests that the
 memories of GPUs and host hold, B requests in all.
@@ -62,7 +62,7 @@ def served(hw: Machine, llm: LLM, work: Workload) -> Machine:
 
 
 def beyond_gpus(hw: Machine, llm: LLM, work: Workload) -> NDArray[np.bool_]:
-    """Whether the longest request exceeds the GPUs of a replica, which hold its states at least."""
+    """True if the longest request exceeds the GPUs of a replica, which hold its states at least."""
     return np.greater(_excess(hw, llm, work.longest), 0)
 
 
@@ -73,7 +73,7 @@ def _excess(hw: Machine, llm: LLM, tokens: Real) -> Real:
 
 
 def _on_gpus(hw: Machine, llm: LLM, tokens: Real) -> Real:
-    """What GPUs would keep of a request, states included, by its tokens [B]."""
+    """Bytes that GPUs would keep of a request, states included, by its tokens [B]."""
     return llm.sum_over_layers(lambda layer_type: on_gpus(hw, llm, layer_type, tokens))
 
 
@@ -94,7 +94,7 @@ def least_share(hw: Machine, llm: LLM, work: Workload) -> Real:
 
 
 def takes_excess(hw: Machine, llm: LLM, work: Workload, share: Real) -> NDArray[np.bool_]:
-    """Whether a CPU share, which is not 0, is no less than what exceeds the GPUs."""
+    """True if a CPU share, which is not 0, is no less than what exceeds the GPUs."""
     least = least_share(hw, llm, work) * (1 - _ROUNDING)
     return np.greater(share, 0) & np.greater_equal(share, least)
 
@@ -125,7 +125,7 @@ class Capacities:
         return np.maximum(np.minimum(self.replicas, self.batch), _NONE)
 
     def on_gpus(self, share: Real) -> Real:
-        """What GPUs keep of a mean request at a CPU share, in requests [1]."""
+        """Part of a mean request that GPUs keep at a CPU share, in requests [1]."""
         return 1 - share + self.state
 
     def holding(self, share: Real) -> Real:
@@ -139,7 +139,7 @@ class Capacities:
         return resident_in(self.holding(share), self.batch, self.replicas)
 
     def fits(self, share: Real) -> NDArray[np.bool_]:
-        """Whether both memories hold what they must at a CPU share."""
+        """True if both memories hold what they must at a CPU share."""
         n = self.resident(share)
         on_gpu = self.on_gpus(share) * n
         on_host = share * n

@@ -175,7 +175,7 @@ def _with_hidden(
     """
 
     def hides(sequences: Real) -> NDArray[np.bool_]:
-        """Whether the iteration of these sequences takes no longer with their prompts in it."""
+        """True if the iteration of these sequences takes no longer with their prompts in it."""
         alone = serving.iteration_of(work, sequences, 0.0).seconds
         both = serving.iteration_of(work, sequences, sequences * prompt_rate).seconds
         return np.less_equal(both, np.multiply(alone, 1 + _HIDDEN))

@@ -286,7 +286,7 @@ def decode_products(hw: Machine, llm: LLM, load: Load, layer_type: LLM) -> Span:
 
 
 def products_and_states(hw: Machine, llm: LLM, load: Load, layer_type: LLM) -> Span:
-    """What GPUs do for decoding in one layer whose attention is elsewhere.
+    """Work of GPUs for decoding in one layer whose attention is elsewhere.
 
     No attention unit updates a recurrent state, so it stays in the memory of the GPUs.
     """

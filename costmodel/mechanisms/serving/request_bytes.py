@@ -1,4 +1,4 @@
-"""What requests of a queue keep and attend to.
+"""Bytes that requests of a queue keep, and tokens that they attend to.
 
 A window ends what a layer keeps, a recurrent state does not grow, so a token more is not a size
 more: a request takes f(c) bytes at a context c, and a queue of requests the mean of f over their
@@ -85,7 +85,7 @@ def _ratio(number: Real, base: Real) -> Real:
 
 @dataclass(frozen=True)
 class RequestBytes:
-    """What a request keeps in one memory.
+    """Bytes that a request keeps in one memory.
 
     Attributes:
         mean: averaged over its life and over requests, as a step sees them [B].
@@ -98,12 +98,12 @@ class RequestBytes:
     longest: Real
 
     def reserved(self, reserve: Real) -> Real:
-        """What a resident request takes: its mean, or its final size if reserved [B]."""
+        """Bytes that a resident request takes: its mean, or its final size if reserved [B]."""
         return self.mean + reserve * (self.final - self.mean)
 
 
 def request_bytes(llm: LLM, work: Workload, of_layer: OfLayer) -> RequestBytes:
-    """What a request keeps in a memory, over all layers.
+    """Bytes that a request keeps in a memory, over all layers.
 
     Args:
         llm, work: what runs.
@@ -153,7 +153,7 @@ def tokens_beside_states(
 
 
 def weights_and_states(llm: LLM, work: Workload, serving: Serving) -> dict[str, Real]:
-    """What GPUs hold whose caches are elsewhere [B]."""
+    """Bytes that GPUs hold whose caches are elsewhere [B]."""
     held = {"weights": serving.replicas * llm.weight_bytes}
     if llm.layer_types:
         held["recurrent states"] = cache_needed(llm, work, serving, state_bytes)
@@ -167,7 +167,7 @@ def longest_requests(memory: Real, llm: LLM, work: Workload) -> Real:
 
 
 def has_states(llm: LLM) -> NDArray[np.bool_]:
-    """Whether layers have recurrent states."""
+    """True if layers have recurrent states."""
     return np.greater(llm.all_state_bytes(1), 0)
 
 

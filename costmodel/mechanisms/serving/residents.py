@@ -1,4 +1,4 @@
-"""How many requests of a queue are in memory.
+"""Number of requests of a queue that are in memory.
 
 Symbols: B requests, N resident, dp replicas.
 """

@@ -1,4 +1,4 @@
-"""How GPUs share a model: degrees of parallelism, what each holds, and what they exchange.
+"""Split of a model over GPUs: degrees of parallelism, what each holds, and what they exchange.
 
 Symbols: tp, dp, pp, ep degrees of tensor, data, pipeline and expert parallelism, n tokens,
 k active experts, h hidden.
@@ -72,7 +72,7 @@ class GpuSplit:
 
     @property
     def dispatches(self) -> NDArray[np.bool_]:
-        """Whether tokens travel to the GPUs of their experts, which do not have them yet."""
+        """True if tokens travel to the GPUs of their experts, which do not have them yet."""
         apart = np.greater(self.attention_dp, 0) | np.greater(self.ep, self.tp)
         return apart & np.greater(self.ep, 1)
 

@@ -1,1 +1,1 @@
-"""Where weights live and how they are streamed, dequantised and pinned."""
+"""Placement of weights, and how they are streamed, dequantised and pinned."""

@@ -103,7 +103,7 @@ class BlockSchedule:
         return self.llm.x_bytes(1, tokens)
 
     def prefill(self) -> Numbers:
-        """What a layer's prefill must outlast, rows of `PREFILL` [s]."""
+        """Seconds that a layer's prefill must outlast, rows of `PREFILL` [s]."""
         o, s = self.hw.offload, self.work.prompt
         cache = self.kv(s + 1) * self.bls
         hidden = self.hidden(s) * self.bls
@@ -124,7 +124,7 @@ class BlockSchedule:
         )
 
     def decode(self) -> Numbers:
-        """What a layer's decode step must outlast at the mean context, rows of `DECODE` [s]."""
+        """Seconds that a layer's decode step outlasts at the mean context, rows of `DECODE` [s]."""
         o = self.hw.offload
         hidden = self.hidden(1) * self.bls
         cache = self.kv(self.work.context) * self.bls

@@ -1,4 +1,4 @@
-"""Where weights live that a GPU streams layer by layer, and what they leave to the KV cache.
+"""Placement of weights that a GPU streams layer by layer, and what they leave to the KV cache.
 
 Symbols: b batch, s prompt, L layers.
 """
@@ -185,7 +185,7 @@ def _power_of_two(size: Real) -> Real:
 
 
 def _matrices(llm: LLM) -> list[tuple[Real, Real]]:
-    """Matrices of one layer: how many of which size [1, B]."""
+    """Count and size of the matrices of a layer [1, B]."""
     row = llm.hidden * llm.weight_width
     return [
         (2, row * llm.query_size),
@@ -314,7 +314,7 @@ def alphas_that_fill(
 
 
 def link_is_slower(hw: Machine, *derates: str) -> NDArray[np.bool_]:
-    """Whether host DRAM gives bytes no slower than the GPU's link takes them, at any derate.
+    """True if host DRAM gives bytes no slower than the GPU's link takes them, at any derate.
 
     Where all that is read there crosses that link beside it, DRAM then delays nothing, and the
     drives less the fewer weights they hold: the least share on them is the best one.

@@ -212,7 +212,7 @@ class Searched:
 
     @property
     def meets(self) -> bool:
-        """Whether a machine meets every limit."""
+        """True if a machine meets every limit."""
         return bool(np.any(self.values[:, 0] == 0))
 
     @property

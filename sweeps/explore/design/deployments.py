@@ -187,7 +187,7 @@ class Deployments:
                 )
 
     def _lacks_for(self, name: str, machines: Integers) -> bool:
-        """Whether machines of one kind lack a number that a column looks for."""
+        """True if machines of one kind lack a number that a column looks for."""
         block, seen = self.block(self.read.base(machines)), set[str]()
         hw, llm, work, knobs = block.at(block.grid.mesh(block.grid.whole))
         estimate = resolve_knobs(self.system, hw, llm, work, knobs).estimate

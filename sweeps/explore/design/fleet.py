@@ -40,7 +40,7 @@ OF_CLASSES = (
     "knobs that serve this class fastest. --batch says how many sequences are a batch, of which as "
     "many run at once as fit; all mixes are of that batch alone."
 )
-"""How machines share classes."""
+"""Shares of machines in classes."""
 
 
 class NodeKinds(Search):
@@ -74,7 +74,7 @@ class NodeKinds(Search):
     def _served(
         self, pool: Pool, candidates: Candidates, _: Sequence[str]
     ) -> Mapping[str, Cell]:
-        """What machines need, and how fast each serves each class."""
+        """Needs of machines, and how fast each serves each class."""
         machines = candidates.rows - pool.first
         speeds = np.max(self._speeds(pool, machines), axis=1)
         serves = np.any(speeds > 0, axis=0)

@@ -1,4 +1,4 @@
-"""What would change a ranking: the number at which the runner-up wins, and how often it does."""
+"""Changes that reverse a ranking: the number at which the runner-up wins, and how often it does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of a machine: columns to make best, and limits."""
+"""Demands on a machine: columns to make best, and limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ follows, and between values of the knobs of one machine the seconds of its batch
 
 @dataclass(frozen=True)
 class Goal:
-    """What is asked of a machine.
+    """Demands on a machine.
 
     Attributes:
         objectives: columns to make best.

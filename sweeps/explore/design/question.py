@@ -1,4 +1,4 @@
-"""What a user asks of machines: limits by unit, prices of their own, terms of ownership."""
+"""Question of a user about machines: limits by unit, prices of their own, terms of ownership."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def request_classes(texts: Sequence[str]) -> tuple[RequestClass, ...]:
 
 @dataclass(frozen=True)
 class Question:
-    """Which machine serves a workload best, within limits.
+    """Question which machine serves a workload best, within limits.
 
     Attributes:
         study: the workload, and the systems that may serve it.

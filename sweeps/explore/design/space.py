@@ -33,7 +33,7 @@ Computed = TypeVar("Computed")
 
 @dataclass(frozen=True)
 class Option:
-    """What may be chosen in one role of a server: a part, how many, how much DRAM.
+    """Choices in one role of a server: a part, how many, how much DRAM.
 
     Attributes:
         fitted: the part, and how many.
@@ -235,7 +235,7 @@ class Machines:
         return replace(machine, roles=roles)
 
     def reads(self, role: str, part: Part) -> bool:
-        """Whether a system may read a role: its own, the server, links, numbers without a part."""
+        """True if a system may read a role: its own, the server, links, numbers without a part."""
         return role in (*self.owns, SERVER) or part.type in ("link", *PARTLESS)
 
     @cached_property

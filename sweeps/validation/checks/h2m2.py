@@ -138,7 +138,7 @@ def loss(better: str, worse: str, *models: str) -> list[float]:
 
 @check
 def gains_more(larger: str, smaller: str, *systems: str) -> float:
-    """Whether systems gain more over LPDDR-only, averaged over lengths, with one model than
+    """True if systems gain more over LPDDR-only, averaged over lengths, with one model than
     another.
 
     Source: Sec. 5.2.
@@ -153,7 +153,7 @@ def gains_more(larger: str, smaller: str, *systems: str) -> float:
 
 @check
 def wins_at_the_shortest(name: str, first: str, second: str) -> float:
-    """Whether the first system beats the second at the shortest length and loses at the longest.
+    """True if the first system beats the second at the shortest length and loses at the longest.
 
     Source: Sec. 5.2.3.
     """
@@ -199,7 +199,7 @@ def hbm_fill(name: str) -> Numbers:
 
 @check
 def attention_takes_over(name: str) -> float:
-    """Whether attention's bytes on HBM rise with length, to within one KV head, and those of fc
+    """True if attention's bytes on HBM rise with length, to within one KV head, and those of fc
     fall.
 
     Source: Fig. 14.
@@ -215,7 +215,7 @@ def attention_takes_over(name: str) -> float:
 
 @check
 def evicted_layers_stay_out(name: str) -> float:
-    """Whether bytes of fc and of qkv-linear on HBM never rise with length.
+    """True if bytes of fc and of qkv-linear on HBM never rise with length.
 
     Source: Sec. 4.3.2.
     """
@@ -225,7 +225,7 @@ def evicted_layers_stay_out(name: str) -> float:
 
 @check
 def qkv_is_moderate(name: str) -> float:
-    """Whether qkv-linear holds, at every length, bytes between those of fc and of attention.
+    """True if qkv-linear holds, at every length, bytes between those of fc and of attention.
 
     Source: Fig. 14.
     """
@@ -237,7 +237,7 @@ def qkv_is_moderate(name: str) -> float:
 
 @check
 def mapped_in_order(*models: str) -> float:
-    """Whether Algorithm 1 maps each sub-layer as if the later ones took no memory (sec. 4.3.2)."""
+    """True if Algorithm 1 maps each sub-layer as if the later ones took no memory (sec. 4.3.2)."""
     for name in models:
         _, hw, llm = solved("h2m2", name)
         tables = head_tables(hw, llm, estimate("h2m2", name).work)
@@ -298,7 +298,7 @@ def sensitivity(name: str, *variants: str) -> list[float]:
 
 @check
 def most_sensitive(name: str, first: str) -> float:
-    """Whether the variants of one part change H2M2's speed more than all others in the same
+    """True if the variants of one part change H2M2's speed more than all others in the same
     direction.
 
     Source: Fig. 17.
@@ -314,7 +314,7 @@ def most_sensitive(name: str, first: str) -> float:
 
 @check
 def busier_side(name: str, first: str, second: str) -> float:
-    """Whether one side of H2M2 works longer than the other at every length (sec. 5.4)."""
+    """True if one side of H2M2 works longer than the other at every length (sec. 5.4)."""
     busy = estimate("h2m2", name).step.busy()
     return all_of(np.asarray(busy[f"{first}.on"]) > busy[f"{second}.on"])
 
@@ -359,7 +359,7 @@ def random_lengths(requests: int, span: Numbers) -> Numbers:
 
 @check
 def static_lags_more_when_lengths_change(name: str) -> float:
-    """Whether FlexGen's mapping lags H2M2 more over 128 random iterations than over equal lengths.
+    """True if FlexGen's mapping lags H2M2 more over 128 random iterations than over equal lengths.
 
     Sec. 5.3. Requests grow and end at random (a chance of 2 % a step) over the same span of
     lengths, seed 0.
@@ -401,7 +401,7 @@ def chip(what: str) -> float:
 
 @check
 def only_gemms_gain_from_batching(*models: str) -> float:
-    """Whether operations a byte of a GEMM grow with the batch while those of attention stay.
+    """True if operations a byte of a GEMM grow with the batch while those of attention stay.
 
     Source: Sec. 2.2.3, 3.3.
     """

@@ -1,4 +1,4 @@
-"""What HillInfer states of footprints, shares and formulas, computed from its models.
+"""Statements of HillInfer on footprints, shares and formulas, computed from its models.
 
 Source: HillInfer sec. 1 to 5.
 """

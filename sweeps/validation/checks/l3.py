@@ -49,7 +49,7 @@ L3_SPLIT: dict[str, float | str] = {
     "ep": 1.0,
     "attention": 0.0,
 }
-"""How L3 splits its models over GPUs (Table 3)."""
+"""Split of the models of L3 over GPUs (Table 3)."""
 NOT_INTERLEAVED = 0.0
 """The bars of fig. 11 stack attention, QKV and projections: one batch, in series."""
 
@@ -83,7 +83,7 @@ def _openr1(model: str, capacity: float, ranksets: float) -> float:
 
 @check
 def both_are_needed(times: str, *models: str) -> float:
-    """Whether scaling capacity and bandwidth together gains more than the sum of scaling either
+    """True if scaling capacity and bandwidth together gains more than the sum of scaling either
     alone.
 
     Source: Fig. 9.
@@ -168,7 +168,7 @@ def bandwidth(of: str, over: str) -> float:
 
 @check
 def one_rank_fills_its_channel() -> float:
-    """Whether one rank, refresh included, reaches nine tenths of its channel's bandwidth.
+    """True if one rank, refresh included, reaches nine tenths of its channel's bandwidth.
 
     Source: Sec. 5.1.
     """
@@ -203,7 +203,7 @@ def prompt_cache_over_feed_forward(*models: str) -> list[float]:
 
 @check
 def prompt_cache_is_hidden(*models: str) -> float:
-    """Whether the KV cache of prompts of 16 to 16k tokens leaves within their linear layers.
+    """True if the KV cache of prompts of 16 to 16k tokens leaves within their linear layers.
 
     Source: Sec. 5.1.
     """
@@ -218,7 +218,7 @@ def prompt_cache_is_hidden(*models: str) -> float:
 
 @check
 def weights_bind_feed_forward(platform: str, model: str, tokens: str) -> float:
-    """Whether reading weights takes longer than computing with a batch of tokens (fig. 2a)."""
+    """True if reading weights takes longer than computing with a batch of tokens (fig. 2a)."""
     hw, llm = model_on(platform, model)
     products = linear(hw, llm, float(tokens)).parts["products"].parts
     return float(products["weights"].seconds > products["compute"].seconds)
