@@ -235,8 +235,8 @@ class Machines:
         return replace(machine, roles=roles)
 
     def reads(self, role: str, part: Part) -> bool:
-        """True if a system may read a role: its own, the server, links, numbers without a part."""
-        return role in (*self.owns, SERVER) or part.type in ("link", *PARTLESS)
+        """True if a system may read a role: its own, server, links, engine, or without a part."""
+        return role in (*self.owns, SERVER) or part.type in ("link", "engine", *PARTLESS)
 
     @cached_property
     def tables(self) -> dict[str, tuple[list[Mapping[str, float]], Places]]:
