@@ -46,7 +46,7 @@ def test_a_trace_in_seconds_is_read_as_such(tmp_path: Path) -> None:
         ("--tier dram=2x1TB", "state all memory of a node"),
         ("--tier ssd=2.5x1TB", "whole number"),
         ("--tier tape=1TB", "valid are: cxl, dram, hbm, object, pool, pool-ssd, ssd"),
-        ("--tier hbm=1.2TB", "has 944 GB; state less"),
+        ("--tier hbm=1.2TB", "a node of 'h200-node' has"),
         ("--tier dram=1PB", "has 2,199 GB; state less"),
         ("--tier ssd=64x1TB", "has 61,440 GB in 8; state less"),
         ("--tier ssd=100TB", "has 61,440 GB in 8; state less"),
@@ -84,7 +84,7 @@ def test_what_cannot_be_asked_is_refused(words: str, says: str) -> None:
     [
         ("--tier dram=1TB", "give --trace FILE"),
         ("--tier dram=1TB --trace conversation --policy lru", "exclusive, inclusive, victim"),
-        ("--tier dram=1TB --trace conversation --set gpu.count=1", "lacks 5.4 GB for this model"),
+        ("--tier dram=1TB --trace conversation --set gpu.count=1", "GB for this model; add GPUs"),
         ("--tier dram=1TB --trace nix.jsonl", "stored are conversation and synthetic"),
         ("--tier dram=1TB --trace conversation --block -1", "--block"),
         ("--tier dram=1TB --trace conversation --block 16", "state the block's size"),

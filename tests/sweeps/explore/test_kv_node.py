@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -60,11 +61,19 @@ def test_links_and_adapters_follow_the_gpus_of_a_node() -> None:
 
 
 def test_hbm_is_what_the_serving_model_leaves() -> None:
-    """0.9 of four H100 of 85.5 GB, less 141 GB of weights."""
-    sets = {"gpu.count": "4"}
-    asked = {"parts": {"gpu": "h100-sxm"}, "prefix": "16k", "hit": 0.5, "rate": 0.1}
-    table = nearkv.reuse("llama3.1-70b", tiers="hbm", sets=sets, **asked)
-    assert table["capacity_gb"][0] == pytest.approx(0.9 * 4 * 85.52 - 141.1, abs=1)
+    """As many bytes as the requests of 16k that four H100 decode together."""
+    machine: dict[str, Any] = {
+        "sets": {"gpu.count": "4"},
+        "parts": {"gpu": "h100-sxm"},
+        "knobs": {"tp": "4", "dp": "1", "pp": "1", "attention": "tp"},
+    }
+    asked = {"prefix": "16k", "hit": 0.5, "rate": 0.1}
+    table = nearkv.reuse("llama3.1-70b", tiers="hbm", **asked, **machine)
+    together = nearkv.estimate(
+        "gpu", "llama3.1-70b", platform="h200-node", batch=500, context="16k", **machine
+    )
+    held = together.values["batch_run"] * 16_384 * 80 * 2 * 8 * 128 * 2 / 1e9
+    assert table["capacity_gb"][0] == pytest.approx(held, rel=0.05)
 
 
 def test_a_size_lies_on_as_many_drives_as_hold_it() -> None:
