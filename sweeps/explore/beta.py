@@ -55,7 +55,7 @@ def find_beta(study: Study) -> Columns:
     Source: HillInfer sec. 4.3, 5.4.
     """
     if "hot_share" in study.knobs:
-        raise InputError("--knob hot_share: is what is solved for; leave it out")
+        raise InputError("--knob hot_share cannot be set: it is what is being solved")
     study_blocks = searched(replace(study, systems=("hillinfer",)))
     warn_of_unread(study_blocks)
     return stack([_solved(block) for block in study_blocks])

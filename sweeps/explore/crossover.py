@@ -90,7 +90,7 @@ def _blocks(study: Study, axis: str) -> list[Block]:
     """Blocks of both systems, with one value on the axis that is walked."""
     if axis in WORKLOAD_COLUMNS:
         if getattr(study, axis) != getattr(Study, axis):
-            raise InputError(f"--{axis}: is what --along walks; leave it out")
+            raise InputError(f"--{axis} cannot be set: --along searches it")
         fixed: dict[str, Any] = {axis: (1.0,)}
         study = replace(study, **fixed)
     study_blocks = searched(study)

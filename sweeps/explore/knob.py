@@ -66,7 +66,7 @@ def find_best_knob(study: Study, knob: str) -> Columns:
         InputError: a system has no such knob, or the study cannot be evaluated.
     """
     if knob in study.knobs:
-        raise InputError(f"--knob {knob}: is what is solved for; leave it out")
+        raise InputError(f"--knob {knob} cannot be set: it is what is being solved")
     for name in study.systems:
         _check_solvable(find_system(name), knob, study.band)
     solved = blocks(replace(study, knobs={**study.knobs, knob: ("auto",)}))

@@ -235,7 +235,7 @@ def check(question: Reuse) -> None:
     if question.nodes < 0:
         raise InputError(f"--nodes: {question.nodes} must be 0 or more")
     if question.users and question.ttft:
-        raise InputError("--slo: is met at a rate; leave out --users, or it")
+        raise InputError("--slo asks for a rate, which --users sets; leave out one of them")
     if question.trace is None:
         _check_prefix(question)
     else:
@@ -269,7 +269,9 @@ def _check_trace(question: Reuse, trace: BlockTrace) -> None:
         InputError: it cannot.
     """
     if question.prefix or question.hit or question.rate:
-        raise InputError("--prefix, --hit, --rate: are for no trace; leave them out, or it")
+        raise InputError(
+            "--prefix, --hit and --rate replace --trace; give one or the other"
+        )
     if not len(trace.prompts.blocks):
         lengths = f"{trace.name}: has lengths alone, and reuse needs hash_ids"
         raise InputError(f"{lengths}; nearkv compare --trace takes it")

@@ -205,13 +205,15 @@ def _pairings(study: Study) -> list[Study]:
     lengths = {axis: len(listed) for axis, listed in study.zipped.items()}
     if len(set(lengths.values())) > 1:
         counts = ", ".join(f"{count} of {axis}" for axis, count in lengths.items())
-        raise InputError(f"--zip: pairs values one by one, and there are {counts}")
+        raise InputError(f"--zip: values are paired one by one, and there are {counts}")
     for axis in study.zipped:
         name = field_of(axis)
         stated = getattr(study, name)
         given = axis in stated if isinstance(stated, dict) else stated
         if given and stated != getattr(Study, name, ()):
-            raise InputError(f"--zip {axis}: is given beside it too; leave out one")
+            raise InputError(
+                f"--zip {axis}: this axis has an option of its own, too; leave out one"
+            )
     studies = []
     for row in zip(*study.zipped.values(), strict=True):
         changed: dict[str, Any] = {"zipped": {}}
@@ -318,10 +320,10 @@ def check_arrivals(study: Study) -> None:
         raise InputError("--rate and --users: requests come by one of them; leave one out")
     if study.arrives and study.batch != Study.batch:
         other = f"leave it out, or --{study.arrives}"
-        raise InputError(f"--batch: is of requests that all wait from the start; {other}")
+        raise InputError(f"--batch: its requests all wait from the start; {other}")
     if study.slo and not (study.arrives or study.traces):
         advice = "add --rate, --users or a --trace with arrival_s"
-        raise InputError(f"--slo: counts requests that arrive; {advice}")
+        raise InputError(f"--slo: its limits are for requests that arrive; {advice}")
 
 
 def models_and_labels(

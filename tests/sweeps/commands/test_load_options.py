@@ -38,13 +38,13 @@ def test_goodput_is_what_keeps_the_limits() -> None:
     ("options", "said"),
     [
         (("--rate", "1", "--users", "2"), "--rate and --users: requests come by one of them"),
-        (("--rate", "1", "--batch", "4"), "--batch: is of requests that all wait"),
+        (("--rate", "1", "--batch", "4"), "--batch: its requests all wait"),
         (("--rate", "2GB/s"), "--rate: '2GB/s' has a unit; leave it out, as in 0.5"),
         (("--rate", "1", "--slo", "tpot_ms=66ms"), "--slo tpot_ms: '66ms' has a unit; leave it"),
         (("--rate", "1", "--slo", "ttft_s=1:4:x2"), "'1:4:x2' gives several limits; give one"),
         (("--rate", "0"), "--rate: '0' must be a number above zero"),
         (("--users", "1.5"), "--users: '1.5' must be a whole number"),
-        (("--slo", "ttft_s=1"), "--slo: counts requests that arrive; add --rate"),
+        (("--slo", "ttft_s=1"), "--slo: its limits are for requests that arrive; add --rate"),
         (("--rate", "1", "--slo", "step_ms=1"), "unknown limit 'step_ms'"),
         (("--method", "simulate"), "add --trace, --rate or --users"),
     ],
@@ -88,7 +88,7 @@ def test_limits_vary_a_study_from_a_file(tmp_path: Path) -> None:
     study = tmp_path / "study.toml"
     study.write_text('systems = ["flexgen-dram"]\nmodel = ["opt-30b"]\n')
     refused = refusal("sweep", str(study), "--slo", "ttft_s=3")
-    assert "slo: counts requests that arrive" in refused
+    assert "slo: its limits are for requests that arrive" in refused
 
 
 def test_users_that_are_alike_fall_into_step() -> None:

@@ -189,13 +189,11 @@ def test_hardware_that_cannot_be_asked_for(vary: str, targets: list[str], reques
 
 
 def test_a_number_that_is_searched_is_not_set() -> None:
-    with pytest.raises(
-        InputError, match=r"--set csd\.count: is what --vary searches; leave it out"
-    ):
+    with pytest.raises(InputError, match=r"--set csd\.count cannot be set: --vary searches it"):
         find_hardware(POINT.but(sets={"csd.count": "4,8"}), "csd.count", ["step_ms<=1"])
-    with pytest.raises(InputError, match="--knob devices: is what --vary searches; leave it out"):
+    with pytest.raises(InputError, match="--knob devices cannot be set: --vary searches it"):
         find_hardware(POINT.but(knobs={"devices": "4"}), "csd.count", ["step_ms<=1"])
-    with pytest.raises(InputError, match="--context: is what --along walks; leave it out"):
+    with pytest.raises(InputError, match="--context cannot be set: --along searches it"):
         find_crossovers(replace(POINT, systems=("l3", "hilos")), "context=1k:2k", "step_ms")
 
 
