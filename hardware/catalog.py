@@ -25,6 +25,7 @@ from nearkv.hardware.part import (
     check_role,
     check_shape,
     with_dense_layers_between,
+    with_siblings,
 )
 from nearkv.hardware.platform import Platform
 from nearkv.hardware.quantity import Quantity, check_complete, numbers_of, source_names
@@ -36,7 +37,6 @@ from nearkv.hardware.schema import (
     check_factor,
     keys_of,
 )
-from nearkv.hardware.siblings import with_siblings
 
 __all__ = [
     "Part",

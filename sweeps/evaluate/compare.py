@@ -14,7 +14,7 @@ from nearkv.sweeps.evaluate.columns import BOTTLENECK
 from nearkv.sweeps.evaluate.evaluate import Columns, evaluate, stack
 from nearkv.sweeps.evaluate.no_effect import checked_blocks
 from nearkv.sweeps.evaluate.slo import RATIOS
-from nearkv.sweeps.study.bands import FASTER
+from nearkv.sweeps.study.bands import FASTER_SHARES
 from nearkv.sweeps.study.study import Block, Study, blocks
 from nearkv.sweeps.tables.table import reach, three_digits
 
@@ -99,7 +99,7 @@ def conclusion(study: Study, table: Columns) -> list[str]:
     rivals = differing[0]
     first = str(table[rivals][0])
     points = _points(blocks(study)[0], study)
-    shares = [name for name in FASTER.values() if name in table]
+    shares = [name for name in FASTER_SHARES.values() if name in table]
     columns = dict.fromkeys([*points, rivals, "status", *RATIOS, *RATIOS.values(), *shares])
     frame = pd.DataFrame({name: table[name] for name in columns})
     answered = frame[frame["status"] == "ok"]
@@ -137,7 +137,7 @@ def _best(
 
     They are several where they are equal; the share is NaN without a band.
     """
-    rate, share = RATIOS[ratio], FASTER[ratio]
+    rate, share = RATIOS[ratio], FASTER_SHARES[ratio]
     places = [answered[name] for name in points]
     if share in answered:
         of_rival = answered.groupby([*places, answered[rivals]], dropna=False)[share]

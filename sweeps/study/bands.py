@@ -15,7 +15,7 @@ CHOSEN = "count"
 MODEL_ERROR = "model error"
 RATIO_ERROR = "model error of a ratio"
 """Draws beside those of hardware numbers."""
-FASTER = {"speedup": "faster_share", "total_speedup": "total_faster_share"}
+FASTER_SHARES = {"speedup": "faster_share", "total_speedup": "total_faster_share"}
 """Ratio -> column of the share of a band's draws in which a row has the highest rate of all."""
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Numbers
-from nearkv.sweeps.study.bands import FASTER
+from nearkv.sweeps.study.bands import FASTER_SHARES
 from nearkv.sweeps.study.grid import Grid, Slices, shape_of
 from nearkv.sweeps.study.study import Block
 from nearkv.sweeps.tables.table import Columns
@@ -35,8 +35,8 @@ def ratio_bands(
         shared: how many axes of the grids are design points; the others are knobs.
 
     Returns:
-        For each ratio the columns `RATIO_p05` and so on; for those of `FASTER` the share of the
-        draws in which the row is the fastest of its design point, ties shared evenly. NaN where
+        For each ratio the columns `RATIO_p05` and so on; for those of `FASTER_SHARES` the share of
+        the draws in which the row is the fastest of its design point, ties shared evenly. NaN where
         the row, or the first for a ratio, never fits.
     """
     band = blocks[0].band
@@ -65,14 +65,14 @@ def ratio_bands(
             likely[:, bounded] = np.minimum(likely, np.maximum(modelled, 1.0))[:, bounded]
             likely[:, bounding] = np.maximum(likely, np.minimum(modelled, 1.0))[:, bounding]
             answers = ends(band, ratio, likely)
-            if ratio in FASTER:
+            if ratio in FASTER_SHARES:
                 stated = _by_point(table[column], sizes, points.size)[own]
                 best = np.argmax(np.nan_to_num(stated, nan=-np.inf), axis=1)
                 compared = _compared(rates[column], error, column, best)
                 for row, optimum in optima:
                     is_beaten = rates[column][:, optimum] > rates[column][:, row]
                     compared[:, row][is_beaten] = -np.inf
-                answers[FASTER[ratio]] = _share_fastest(compared)
+                answers[FASTER_SHARES[ratio]] = _share_fastest(compared)
             for name, values in answers.items():
                 whole = columns.setdefault(name, np.empty((points.size, starts[-1])))
                 whole[own] = values
