@@ -194,11 +194,18 @@ CHUNK = Knob(
     rules={"engine": tokens_of_engine},
 )
 
+
+def sequences_of_engine(hw: Machine, llm: LLM, work: Workload, stated: Stated) -> Real:
+    """Most sequences that the engine runs at once by default [1]."""
+    return of_engine(hw, "sequences")
+
+
 SEQUENCES = Knob(
     "requests that a replica runs at once, at most (vLLM's max_num_seqs); 0: what memory holds",
     high=65_536,
-    default=0,
+    default="engine",
     kind="number",
+    rules={"engine": sequences_of_engine},
 )
 
 

@@ -38,6 +38,7 @@ CONTENTS = {
     "weights in transfer",
     "experts",
     "activations",
+    "activations and buffers",
     "KV cache",
     "KV cache and states",
     "X",
