@@ -193,7 +193,7 @@ def with_siblings(part: Part, catalogue: Callable[[str], Sequence[Part]]) -> Par
     missing = [name for name, key in keys if key.sibling and name not in part.numbers]
     if not missing:
         return part
-    others = [other for other in catalogue(part.type) if other.name != part.name]
+    others = catalogue(part.type)
     taken = {name: _of_sibling(part, name, others) for name in missing}
     return replace(part, numbers={**part.numbers, **taken})
 

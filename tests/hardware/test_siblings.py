@@ -99,6 +99,12 @@ def test_a_part_of_five_lines_is_complete_and_says_so(tmp_path: Path) -> None:
     assert any("gemm" in sentence for sentence in of_siblings(file))
 
 
+def test_a_part_called_like_one_of_the_catalogue_has_it_as_sibling(tmp_path: Path) -> None:
+    file = tmp_path / "rtx-4080.toml"
+    file.write_text(FIVE_LINES)
+    assert load_part(str(file)).numbers["launch_alone"].sibling == "rtx-4080"
+
+
 def test_an_old_name_is_refused_with_the_new_one(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"'derate\.gemm'; it is 'gpu\.gemm' now"):
         load_platform("hgx-h100").override("derate.gemm", 0.5)

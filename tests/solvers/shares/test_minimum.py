@@ -108,7 +108,7 @@ def test_gqa_keeps_no_x_because_x_is_larger_than_kv(name: str) -> None:
     ("sets", "balance", "least", "most"),
     [
         ({"csd.count": "8", "derate.uplink": "0.254"}, "uplink", 0.0, 0.01),
-        ({"csd.count": "16"}, "gpu.tensor", 0.2, 0.25),
+        ({"csd.count": "16"}, "gpu.tensor", 0.08, 0.12),
     ],
 )
 def test_mha_balances_flash_and_what_x_passes(
