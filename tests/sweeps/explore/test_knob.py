@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
+import nearkv
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.model import registry
 from nearkv.costmodel.model.estimate import Estimate
@@ -110,3 +112,62 @@ def test_the_ratio_of_x_and_kv_is_that_of_a_system_of_ones_own(
     monkeypatch.setitem(registry._SYSTEMS, "hilos", replace(hilos, model=narrow))
     answer = find_best_knob(Study(("hilos",), ("opt-66b",)), "alpha")
     assert answer["x_over_kv"][0] == 1.0
+
+
+# --- all rows of `compare`, no code of the search ----------------------------------------------
+
+VALUES_OF: dict[tuple[str, str], list[Any]] = {
+    ("hilos", "interval"): [*range(1, 257)],
+    ("hilos", "writeback"): ["naive", "delayed"],
+    ("hilos", "alpha"): np.linspace(0, 1, 65).tolist(),
+    ("inf2", "buffering"): ["double", "single"],
+    ("flexgen-dram", "gpu_batches"): [*range(1, 65)],
+    ("gpu", "tp"): [1, 2, 4, 8],
+    ("gpu", "dp"): [*range(1, 9)],
+    ("gpu", "attention"): ["tp", "dp"],
+    ("zero-inference", "prefetch"): [*range(65)],
+    ("zero-inference", "ssd_weights"): np.linspace(0, 1, 65).tolist(),
+    ("l3", "interleave"): ["off", "on"],
+    ("expert-offload", "experts"): ["cpu", "stream"],
+    ("expert-offload", "gpu_experts"): np.linspace(0, 1, 65).tolist(),
+}
+"""System and knob -> values that are all of it, or many."""
+
+
+def check_knob(random: np.random.Generator, system: str, knob: str) -> None:
+    point: dict[str, Any] = {
+        "model": str(random.choice(["opt-30b", "llama3.1-8b", "gpt-oss-20b"])),
+        "batch": int(2 ** random.uniform(0, 9)),
+        "context": int(2 ** random.uniform(5, 15)),
+        "output_tokens": int(2 ** random.uniform(0, 8)),
+        "systems": system,
+    }
+    answer = nearkv.solve("knob", name=knob, **point)
+    (row,) = answer.to_dict("records")
+    known = VALUES_OF[system, knob]
+    others = {"attention": "auto"} if knob == "tp" else {}
+    table = nearkv.compare(**point, knobs={knob: known, **others})
+    ok = table[table["status"] == "ok"]
+    assert (row["status"] == "ok") or not len(ok), (point, knob)
+    if not len(ok):
+        return
+    measure = "step_ms" if knob in ("alpha", "interval") else "total_s"
+    assert row[measure] <= ok[measure].min() * (1 + 1e-9), (point, knob)
+    del point["systems"]
+    again = nearkv.estimate(system, **point, knobs={knob: row["value"], **others})
+    assert again[measure] == pytest.approx(row[measure], rel=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:.*changes nothing")
+def test_no_row_of_a_knob_is_better() -> None:
+    random = np.random.default_rng(5)
+    for system, knob in list(VALUES_OF)[::3]:
+        check_knob(random, system, knob)
+
+
+@pytest.mark.filterwarnings("ignore:.*changes nothing")
+@pytest.mark.deep
+def test_no_row_of_a_knob_is_better_in_100_cases() -> None:
+    random = np.random.default_rng(6)
+    for place in range(104):
+        check_knob(random, *list(VALUES_OF)[place % len(VALUES_OF)])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pandas as pd
 import pytest
 from support.command_line import printed, succeed
 
@@ -122,3 +125,62 @@ def test_a_front_of_lower_ends() -> None:
     assert front["csd.count"].tolist() == [8, 4, 2, 1]
     assert higher_is_better("throughput_tok_s_p97.5")
     assert not higher_is_better("step_ms_p05")
+
+
+# --- all rows of `compare`, no code of the search ----------------------------------------------
+
+SYSTEMS = ("hilos", "flexgen-ssd", "inf2", "gpu", "flexgen-dram", "l3", "deepspeed-uvm")
+BY = ("throughput_tok_s", "step_ms", "total_s", "prefill_s", "energy_j_tok", "power_w")
+
+
+def random_grid(random: np.random.Generator) -> dict[str, Any]:
+    names = random.permutation(SYSTEMS)[: int(random.integers(1, 4))]
+    batches = np.unique(np.round(2 ** random.uniform(0, 9, 6))).astype(int)
+    return {
+        "systems": names.tolist(),
+        "model": str(random.choice(["opt-30b", "llama3.1-8b"])),
+        "batch": batches.tolist(),
+        "context": int(2 ** random.uniform(8, 14)),
+        "output_tokens": int(2 ** random.uniform(2, 8)),
+    }
+
+
+def points_of(table: pd.DataFrame, by: list[str]) -> set[tuple[float, ...]]:
+    """What rows are compared by, less is better, to nine digits."""
+    signs = [-1.0 if name == "throughput_tok_s" else 1.0 for name in by]
+    values = (table[by].astype(float) * signs).dropna().to_numpy()
+    return {tuple(float(f"{number:.9g}") for number in row) for row in values}
+
+
+def dominated(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return other != one and all(a >= b for a, b in zip(one, other, strict=True))
+
+
+def check_front(random: np.random.Generator) -> None:
+    asked = random_grid(random)
+    by = random.permutation(BY)[:2].tolist()
+    rows = points_of(nearkv.compare(**asked), by)
+    if not rows:
+        return
+    best = {row for row in rows if not any(dominated(row, other) for other in rows)}
+    assert points_of(nearkv.pareto(by=",".join(by), **asked), by) == best, (asked, by)
+    # names in another order give the same, and a part of them nothing that beats it
+    turned = {**asked, "systems": asked["systems"][::-1], "batch": asked["batch"][::-1]}
+    assert points_of(nearkv.pareto(by=",".join(by), **turned), by) == best
+    alone = points_of(nearkv.compare(**{**asked, "systems": asked["systems"][0]}), by)
+    assert not any(dominated(whole, part) for whole in best for part in alone)
+
+
+@pytest.mark.filterwarnings("ignore::nearkv.hardware.errors.NearkvWarning")
+def test_the_front_is_that_of_all_rows() -> None:
+    random = np.random.default_rng(7)
+    for _ in range(2):
+        check_front(random)
+
+
+@pytest.mark.deep
+@pytest.mark.filterwarnings("ignore::nearkv.hardware.errors.NearkvWarning")
+def test_the_front_is_that_of_all_rows_in_100_cases() -> None:
+    random = np.random.default_rng(8)
+    for _ in range(100):
+        check_front(random)
