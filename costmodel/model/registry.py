@@ -209,13 +209,15 @@ class System:
         """
         fixed: dict[str, Real] = {}
         for name, value in self.defaults.items():
+            if name in knobs:
+                continue  # a rule takes time
             if self.knobs[name].share:
                 fixed[name] = 0.0
             elif not isinstance(value, str):
                 fixed[name] = value
             elif value in self.knobs[name].rules:
                 fixed[name] = self.knobs[name].rules[value](hw, llm, work, knobs)
-        estimate = self._evaluate(hw, llm, work, **(fixed | dict(knobs)))
+        estimate = self._evaluate(hw, llm, work, **fixed, **knobs)
         if llm.layer_types:
             fits = estimate.fits.without(not_modelled(llm, self.attends, self.lacks))
             estimate = replace(estimate, fits=fits)
