@@ -318,7 +318,8 @@ def states_of(table: pd.DataFrame, column: str, target: float) -> list[float]:
     """1 where a row meets the target, 0 where it misses it or lacks memory, NaN without a model."""
     met = table[column] >= target if column == "throughput_tok_s" else table[column] <= target
     is_modelled = table["status"] != "not-modelled"
-    return np.where(is_modelled, met & (table["status"] == "ok"), np.nan).tolist()
+    states = np.where(is_modelled, met & (table["status"] == "ok"), np.nan)
+    return [float(state) for state in states]
 
 
 def limit_of(values: list[int], states: list[float]) -> tuple[str, int | None]:
