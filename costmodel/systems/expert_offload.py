@@ -45,6 +45,9 @@ from nearkv.hardware.machine import Machine
 
 LayerTime = Callable[[LLM], Span]
 """One layer of a type."""
+SERVED_ALIKE = (
+    "several requests with weights of 16 bits; one with packed weights is usual here"
+)
 Attend = tuple[Span, Span, Span]
 """Attention of one layer that the GPU has, that the cores have, and whose weights are streamed."""
 
@@ -490,12 +493,16 @@ def estimate(
     llm: LLM, work: Workload, prefill: LayerTime, decode: LayerTime, head: Span, held: Fits
 ) -> Estimate:
     """Prefill and a step of all layers, type by type, and the output head behind them."""
+    is_unusual = np.greater(work.batch, 1) & np.greater_equal(
+        llm.weight_width, NATIVE_BYTES
+    )
     return Estimate(
         prefill=serial(layers=over_layers(llm, prefill), head=head),
         step=serial(layers=over_layers(llm, decode), head=head),
         fits=held,
         work=work,
         batch_run=work.batch,
+        notes={SERVED_ALIKE: is_unusual} if np.any(is_unusual) else {},
     )
 
 

@@ -48,6 +48,13 @@ SHORTAGE = {"reason", "short_of"}
 AS_TABLE = View()
 """Default presentation of a table."""
 
+GIVES_MORE = {
+    "gpu": "; gpu.memory, gpu.count and engine.paged_memory give more",
+    "host": "; host.memory and host.usable give more",
+    "both": "; gpu.pool gives more",
+}
+"""Memory that is short -> the numbers that decide what it holds."""
+
 
 def print_table(
     table: pd.DataFrame | list[dict[str, Any]],
@@ -225,7 +232,8 @@ def left_out(
     short = next((row for row in rows if row.get("status") == "infeasible"), {})
     if "system" in short:
         asked = f"nearkv estimate {short['system']} ... --footprint"
-        why[f"{asked} lists what lies in each memory."] = None
+        more = GIVES_MORE.get(str(short.get("short_of")), "")
+        why[f"{asked} lists what lies in each memory{more}."] = None
     return [*sentences, *why]
 
 
