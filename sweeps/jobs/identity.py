@@ -13,6 +13,8 @@ import numpy as np
 
 from nearkv.sweeps.evaluate.provenance import package_digest
 
+__all__ = ["digest_of", "package_digest"]
+
 
 def digest_of(study: object) -> str:
     """Digest of a study, and of the packages that turn it into bytes.

@@ -140,4 +140,6 @@ def test_a_knob_that_a_variant_forgot_is_named() -> None:
     variant = replace(hilos, knobs={"alpha": hilos.knobs["alpha"]})
     hw = load_platform("hilos-a100").machine()
     with pytest.raises(InputError, match="reads the knob interval, which the system does not"):
-        resolve_knobs(variant, hw, model("opt-66b", hw), middle(hilos), {"alpha": "auto"})
+        resolve_knobs(
+            variant, hw, model("opt-66b", hw), Workload(16.0, 4096.0, 32.0), {"alpha": "auto"}
+        )

@@ -53,7 +53,13 @@ def test_a_prompt_comes_over_the_links_of_the_gpus_that_hold_it() -> None:
 def test_links_and_adapters_follow_the_gpus_of_a_node() -> None:
     """One GPU draws over one link, unless more are stated."""
     bytes_moved = 16_384 * 36 * 2 * 8 * 128 * 2
-    asked = {"tiers": "dram=64GB", "prefix": "16k", "hit": 0.5, "rate": 0.1, "nodes": 1}
+    asked: dict[str, Any] = {
+        "tiers": "dram=64GB",
+        "prefix": "16k",
+        "hit": 0.5,
+        "rate": 0.1,
+        "nodes": 1,
+    }
     one = nearkv.reuse("qwen3-8b", sets={"gpu.count": "1"}, **asked)
     assert one["load_ms"][0] == pytest.approx(1e3 * (FETCH + bytes_moved / LINK))
     two = nearkv.reuse("qwen3-8b", sets={"gpu.count": "1", "gpu_link.count": "2"}, **asked)
@@ -67,7 +73,7 @@ def test_hbm_is_what_the_serving_model_leaves() -> None:
         "parts": {"gpu": "h100-sxm"},
         "knobs": {"tp": "4", "dp": "1", "pp": "1", "attention": "tp"},
     }
-    asked = {"prefix": "16k", "hit": 0.5, "rate": 0.1}
+    asked: dict[str, Any] = {"prefix": "16k", "hit": 0.5, "rate": 0.1}
     table = nearkv.reuse("llama3.1-70b", tiers="hbm", **asked, **machine)
     together = nearkv.estimate(
         "gpu", "llama3.1-70b", platform="h200-node", batch=500, context="16k", **machine

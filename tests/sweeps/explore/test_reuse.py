@@ -6,6 +6,7 @@ import json
 import random
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -121,7 +122,12 @@ def test_bytes_are_those_of_the_blocks_that_a_simulator_writes(tmp_path: Path, b
 
 def test_users_keep_the_law_of_little() -> None:
     """Eight users of a prefix that is always found: each request takes 8 / rate."""
-    asked = {"tiers": "dram=64GB", "prefix": "16k", "hit": 1.0, "sets": {"gpu.count": "1"}}
+    asked: dict[str, Any] = {
+        "tiers": "dram=64GB",
+        "prefix": "16k",
+        "hit": 1.0,
+        "sets": {"gpu.count": "1"},
+    }
     table = nearkv.reuse("llama3.1-8b", users=8, output_tokens=64, **asked).iloc[0]
     sojourn = table["ttft_s"] + 63 * table["tpot_ms"] / 1e3
     assert table["req_s"] * sojourn == pytest.approx(8, rel=1e-3)
