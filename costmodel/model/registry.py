@@ -44,6 +44,8 @@ class Knob:
         what: what it does, for readers.
         low, high: smallest and largest value allowed.
         default: a value, the name of a rule, or `auto` where a solver picks the best.
+        published: setting of the system's paper, a value or a rule as a user writes it; empty
+            where it is the default, or where the paper states none.
         kind: `share` (continuous, amounts affine in it), `number` (continuous, with a range of its
             own), `count` (an integer) or `choice`.
         choices: names of the values 0, 1, ... of a choice.
@@ -69,6 +71,7 @@ class Knob:
     low: float = 0.0
     high: float = 1.0
     default: float | str = "auto"
+    published: str = ""
     kind: Literal["share", "number", "count", "choice"] = "share"
     choices: tuple[str, ...] = ()
     sets: str = ""
@@ -106,11 +109,20 @@ def choice(
     default: float | str = 0,
     share: str = "",
     follows: str = "",
+    published: str = "",
 ) -> Knob:
     """A knob that has one of several names, by default the first; the others as of `Knob`."""
     most = len(names) - 1
     return Knob(
-        what, 0, most, default, kind="choice", choices=names, share=share, follows=follows
+        what,
+        0,
+        most,
+        default,
+        published,
+        kind="choice",
+        choices=names,
+        share=share,
+        follows=follows,
     )
 
 

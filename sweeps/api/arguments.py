@@ -38,6 +38,7 @@ class Axes(TypedDict, total=False):
         sets: hardware number (`role.key`) -> values, with their unit where they have one.
         knobs: knob -> values, the name of a rule, or `auto`.
         trace: names or CSV files of requests, in place of batch, context and output_tokens.
+        published: whether knobs that are not stated are set as the systems' papers do.
         method: `fluid`, or `simulate` to simulate a queue.
         seed: of the requests drawn from a trace, and of the draws of a band.
         band: share of the draws inside the range of each answer [%]; none by default.
@@ -54,6 +55,7 @@ class Axes(TypedDict, total=False):
     sets: Mapping[str, Values]
     knobs: Mapping[str, Values]
     trace: Names
+    published: bool
     method: str
     seed: int
     band: float

@@ -18,6 +18,7 @@ from nearkv.sweeps.commands.drawing import (
 )
 from nearkv.sweeps.commands.options import option
 from nearkv.sweeps.commands.printing import BRIEF, check_answered, print_table
+from nearkv.sweeps.commands.published import tell_solved
 from nearkv.sweeps.commands.writing import check_output, save
 
 Ratio = Annotated[
@@ -78,3 +79,6 @@ def compare(
         if name.endswith("_ratio") or is_band or is_busy:
             requested.append(name)
     print_table(table, view, BRIEF, study, requested)
+    tell_solved(
+        study, view, rows_of(table), lambda other: rows_of(questions.compare(other))
+    )

@@ -8,6 +8,7 @@ import typer
 
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.printing import check_answered, print_table
+from nearkv.sweeps.commands.published import tell_solved
 
 if TYPE_CHECKING:
     from nearkv.sweeps.api.estimate import Prediction
@@ -68,6 +69,7 @@ def estimate(
     else:
         print_table(rows, view, study=point.study)
     check_answered(rows)
+    tell_solved(study, view, rows, lambda other: [dict(estimate.estimate(other).values)])
 
 
 def show_tree(point: Prediction, view: options.View) -> None:

@@ -154,6 +154,7 @@ def of_study(
     zipped: Annotated[list[str], axis("zipped")] = [],
     parts: Parts = [],
     trace: Annotated[str, axis("traces")] = "",
+    published: Annotated[bool, axis("published")] = False,
     method: Annotated[str, axis("method")] = "fluid",
     seed: Annotated[int, axis("seed", min=0)] = 0,
     band: BandOption = None,
@@ -262,6 +263,8 @@ def given(line: typer.Context) -> dict[str, str]:
         if name in fields and source and source.name == "COMMANDLINE":
             value = line.params[name]
             texts = value if isinstance(value, list | tuple) else [value]
+            if value is True:  # its name says all
+                texts = []
             stated[fields[name]] = " ".join([parameter.opts[0], *map(str, texts)])
     return stated
 

@@ -56,7 +56,7 @@ def show(
     from nearkv.sweeps.study.own_systems import load_plugins
 
     load_plugins(plugins)
-    usual = "knob,values,default,what,rules"
+    usual = "knob,values,default,published,what,rules"
     below, title = reversals_of(name), summary_of(name)
     print_table(knob_rows(name), options.view_of(line), usual, title=title, below=below)
 

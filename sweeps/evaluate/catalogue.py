@@ -96,7 +96,8 @@ def knob_rows(name: str) -> Rows:
     rows: Rows = []
     for knob, spec in registry.find_system(name).knobs.items():
         row = {"knob": knob, "values": _values(spec), "default": _default(spec)}
-        rows.append({**row, "rules": ", ".join(spec.rules), "what": spec.what})
+        row |= {"published": spec.published, "rules": ", ".join(spec.rules)}
+        rows.append({**row, "what": spec.what})
     return rows
 
 

@@ -130,6 +130,12 @@ def _percent(given: Any, where: str) -> float:
     return float(given or 0)
 
 
+def _is_asked(given: Any, where: str) -> bool:
+    if not isinstance(given, bool):
+        raise InputError(f"{where} {given!r}: give true or false")
+    return given
+
+
 def _pair(given: RawValues, where: str) -> tuple[Any, ...]:
     """Values of an axis that is paired with others: of the table, a role, a number or a knob."""
     axis = where.partition(" ")[2]
@@ -271,6 +277,13 @@ AXES = (
         "input_tokens,output_tokens and, if they arrive one by one, arrival_s.",
         key="trace",
         paired=names,
+    ),
+    StudyAxis(
+        "published",
+        _is_asked,
+        False,
+        "",
+        "Set knobs that are not stated as the systems' papers do, in place of solving them.",
     ),
     StudyAxis(
         "method",

@@ -83,6 +83,7 @@ class Study:
         plugins: files that register systems of the user's own.
         parts: role of the platform -> parts that fill it, in place of its own.
         zipped: axis -> values that go together with those of the other axes here.
+        published: whether knobs that are not stated take the settings of their systems' papers.
     """
 
     systems: tuple[str, ...]
@@ -104,6 +105,7 @@ class Study:
     plugins: tuple[str, ...] = ()
     parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     zipped: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    published: bool = False
 
     def __init__(
         self,
@@ -412,7 +414,8 @@ def _axes(
     for name, knob in system.knobs.items():
         stated = study.knobs.get(name)
         if not knob.sets:
-            given = stated or choices(knob.default, f"--knob {name}")
+            usual = (study.published and knob.published) or knob.default
+            given = stated or choices(usual, f"--knob {name}")
             if knob.share and knob.names[-1] in given and knob.share not in study.knobs:
                 raise InputError(
                     f"--knob {name}={knob.names[-1]}: give {knob.share} a value as well"

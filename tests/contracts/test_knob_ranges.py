@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from support.systems import SYSTEMS
 
+from nearkv.sweeps.study.study import Study, blocks
+
 Default = float | str
 
 
@@ -94,3 +96,22 @@ def test_a_choice_has_a_number_for_each_of_its_names() -> None:
         for knob in system.knobs.values():
             if knob.kind == "choice":
                 assert (knob.low, knob.high) == (0, len(knob.choices) - 1)
+
+
+WITH_WEIGHTS = ("hilos", "inf2", "flexgen-ssd", "flexgen-raid", "deepspeed-uvm", "accelerate")
+"""Systems whose weights lie where HILOS sec. 6.1 and INF² sec. 7.1 say."""
+
+
+def test_a_system_takes_every_setting_of_its_paper() -> None:
+    published = {
+        f"{system.name} {name}": knob.published
+        for system in SYSTEMS.values()
+        for name, knob in system.knobs.items()
+        if knob.published
+    }
+    assert published["hilos alpha"] == "paper-power-of-two"
+    assert {published[f"{name} weights"] for name in WITH_WEIGHTS} == {"paper"}
+    for named in published:
+        # a value that the system does not take is refused
+        (block,) = blocks(Study(named.split()[0], "opt-30b", published=True))
+        assert block.requested.get(named.split()[1]) != "auto"

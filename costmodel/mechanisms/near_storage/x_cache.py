@@ -162,6 +162,7 @@ def alpha_breaks(
 
 ALPHA = Knob(
     "share of the batch whose X is cached instead of K and V (sec. 4.2)",
+    published="paper-power-of-two",  # sec. 4.2, 6.4
     rules={"paper": alpha_closed_form, "paper-power-of-two": alpha_power_of_two},
     breaks=alpha_breaks,
 )

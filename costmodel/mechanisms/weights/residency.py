@@ -25,6 +25,7 @@ WEIGHTS = choice(
     ("filled", "gpu", "paper", "host", "storage"),
     default="auto",
     share="ssd_weights",
+    published="paper",  # HILOS sec. 6.1, INF² sec. 7.1
 )
 FILLED = 0.0
 """Place of `filled` in the choices."""

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import pty
 import re
 import shlex
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 from support.command_line import invoke, printed
 from support.measured_runs import write_runs
+from support.screen import Screen
 
 from nearkv.cli import app, complain
 from nearkv.sweeps.tables.table import three_digits
@@ -296,37 +294,6 @@ TABLES = [
     # every split of eight GPUs at four rates takes long, and prints the columns of a comparison
     if line.split()[0] not in NEEDS_FILES and "-o " not in line and "--rate 1:8" not in line
 ]
-COLOUR = re.compile(r"\x1b\[\d*m")
-
-
-class Screen:
-    """A pseudo-terminal in place of standard output."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.received = b""
-        self.leader, follower = pty.openpty()
-        self.file = os.fdopen(follower, "w")
-        self.reader = threading.Thread(target=self._read)
-        self.reader.start()
-        monkeypatch.setenv("COLUMNS", "80")
-        monkeypatch.setenv("LINES", "24")
-        monkeypatch.setenv("TERM", "xterm")
-        monkeypatch.delenv("NO_COLOR", raising=False)
-        monkeypatch.setattr(sys, "stdout", self.file)
-
-    def _read(self) -> None:
-        try:
-            while piece := os.read(self.leader, 4096):
-                self.received += piece
-        except OSError:  # the other end is closed
-            pass
-
-    def text(self) -> str:
-        """All that was printed, without colours."""
-        self.file.close()
-        self.reader.join(10)
-        os.close(self.leader)
-        return COLOUR.sub("", self.received.decode().replace("\r\n", "\n"))
 
 
 def test_the_readme_has_commands() -> None:

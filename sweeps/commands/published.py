@@ -1,0 +1,77 @@
+"""Sentence below a terminal's table: its knobs are solved, and what papers set takes longer."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from nearkv.sweeps.commands.options import View
+from nearkv.sweeps.commands.printing import print_table
+
+if TYPE_CHECKING:
+    from nearkv.sweeps.study.study import Study
+    from nearkv.sweeps.tables.table import Row
+
+MOST_ROWS_TOLD = 64
+"""Rows of a table below which the sentence stands; more are read by a program."""
+TOLD_BEYOND = 0.1
+"""Difference of whole requests from which on their ratio is told [1]."""
+
+
+def tell_solved(
+    study: Study,
+    view: View,
+    rows: Sequence[Row],
+    published: Callable[[Study], Sequence[Row]] | None = None,
+) -> None:
+    """Print on a terminal that knobs are solved which a paper sets, and what its settings take.
+
+    Args:
+        study: what was asked.
+        view: how its answer is shown.
+        rows: the answer.
+        published: answers a study in the form of `rows`; without it, no times are compared.
+    """
+    is_read = view.is_for_people and not view.file and sys.stdout.isatty()
+    if not is_read or len(rows) > MOST_ROWS_TOLD or not _is_solved(study):
+        return
+    sentence = "knobs solved; --published for the papers' settings"
+    if published is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they are those of the first answer
+            papers = published(study.but(published=True, band=None))
+        sentence += "".join(_times_as_long(rows, papers))
+    print_table([], title=f"{sentence}.")
+
+
+def _is_solved(study: Study) -> bool:
+    """True if a knob that a system's paper sets is left to a solver."""
+    from nearkv.costmodel.model.registry import find_system
+
+    stated = {*study.knobs, *study.zipped}
+    return not study.published and any(
+        knob.published and name not in stated
+        for system in map(find_system, study.systems)
+        for name, knob in system.knobs.items()
+    )
+
+
+def _times_as_long(rows: Sequence[Row], papers: Sequence[Row]) -> list[str]:
+    """Ratios of whole requests by papers' settings over solved ones, where they are notable."""
+    ratios: dict[str, list[float]] = {}
+    short: dict[str, str] = {}
+    for row, paper in zip(rows, papers, strict=True):
+        system = row.get("system", "")
+        if row.get("total_s") and paper.get("total_s"):
+            ratios.setdefault(system, []).append(paper["total_s"] / row["total_s"])
+        elif row.get("total_s"):
+            short[system] = f"; {system} does not always fit with them"
+    told = []
+    for system, of_system in ratios.items():
+        least, most = min(of_system), max(of_system)
+        if most > 1 + TOLD_BEYOND or least < 1 - TOLD_BEYOND:
+            ends = dict.fromkeys(f"{ratio:.3g}" for ratio in (least, most))
+            told.append(f"; {system} takes {' to '.join(ends)} times as long with them")
+    return [*told, *short.values()]
