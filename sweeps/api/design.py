@@ -99,14 +99,14 @@ def design(
     if not seconds > 0:
         raise InputError(f"--seconds {seconds:g}: must be a number above 0")
     question = _question(systems, model, asked)
-    search = serve if question.classes else best_machines
-    answer = search(question, seconds, report)
+    find = serve if question.classes else best_machines
+    answer = find(question, seconds, report)
     table = table_of_rows(answer.rows(), answer.sentences())
     table.attrs["machine"] = [design.machine_file() for design in answer.designs]
     table.attrs["command"] = [design.command() for design in answer.designs]
     table.attrs["asked"] = question.text
-    table.attrs["interrupted"] = answer.searched.is_interrupted
-    table.attrs["evaluations"] = answer.searched.evaluated
+    table.attrs["interrupted"] = answer.search.is_interrupted
+    table.attrs["evaluations"] = answer.search.evaluated
     return table
 
 

@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Integers, Numbers
+from nearkv.costmodel.algebra.span import Integers
 from nearkv.hardware.catalog import load_part
 from nearkv.hardware.errors import UnmetError
 from nearkv.hardware.platform import Platform
@@ -30,7 +30,6 @@ from nearkv.sweeps.jobs.search import (
     BEST,
     NO_BETTER,
     Candidates,
-    Found,
     Kept,
     search,
     to_digits,
@@ -139,9 +138,9 @@ class Design:
         return "\n".join(lines) + "\n"
 
 
-def design_of(deployments: Deployments, study: Study, number: int, split: int) -> Design:
+def design_of(deployments: Deployments, study: Study, row: int, split: int) -> Design:
     """One machine, with one of the combinations of knobs that its system tries together."""
-    builds, own = deployments.machines.build(number)
+    builds, own = deployments.machines.build(row - deployments.first)
     machine = builds.machine(own)
     study = study.but(systems=(deployments.system.name,), platforms=(machine,))
     design = Design(deployments.system.name, builds, own, machine, study)
@@ -154,94 +153,6 @@ def design_of(deployments: Deployments, study: Study, number: int, split: int) -
         choices, value = system.knobs[name].choices, values[split]
         knobs[name] = choices[int(value)] if choices else f"{value:g}"
     return replace(design, study=study.but(knobs=knobs))
-
-
-class Pool(NamedTuple):
-    """One system on all its machines, as a part of a search.
-
-    Attributes:
-        deployments: what they are.
-        first: number of the first of them in the whole search.
-        within, beyond: those within the limits of what parts alone say, and those beyond.
-    """
-
-    deployments: Deployments
-    first: int
-    within: Integers
-    beyond: Integers
-
-
-def pools_of(question: Question, outcomes: Counter[str]) -> list[Pool]:
-    """All systems on their machines, less those without a price where money is asked about.
-
-    Args:
-        question: what is asked.
-        outcomes: takes how many machines are left out.
-    """
-    pools, first = [], 0
-    for deployments in question.deployments:
-        excess = deployments.excess(question.goal)
-        outcomes[UNPRICED] += sum(builds.unpriced for builds in deployments.machines.builds)
-        within, beyond = np.flatnonzero(excess == 0), np.flatnonzero(excess > 0)
-        pools.append(Pool(deployments, first, within, beyond))
-        first += len(excess)
-    return pools
-
-
-@dataclass(frozen=True)
-class Searched:
-    """What a search of all machines kept, and how each of them ended.
-
-    Attributes:
-        designs: the best machines, the best of all first; the nearest one where none meets all.
-        values: what they are compared by, made small: the excess over the limits, the objectives.
-        machines: how many there are.
-        outcomes: in words -> how many of them ended so.
-        unpriced: parts that are in no candidate, as they have no price.
-        is_complete: whether all were tried that could be better.
-        is_interrupted: whether Ctrl-C ended it.
-    """
-
-    designs: Sequence[Design]
-    values: Numbers
-    machines: int
-    outcomes: Mapping[str, int]
-    unpriced: Sequence[str]
-    is_complete: bool = True
-    is_interrupted: bool = False
-
-    @property
-    def meets(self) -> bool:
-        """True if a machine meets every limit."""
-        return bool(np.any(self.values[:, 0] == 0))
-
-    @property
-    def evaluated(self) -> int:
-        """Number of machines that were evaluated."""
-        return sum(count for name, count in self.outcomes.items() if name not in UNTRIED)
-
-    @property
-    def text(self) -> str:
-        """How many machines there are, and how they ended."""
-        kept = [
-            f"{self.outcomes[name]:,} {name}" for name in UNTRIED if self.outcomes.get(name)
-        ]
-        ends = sorted(self.outcomes.items(), key=lambda end: (end[0] == BEST, -end[1]))
-        told = [
-            f"{count:,} {name}" for name, count in ends if count and name not in UNTRIED
-        ]
-        before = f"{', '.join(kept)}, not evaluated; " if kept else ""
-        after = f": {', '.join(told)}" if told else ""
-        machines = counted(self.machines, "machine")
-        said = f"{machines}: {before}{self.evaluated:,} evaluated{after}."
-        left = self.machines - sum(self.outcomes.values())
-        return said if self.is_complete else f"Stopped with {left:,} left of {said}"
-
-    def left_out(self) -> list[str]:
-        """The parts that were no candidates, in words."""
-        if not self.unpriced:
-            return []
-        return [f"Left out, as they have no price: {', '.join(self.unpriced)}."]
 
 
 class Search:
@@ -260,90 +171,122 @@ class Search:
         self.question, self.report = question, report
         self.end = time.monotonic() + seconds
         self.reducer = question.goal.reducer()
-        self.outcomes = Counter[str]()
-        self.pools = pools_of(question, self.outcomes)
-        self.done = self.outcomes[UNPRICED]
-        self.machines = self.done + sum(
-            len(pool.deployments.machines) for pool in self.pools
-        )
+        spaces = [each.machines for each in question.deployments]
+        self.done = sum(builds.unpriced for each in spaces for builds in each.builds)
+        self.machines = self.done + sum(map(len, spaces))
+        self.outcomes = Counter({UNPRICED: self.done})
         self.kept: dict[str, Kept] = {}
-        self.last = Found(None, {})
+        self.is_complete, self.is_interrupted = True, False
 
-    def run(self) -> Searched:
-        """Try all machines."""
+    def best(self) -> Kept:
+        """Try all machines: those that meet every limit, the best first; or the nearest one."""
         is_front = len(self.question.goal.objectives) > 1
-        for pool in self.pools:
-            self._try(pool, pool.within, "" if is_front else pool.deployments.system.name)
-        if any(kept.costs[0, 0] == 0 for kept in self.kept.values()):
-            self.outcomes[OVER] += sum(len(pool.beyond) for pool in self.pools)
+        for each in self.question.deployments:
+            self.try_some(each, each.within, "" if is_front else each.system.name)
+        if self.meets:
+            self.leave_beyond()
         else:
-            near: Kept | None = None
-            for kept in self.kept.values():
-                near = self.reducer.merge(near, kept)
-            self.kept = {} if near is None else {"": near}
-            for pool in self.pools:
-                self._try(pool, pool.beyond, "")
-        return self._best()
+            self.kept = {"": self._ranked()}
+            for each in self.question.deployments:
+                self.try_some(each, each.beyond, "")
+        return self._ranked()
 
-    def _try(self, pool: Pool, among: Integers, group: str) -> None:
-        """Search some machines of a pool, unless the search was stopped."""
-        if not self.last.is_complete:
+    def try_some(self, deployments: Deployments, among: Integers, group: str) -> None:
+        """Search some machines of a system, unless the search was stopped."""
+        if not self.is_complete:
             return
-        kept, chunks = self.kept.get(group), self.chunks(pool, among)
-        self.last = search(chunks, self.reducer, kept, self.end, self._report)
-        self.outcomes.update(self.last.outcomes)
-        if self.last.kept is not None and len(self.last.kept.rows):
-            self.kept[group] = self.last.kept
+        kept, chunks = self.kept.get(group), self.chunks(deployments, among)
+        found = search(chunks, self.reducer, kept, self.end, self._report)
+        self.outcomes.update(found.outcomes)
+        self.is_complete, self.is_interrupted = found.is_complete, found.is_interrupted
+        if found.kept is not None:
+            self.kept[group] = found.kept
 
-    def chunks(self, pool: Pool, among: Integers) -> Iterator[Candidates]:
-        """Some machines of a pool, in chunks."""
-        return pool.deployments.candidates(self.question.goal, among, pool.first)
+    def chunks(self, deployments: Deployments, among: Integers) -> Iterator[Candidates]:
+        """Some machines of a system, in chunks."""
+        return deployments.candidates(among)
 
-    def pool_of(self, row: int) -> Pool:
-        """The pool of a machine, by its number in the whole search."""
-        return [pool for pool in self.pools if pool.first <= row][-1]
+    def leave_beyond(self) -> None:
+        """Count the machines beyond the budget, which are not tried."""
+        self.outcomes[OVER] += sum(len(each.beyond) for each in self.question.deployments)
+
+    def deployments_of(self, row: int) -> Deployments:
+        """The system on all its machines, of which one has a number in the whole search."""
+        return [each for each in self.question.deployments if each.first <= row][-1]
 
     def _report(self, machines: int) -> None:
         self.done += machines
         if self.report:
             self.report(self.done, self.machines)
 
-    def _best(self) -> Searched:
+    @property
+    def nothing(self) -> Kept:
+        """No machine."""
+        width = 1 + len(self.reducer.by) + len(self.reducer.ties)
+        return Kept(np.zeros(0, np.int64), np.empty((0, width)), ())
+
+    def _ranked(self) -> Kept:
         """What was kept, the best first; of the nearest machines one."""
-        nothing = Kept(np.zeros(0, np.int64), np.empty((0, 2)), ())
-        every = list(self.kept.values()) or [nothing]
-        rows = np.concatenate([kept.rows for kept in every])
-        values = np.concatenate([kept.costs for kept in every])
-        order = np.lexsort(to_digits(values).T[::-1])
-        within = order[values[order, 0] == 0]
-        best = within if len(within) else order[:1]
-        designs = []
-        for row, split in zip(rows[best].tolist(), values[best, -1].tolist(), strict=True):
-            pool = self.pool_of(row)
-            study, number = self.question.study, row - pool.first
-            designs.append(design_of(pool.deployments, study, number, int(split)))
-        return self.searched(designs, values[best])
+        kept = sum(self.kept.values(), start=self.nothing)
+        order = np.lexsort(to_digits(kept.costs).T[::-1])
+        within = order[kept.costs[order, 0] == 0]
+        return kept.take(within if len(within) else order[:1])
 
-    def searched(self, designs: Sequence[Design], values: Numbers) -> Searched:
-        """The machines that were chosen, and how all ended."""
-        return Searched(
-            designs=designs,
-            values=values,
-            machines=self.machines,
-            outcomes=self.outcomes,
-            unpriced=unpriced_parts(self.pools) if self.outcomes[UNPRICED] else (),
-            is_complete=self.last.is_complete,
-            is_interrupted=self.last.is_interrupted,
-        )
+    def designs(self, kept: Kept) -> list[Design]:
+        """Some machines, with the knobs that are best on each."""
+        study, splits = self.question.study, kept.costs[:, -1].astype(int)
+        pairs = zip(kept.rows.tolist(), splits.tolist(), strict=True)
+        return [
+            design_of(self.deployments_of(row), study, row, split) for row, split in pairs
+        ]
 
+    @property
+    def meets(self) -> bool:
+        """True if a machine meets every limit."""
+        return any(np.any(kept.costs[:, 0] == 0) for kept in self.kept.values())
 
-def unpriced_parts(pools: Sequence[Pool]) -> list[str]:
-    """Parts without a price that some system of a search needs."""
-    names: dict[str, None] = {}
-    for pool in pools:
-        for builds in pool.deployments.machines.builds:
-            names |= dict.fromkeys(builds.unpriced_parts())
-    return list(names)
+    @property
+    def evaluated(self) -> int:
+        """Number of machines that were evaluated."""
+        return sum(count for name, count in self.outcomes.items() if name not in UNTRIED)
+
+    @property
+    def text(self) -> str:
+        """How many machines there are, and how they ended."""
+        kept = [
+            f"{self.outcomes[name]:,} {name}" for name in UNTRIED if self.outcomes[name]
+        ]
+        ends = sorted(self.outcomes.items(), key=lambda end: (end[0] == BEST, -end[1]))
+        told = [
+            f"{count:,} {name}" for name, count in ends if count and name not in UNTRIED
+        ]
+        before = f"{', '.join(kept)}, not evaluated; " if kept else ""
+        after = f": {', '.join(told)}" if told else ""
+        machines = counted(self.machines, "machine")
+        said = f"{machines}: {before}{self.evaluated:,} evaluated{after}."
+        left = self.machines - sum(self.outcomes.values())
+        return said if self.is_complete else f"Stopped with {left:,} left of {said}"
+
+    def left_out(self) -> list[str]:
+        """The parts that were no candidates, in words."""
+        if not self.outcomes[UNPRICED]:
+            return []
+        parts: dict[str, None] = {}
+        for each in self.question.deployments:
+            for builds in each.machines.builds:
+                parts |= dict.fromkeys(builds.unpriced_parts())
+        return [f"Left out, as they have no price: {', '.join(parts)}."]
+
+    def check_complete(self) -> None:
+        """Refuse a search that was stopped before it found a machine.
+
+        Raises:
+            UnmetError: its time was over.
+            KeyboardInterrupt: Ctrl-C came.
+        """
+        if not self.is_complete:
+            why = f"{self.text} None meets every limit so far; allow more time"
+            raise (KeyboardInterrupt if self.is_interrupted else UnmetError)(why)
 
 
 @dataclass(frozen=True)
@@ -351,17 +294,19 @@ class Answer:
     """The best machine of each system, or the front of all systems.
 
     Attributes:
-        question: what was asked.
-        searched: what was found.
+        search: how it was found.
+        kept: the best machines, and what they are compared by.
+        designs: the machines of the answer, the best of all first.
     """
 
-    question: Question
-    searched: Searched
+    search: Search
+    kept: Kept
+    designs: Sequence[Design]
 
     @property
-    def designs(self) -> Sequence[Design]:
-        """The machines, the best of all first."""
-        return self.searched.designs
+    def question(self) -> Question:
+        """What was asked."""
+        return self.search.question
 
     def rows(self) -> Rows:
         """A row a machine."""
@@ -369,18 +314,18 @@ class Answer:
 
     def sentences(self) -> list[str]:
         """How all machines ended, what the times are of, and what would change the ranking."""
-        said = [self.searched.text]
+        said = [self.search.text]
         if self.question.study.batch[0] > 1:
             said.append(OF_A_BATCH)
         if len(self.designs) > 1 and len(self.question.goal.objectives) == 1:
             said += self.flips()
-        return [*said, *self.searched.left_out()]
+        return [*said, *self.search.left_out()]
 
     def flips(self) -> list[str]:
         """Who comes second, and what would make it the first."""
         first, second = self.designs[:2]
         goal = self.question.goal
-        value, next_best = map(float, np.abs(self.searched.values[:2, 1]))
+        value, next_best = map(float, np.abs(self.kept.costs[:2, 1]))
         name, other = goal.objectives[0], second.system
         if np.isclose(value, next_best, CLOSE, 0):
             return [f"{first.place} and {second.place} tie: {name} {cell_text(value)}."]
@@ -412,31 +357,21 @@ def best_machines(
         UnmetError: none meets every limit, or none was found in time.
         KeyboardInterrupt: Ctrl-C came before any machine was found.
     """
-    found = Search(question, seconds, report).run()
-    if not found.meets:
-        check_complete(found)
-        raise UnmetError(nearest_miss(question.goal, found))
-    return Answer(question, found)
+    every = Search(question, seconds, report)
+    kept = every.best()
+    designs = every.designs(kept)
+    if not every.meets:
+        every.check_complete()
+        raise UnmetError(nearest_miss(question.goal, designs))
+    return Answer(every, kept, designs)
 
 
-def check_complete(found: Searched) -> None:
-    """Refuse a search that was stopped before it found a machine.
-
-    Raises:
-        UnmetError: its time was over.
-        KeyboardInterrupt: Ctrl-C came.
-    """
-    if not found.is_complete:
-        why = f"{found.text} None meets every limit so far; allow more time"
-        raise (KeyboardInterrupt if found.is_interrupted else UnmetError)(why)
-
-
-def nearest_miss(goal: Goal, found: Searched) -> str:
+def nearest_miss(goal: Goal, nearest: Sequence[Design]) -> str:
     """Why no machine meets every limit: the one that misses least, and by how much which limit."""
-    if not found.designs:
+    if not nearest:
         lacked = f"holds the model, runs it with the knobs and has a {goal.objectives[0]}"
         return f"no machine that may be built {lacked}"
-    row = found.designs[0].row(goal.columns)
+    row = nearest[0].row(goal.columns)
     missed = [sentence for limit in goal.limits if (sentence := _miss(limit, row))]
     parts = [row[f"{role}s"] for role in ("gpu", "host", "ssd", "csd")]
     fitted = ", ".join(filter(None, parts))

@@ -40,12 +40,16 @@ class Deployments:
         system: what runs.
         machines: all of them.
         study: the workload.
+        goal: what is asked of them.
+        first: number of the first machine of all in the whole search.
         axes: of several workloads, their values in front of those of machines, by axis.
     """
 
     system: System
     machines: Machines
     study: Study
+    goal: Goal
+    first: int
     axes: Mapping[str, Numbers] = field(default_factory=dict)
 
     @cached_property
@@ -64,15 +68,26 @@ class Deployments:
         )
         return block
 
-    def excess(self, goal: Goal) -> Numbers:
+    @cached_property
+    def excess(self) -> Numbers:
         """How far the parts alone exceed a limit, on a logarithmic scale; 0 within all."""
         excess = np.zeros(len(self.machines))
-        for limit in goal.limits:
+        for limit in self.goal.limits:
             if limit.quantity in OF_PARTS:
                 excess = np.maximum(
                     excess, -limit.margin(self.machines.of_parts[limit.quantity])
                 )
         return excess
+
+    @property
+    def within(self) -> Integers:
+        """The machines within the limits of what parts alone say."""
+        return np.flatnonzero(self.excess == 0)
+
+    @property
+    def beyond(self) -> Integers:
+        """The machines beyond these limits."""
+        return np.flatnonzero(self.excess > 0)
 
     @cached_property
     def splits(self) -> dict[str, Numbers]:
@@ -95,15 +110,13 @@ class Deployments:
         combinations = len(next(iter(self.splits.values()), [0]))
         return np.broadcast_shapes(*map(np.shape, self.axes.values()), (combinations, 1))
 
-    def candidates(self, goal: Goal, among: Integers, first: int) -> Iterator[Candidates]:
+    def candidates(self, among: Integers) -> Iterator[Candidates]:
         """Machines in chunks, those that exceed the limits least first, then the best by its parts.
 
         Args:
-            goal: what is asked of them.
             among: which machines.
-            first: number of the first machine of all in the whole search.
         """
-        known = [self.excess(goal)]
+        goal, known = self.goal, [self.excess]
         if goal.objectives[0] in OF_PARTS:
             sign = -1.0 if goal.highest[0] else 1.0
             known.append(sign * self.machines.of_parts[goal.objectives[0]])
@@ -117,15 +130,13 @@ class Deployments:
             machines = left[taken]
             left, size = np.delete(left, taken), min(4 * size, most)
             yield Candidates(
-                rows=first + machines,
+                rows=self.first + machines,
                 shape=(*before, len(machines)),
-                evaluate=partial(self.evaluate, machines, first),
+                evaluate=partial(self.evaluate, machines),
                 least=tuple(float(column[machines[0]]) for column in known),
             )
 
-    def evaluate(
-        self, machines: Integers, first: int, wanted: Sequence[str]
-    ) -> Mapping[str, Cell]:
+    def evaluate(self, machines: Integers, wanted: Sequence[str]) -> Mapping[str, Cell]:
         """Columns of some machines, with every combination of the knobs tried together.
 
         Raises:
@@ -135,7 +146,7 @@ class Deployments:
         shape = (*before, len(machines))
         own: dict[str, Cell] = {
             "parts": self.machines.parts[machines],
-            "row": (first + machines).astype(float),
+            "row": (self.first + machines).astype(float),
             "split": np.arange(float(before[-1]))[:, np.newaxis],
         }
         asked = [name for name in wanted if name not in own]

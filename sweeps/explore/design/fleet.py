@@ -14,16 +14,14 @@ from nearkv.hardware.errors import InputError, UnmetError
 from nearkv.solvers.mix import Mix, cheapest_mix
 from nearkv.sweeps.evaluate.columns import Categories, Cell
 from nearkv.sweeps.explore.design.answer import (
-    OVER,
     Answer,
     Design,
-    Pool,
     Report,
     Search,
     best_machines,
-    check_complete,
     design_of,
 )
+from nearkv.sweeps.explore.design.deployments import Deployments
 from nearkv.sweeps.explore.design.goal import Goal
 from nearkv.sweeps.explore.design.question import Question
 from nearkv.sweeps.explore.design.space import OF_PARTS
@@ -59,38 +57,37 @@ class NodeKinds(Search):
 
     def kinds(self) -> Kept:
         """All kinds, of machines within the budget alone."""
-        for pool in self.pools:
-            self._try(pool, pool.within, "")
-        self.outcomes[OVER] += sum(len(pool.beyond) for pool in self.pools)
-        nothing = np.empty((0, 1 + len(self.reducer.by)))
-        return self.kept.get("", Kept(np.zeros(0, np.int64), nothing, ()))
+        for each in self.question.deployments:
+            self.try_some(each, each.within, "")
+        self.leave_beyond()
+        return self.kept.get("", self.nothing)
 
-    def chunks(self, pool: Pool, among: Integers) -> Iterator[Candidates]:
-        """Some machines of a pool, in chunks."""
-        for candidates in super().chunks(pool, among):
-            served = partial(self._served, pool, candidates)
+    def chunks(self, deployments: Deployments, among: Integers) -> Iterator[Candidates]:
+        """Some machines of a system, in chunks."""
+        for candidates in super().chunks(deployments, among):
+            served = partial(self._served, deployments, candidates)
             yield replace(candidates, shape=candidates.shape[-1:], evaluate=served)
 
     def _served(
-        self, pool: Pool, candidates: Candidates, _: Sequence[str]
+        self, deployments: Deployments, candidates: Candidates, _: Sequence[str]
     ) -> Mapping[str, Cell]:
         """Needs of machines, and how fast each serves each class."""
-        machines = candidates.rows - pool.first
-        speeds = np.max(self._speeds(pool, machines), axis=1)
+        machines = candidates.rows - deployments.first
+        speeds = np.max(self._speeds(deployments, machines), axis=1)
         serves = np.any(speeds > 0, axis=0)
-        known = pool.deployments.machines.of_parts
+        known = deployments.machines.of_parts
         cells: dict[str, Cell] = {name: known[name][machines] for name in self.needs}
         for name, speed in zip(self.speeds, speeds, strict=True):
             cells[name] = np.where(serves, speed, np.nan)
-        cells["parts"] = pool.deployments.machines.parts[machines]
+        cells["parts"] = deployments.machines.parts[machines]
         cells["row"] = candidates.rows.astype(float)
         return {**cells, "status": Categories((~serves).astype(int), ("ok", IDLE))}
 
-    def _speeds(self, pool: Pool, machines: Integers) -> Numbers:
+    def _speeds(self, deployments: Deployments, machines: Integers) -> Numbers:
         """How fast machines serve each class, 0 beyond a limit: (classes, splits, machines)."""
         limits = self.question.goal.limits
         wanted = [SERVED, *(limit.quantity for limit in limits), "status"]
-        cells = pool.deployments.evaluate(machines, pool.first, wanted)
+        cells = deployments.evaluate(machines, wanted)
         speed = np.nan_to_num(np.asarray(cells[SERVED], np.float64))
         for limit in limits:
             values = np.asarray(cells[limit.quantity], np.float64)
@@ -104,13 +101,13 @@ class NodeKinds(Search):
             row: number of the machine in the whole search.
             place: of the class.
         """
-        pool = self.pool_of(row)
-        number, each = row - pool.first, self.question.classes[place]
+        deployments, each = self.deployments_of(row), self.question.classes[place]
         study = self.question.study.but(
             context=each.context, output_tokens=each.output_tokens
         )
-        split = int(np.argmax(self._speeds(pool, np.array([number]))[place, :, 0]))
-        return design_of(pool.deployments, study, number, split)
+        machines = np.array([row - deployments.first])
+        split = int(np.argmax(self._speeds(deployments, machines)[place, :, 0]))
+        return design_of(deployments, study, row, split)
 
 
 @dataclass(frozen=True)
@@ -121,13 +118,11 @@ class Fleet(Answer):
         uses: places of a class and of a kind of machine that serves some of it, one a design.
         mix: how many machines of each kind are built.
         value: what all machines need of what is made least.
-        kinds: how many there were to choose from.
     """
 
     uses: Sequence[tuple[int, int]]
     mix: Mix
     value: float
-    kinds: int
 
     def rows(self) -> Rows:
         """A row for each kind of machine that serves a class, with the columns of `estimate`."""
@@ -144,9 +139,9 @@ class Fleet(Answer):
         """What all machines need together, and how sure it is that none need less."""
         name = self.question.goal.objectives[0]
         machines = counted(int(self.mix.count.sum()), "machine")
-        known = f"no mix of the {self.kinds:,} kinds that no other dominates needs less"
+        known = f"no mix of the {len(self.kept.rows):,} kinds that no other dominates needs less"
         need = f"{machines}, {name} {cell_text(self.value)} in all; {known}."
-        return [need, self.searched.text, OF_CLASSES, *self.searched.left_out()]
+        return [need, self.search.text, OF_CLASSES, *self.search.left_out()]
 
 
 def needs_of(question: Question) -> list[str]:
@@ -193,13 +188,12 @@ def serve(
     needs_of(question)
     every = NodeKinds(question, seconds, report)
     kept = every.kinds()
-    found = every.searched((), np.empty((0, 1)))
     width = len(every.needs)
     needs = kept.costs[:, 1 : 1 + width]
     speed = -kept.costs[:, 1 + width : 1 + len(every.reducer.by)]
     idle = np.flatnonzero(speed.max(axis=0, initial=0) == 0)
     if len(idle):
-        check_complete(found)
+        every.check_complete()
         _refuse(question, int(idle[0]))
     rate = speed / np.array([each.output_tokens for each in question.classes])
     demand = np.array([each.rate for each in question.classes])
@@ -218,12 +212,12 @@ def serve(
     uses = [(each, kind) for each, kind in np.argwhere(mix.busy.T > 0).tolist()]
     designs = [every.design(int(kept.rows[kind]), each) for each, kind in uses]
     return Fleet(
-        question=question,
-        searched=every.searched(designs, needs),
+        search=every,
+        kept=kept,
+        designs=designs,
         uses=uses,
         mix=mix,
         value=float(needs[:, 0] @ mix.count),
-        kinds=len(kept.rows),
     )
 
 

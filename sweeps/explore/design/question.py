@@ -245,11 +245,14 @@ class Question:
         lengths = {
             name: np.reshape(values, (-1, 1, 1)) for name, values in axes.items() if values
         }
-        deployments = [
-            Deployments(system, machines, self.study, lengths)
-            for system, machines in zip(systems, spaces, strict=True)
-            if len(machines)
-        ]
+        deployments, first = [], 0
+        for system, machines in zip(systems, spaces, strict=True):
+            if len(machines):
+                every_one = Deployments(
+                    system, machines, self.study, self.goal, first, lengths
+                )
+                deployments.append(every_one)
+                first += len(machines)
         if not deployments:
             raise InputError(
                 "no machine can be built: no server has the slots, and parts with a price, that "
