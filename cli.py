@@ -304,7 +304,7 @@ def add_group(
 add(app, estimate.estimate, compare.compare, sweep.sweep)
 add_group(
     "solve",
-    "Find the best value of a knob, with a proof, beside what the paper's rule picks.\n\n"
+    "Find the best value of a knob, its bound if it has one, and what the paper's rule picks.\n\n"
     "Example: nearkv solve alpha --model opt-66b --context 32k",
     solve.alpha,
     solve.beta,

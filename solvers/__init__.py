@@ -1,1 +1,1 @@
-"""Pick the knobs: every result is a choice, its value and a certificate."""
+"""Pick the knobs: a result is a choice, its value, and a bound where one is known."""

@@ -103,7 +103,7 @@ def best_beta(hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]) 
             `hillinfer` [1].
 
     Returns:
-        The optimum with its certificate, and the loss of the paper's formulas. Where layers are of
+        The optimum with its bound, and the loss of the paper's formulas. Where layers are of
         several types, their paths balance at different shares; the optimum is that of the sum.
     """
     alpha, sigma, hop = knobs["retention"], knobs["sigma"], knobs["hop"]

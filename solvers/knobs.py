@@ -53,10 +53,10 @@ class Resolved:
     Attributes:
         estimate: the system's answer.
         knobs: value of every knob [1].
-        choice: certificate of the share or number that was solved for, if one was.
+        choice: the share or number that was solved for, with its bound, if one was.
         bound_by: resources that meet at that share, where they are asked for.
         tried: values of a number that were tried, where it was searched [1].
-        placement: certificate of the share that a choice leaves open, where that was `auto`; its
+        placement: the share that a choice leaves open, with its bound, where that was `auto`; its
             seconds are of the whole batch.
     """
 
@@ -470,8 +470,8 @@ def _solve_placement(question: _Question, name: str) -> Resolved:
         options += [{name: float(place), share: least} for place in places]
     best = _best_option(question, options)
     total = best.estimate.total.seconds
-    certificate = Minimum(best.knobs[share], total, np.minimum(bound, total), least, 1.0)
-    return replace(best, placement=certificate)
+    placement = Minimum(best.knobs[share], total, np.minimum(bound, total), least, 1.0)
+    return replace(best, placement=placement)
 
 
 def _settled(question: _Question, share: str) -> Booleans:
@@ -600,5 +600,5 @@ def _beside_faster(question: _Question, name: str) -> Resolved:
     shares = _solve_share(question.having({choice: apart})).knobs[name]
     best = question.having(_best_of(question, {name: np.asarray(shares)}))
     estimate, value = best.estimate(), best.stated[name]
-    unproven = Minimum(value, question.timed(estimate).seconds, np.nan, 0.0, 1.0)
-    return Resolved(estimate, best.stated, unproven)
+    unbounded = Minimum(value, question.timed(estimate).seconds, np.nan, 0.0, 1.0)
+    return Resolved(estimate, best.stated, unbounded)

@@ -209,11 +209,11 @@ def peak(
 ) -> Peak:
     """Maximise a rate over 1 ... high.
 
-    Where the ranges are short, every value is tried, which proves the best. Others are searched by
-    branch and bound, which takes it that rate(k) / k does not rise with k, as of a batch that takes
-    no less time than a smaller one: between a and b the rate is then at most rate(a) (b - 1) / a,
-    and intervals that this rules out, up to `_WORTH_TRYING`, are dropped. A mapping's rule may take
-    less time for a larger batch, so this proves nothing.
+    Where the ranges are short, every value is tried, which proves the best. In others intervals are
+    dropped, on the assumption that rate(k) / k does not rise with k, as of a batch that takes no
+    less time than a smaller one: between a and b the rate is then at most rate(a) (b - 1) / a, and
+    an interval that this puts at most `_WORTH_TRYING` above the best goes. A mapping's rule may
+    take less time for a larger batch, so what is found there has no bound.
 
     Args:
         rate: of a value at a point; NaN where it has none.

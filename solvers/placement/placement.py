@@ -46,7 +46,7 @@ _TENSORS = {"w": "weights", "c": "KV cache", "h": "activations"}
 
 @dataclass(frozen=True)
 class Placement:
-    """A policy and its certificate; where nothing fits, what is short.
+    """A policy and its bound; where nothing fits, what is short.
 
     Attributes:
         status: `optimal` (no block does better), `walked` (best of FlexGen's walk) or `infeasible`.

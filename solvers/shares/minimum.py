@@ -25,13 +25,13 @@ _MOST_STEPS = 200
 
 @dataclass(frozen=True)
 class Minimum:
-    """A solved share and its certificate.
+    """A solved share, with a bound of what any other takes.
 
     Attributes:
         value: the best share [1].
         seconds: what the span takes there [s].
-        bound: no share in the interval takes less; NaN where values were tried and nothing is
-            proven [s].
+        bound: no share in the interval takes less; NaN where values were tried and none
+            is known [s].
         low, high: the interval, cut to what fits in memory [1].
         start, end: shares between which the amounts are affine [1].
     """

@@ -43,7 +43,7 @@ class Solved:
     """A solved knob.
 
     Attributes:
-        choice: its value and the certificate.
+        choice: its value and bound.
         bound_by: resources that meet at the value, where they are asked for.
     """
 

@@ -1,4 +1,4 @@
-"""Sub-batches of one iteration of L3: by the paper's rule, and optimal with a certificate.
+"""Sub-batches of one iteration of L3: by the paper's rule, and optimal with a bound.
 
 The optimum is that of a mixed-integer program for HiGHS: min D_0 + D_1 subject to, for every plane
 of a phase, D_s >= const y_s + slopes x. Then, within (1 + epsilon) of that, the most prompt tokens:

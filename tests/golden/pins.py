@@ -21,8 +21,6 @@ from nearkv.sweeps.evaluate.evaluate import columns
 from nearkv.sweeps.study.study import Study, blocks
 
 PINS = Path(__file__).with_name("pins.csv")
-RENAMED = {"output_tok": "output_tokens", "tbt_ms": "tpot_ms"}
-"""Quantities of earlier pins that have another name now."""
 HEADER = ("system", "case", "quantity", "value")
 PINNED = ("status", "step_ms", "prefill_s", "total_s", "energy_j_tok")
 """Quantities in `pins.csv`: few enough that a reviewer reads each one that changes."""
@@ -101,9 +99,7 @@ def differences(pinned: Mapping[tuple[str, ...], str]) -> Iterator[str]:
             if (system.name, case) in every_case:
                 now |= {row[:3]: row[3] for row in rows_of(system, case, study)}
     for key, value in pinned.items():
-        system_name, case, quantity = key
-        renamed = (system_name, case, RENAMED.get(quantity, quantity))
-        found = now.get(key, now.get(renamed, "missing"))
+        found = now.get(key, "missing")
         if not agree(found, value):
             yield f"{' '.join(key)}: {value}, now {found}"
 

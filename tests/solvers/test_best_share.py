@@ -1,4 +1,4 @@
-"""Where weights live by `auto`: cases counted by hand, and the certificate."""
+"""Where weights live by `auto`: cases counted by hand, and the bound."""
 
 from __future__ import annotations
 
