@@ -14,6 +14,7 @@ from nearkv.hardware.errors import InputError, warn
 from nearkv.hardware.families import (
     CONFIG_KEYS,
     FAMILIES,
+    LONGEST_VALUE,
     Config,
     ConfigShape,
     LayerParts,
@@ -31,7 +32,7 @@ QUANTISATION_FILE = "hf_quant_config.json"
 _QUANTISED = re.compile(
     r"(nv|mx)fp4|fp[48]|int[48]|w[48]a\d+|awq|gptq|gguf|bnb|[48]-?bit", re.IGNORECASE
 )
-"""Meaning of the name of a quantised checkpoint."""
+"""Words in the name of a quantised checkpoint."""
 _LARGEST_CONFIG = 1 << 23
 """Size of a config that names the algorithm of each expert, and more [B]."""
 _HALF = ("float16", "bfloat16", "half", "auto")
@@ -43,8 +44,6 @@ _LOOKS_LIKE = (
 )
 """Families that an unknown model_type may be read as, with a warning, the first that fits."""
 
-LONGEST_LAYERS = 60
-"""Characters of a value that a warning repeats."""
 LayerSizes = Mapping[str, float]
 
 
@@ -566,8 +565,8 @@ def _compressed(scheme: Config) -> tuple[float, float]:
     (name,) = groups.table
     weights = groups.table_of(name).table_of("weights")
     bits = _bits(weights, NATIVE_BITS)
-    form = str(scheme.value("format") or groups.table_of(name).value("format"))
-    groups.table_of(name).value("format")
+    of_group = groups.table_of(name).value("format")
+    form = str(scheme.value("format") or of_group)
     fine = form.startswith(("nvfp4", "mxfp4"))
     zero = 0.0 if weights.flag("symmetric", default=True) else bits
     group = _group_size(weights, "group_size", default=0)
@@ -633,7 +632,7 @@ def _kv_bits(config: Config, scheme: Config) -> float | None:
 def _warn_of_unread(config: Config) -> None:
     """Warn of each key that was not read, those of nested tables included."""
     for key in config.unread:
-        value = json.dumps(config.table[key])[:LONGEST_LAYERS]
+        value = json.dumps(config.table[key])[:LONGEST_VALUE]
         meaning = f"the meaning of {key} = {value} is unknown; it is ignored"
         warn(f"{config.where}: {meaning}, and may change bytes or FLOPs")
     for table in config.nested.values():
