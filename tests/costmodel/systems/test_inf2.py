@@ -470,7 +470,8 @@ def test_the_papers_alpha_fills_what_buffers_and_weights_leave(share: float) -> 
     buffers = 2 * NEW_KV
     room = share * (FINAL_X - buffers)
     hw = load_platform("inf2-a100").machine()
-    changes = {**HALF, "policy.pinned_rounding": 0, "host.memory": ALL_WEIGHTS + buffers + room}
+    changes = {**HALF, "policy.pinned_rounding": 0.0, "host.usable": 1.0}
+    changes["host.memory"] = ALL_WEIGHTS + buffers + room
     paper = {"weights": 2}
     delayed = alpha_of_host_memory(hw.with_values(changes), TINY, WORK, paper)
     assert delayed == pytest.approx(share)
@@ -501,7 +502,7 @@ def test_a_cache_of_shared_heads_stays_in_host_memory_only_beside_its_x() -> Non
 
 
 def test_weights_and_two_layers_leave_the_rest_of_host_memory() -> None:
-    exact = {"policy.pinned_rounding": 0.0, "host.memory": 1e6}
+    exact = {"policy.pinned_rounding": 0.0, "host.memory": 1e6, "host.usable": 1.0}
     hw = load_platform("inf2-a100").machine().with_values(exact)
     room = free_in_host(hw, TINY, WORK, Residency(0.5, 0.5, 0.0))
     assert room == pytest.approx(1e6 - ALL_WEIGHTS / 2 - 2 * FINAL_KV / 3)
@@ -580,7 +581,8 @@ ONE_KV_HEAD = LLM(**{**SHAPE, "kv_heads": 1})
 def test_host_memory_ends_where_x_displaces_k_and_v() -> None:
     """5 x 121 tokens: K and V take 21,780 B, X takes 29,040 B; two layers' K and V are copied,
     14,520 B. A quarter of the 7,260 B between them is reached at a quarter of the batch."""
-    hw = load_platform("inf2-a100").machine().with_values({"host.memory": 38_115.0})
+    exact = {"host.memory": 38_115.0, "host.usable": 1.0}
+    hw = load_platform("inf2-a100").machine().with_values(exact)
     assert alpha_breaks(hw, ONE_KV_HEAD, WORK, {}) == pytest.approx((0.25,))
     assert most_in_host(ONE_KV_HEAD, WORK, 0.25) == pytest.approx(38_115 - 14_520)
     # with three elements of each of two heads, K and V take more than X: nothing ends
