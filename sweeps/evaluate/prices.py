@@ -8,7 +8,7 @@ from nearkv.costmodel.model.metrics import COSTS, SERVER
 from nearkv.hardware.schema import PARTLESS
 from nearkv.sweeps.study.study import Block
 
-NO_DEVICES = ("link", *PARTLESS)
+NO_DEVICES = ("link", "engine", *PARTLESS)
 """Types of part that are bought with the devices they join, or are no part."""
 
 

@@ -151,14 +151,14 @@ def no_value_beats_a_solved_knob_or_its_bound(design: Design, knob: str) -> None
         # with the share that it leaves open it is of least total_s, step by step it may lose
         no_value_takes_less_in_all(solved.estimate, grid)
         return
-    seconds = np.where(grid.fits.ok, grid.step.seconds, np.inf)
+    seconds = np.where(grid.fits.ok, grid.total.seconds, np.inf)
     lowest = np.min(np.broadcast_to(seconds, (*seconds.shape[:1], POINTS)), axis=0)
     some_fits = np.isfinite(lowest)
     assert not places(some_fits & ~np.asarray(solved.estimate.fits.ok)), knob
-    assert not places(solved.estimate.step.seconds > lowest * (1 + CLOSE)), knob
+    assert not places(solved.estimate.total.seconds > lowest * (1 + CLOSE)), knob
     if solved.choice is not None:
         assert not places(some_fits & (solved.choice.bound > lowest * (1 + CLOSE))), knob
-        same = np.isclose(solved.choice.seconds, solved.estimate.step.seconds, rtol=1e-7)
+        same = np.isclose(solved.choice.seconds, solved.estimate.total.seconds, rtol=1e-7)
         assert not places(some_fits & ~same), knob
 
 

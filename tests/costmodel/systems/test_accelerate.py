@@ -67,6 +67,7 @@ def test_accelerate_reads_from_drives_what_neither_gpu_nor_host_holds() -> None:
     memories = {
         "gpu.memory": beside + 0.25 * (ALL_WEIGHTS - BUFFER),
         "host.memory": 0.5 * ALL_WEIGHTS,
+        "host.usable": 1.0,
     }
     answer = estimate("accelerate", memories)
     assert answer.step.traffic("read")["ssd.flash", "read"] == pytest.approx(0.25 * STREAMED)

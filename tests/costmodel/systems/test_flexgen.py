@@ -122,7 +122,7 @@ def test_flexgen_on_a_raid_keeps_what_fits_in_host_memory(stored: float) -> None
     )
     copies, half = 2 * FINAL_KV / 3, FINAL_KV / 2
     changes = {"host.memory": pinned + copies + half, "gpu.memory": BUFFER + ACTIVATIONS}
-    changes["policy.pinned_rounding"] = 1
+    changes |= {"policy.pinned_rounding": 1, "host.usable": 1}
     answer = estimate("flexgen-raid", changes, ssd_weights=stored, split=1, gpu_batches=1)
     weights = stored * STREAMED
     move = storage_path("ssd", "uplink", weights + KV / 2)

@@ -223,5 +223,5 @@ def test_an_infeasible_point_names_the_least_shortage_over_its_solved_share() ->
         solved = resolve_knobs(SYSTEMS["inf2"], machine, model("opt-175b"), work, requested)
         shortages.append(float(solved.estimate.fits.short_bytes))
     assert not solved.estimate.fits.ok
-    assert shortages[0] == pytest.approx(74.6e9, rel=1e-3)
+    assert shortages[0] == pytest.approx(82.3e9, rel=1e-3)
     assert shortages[0] == min(shortages)

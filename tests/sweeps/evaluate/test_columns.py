@@ -100,7 +100,7 @@ def test_columns_say_what_is_not_modelled_and_what_differs() -> None:
     assert found["status"].tolist() == ["ok", "not-modelled", "ok", "not-modelled"]
     assert found["reason"].tolist() == ["", "long context", "", "long context"]
     chips = found["note"][0]
-    assert chips.startswith("a100-40gb: kernels as on ")
+    assert chips.startswith("a100-40gb: rates as on ")
     notes = [chips, f"cut; {chips}", f"rounded; {chips}", f"rounded; cut; {chips}"]
     assert found["note"].tolist() == notes
     assert np.isnan(found["step_ms"].astype(float)).tolist() == [False, True, False, True]
@@ -110,5 +110,5 @@ def test_a_width_that_the_user_sets_is_noted_where_the_model_states_its_own() ->
     sets = {"precision.weight": "8bit"}
     rows = table(Study(("hilos",), ("gpt-oss-20b", "llama2-7b"), context="2k", sets=sets))
     chips = rows["note"][1]
-    assert chips.startswith("a100-40gb: kernels as on ")
+    assert chips.startswith("a100-40gb: rates as on ")
     assert rows["note"][0] == f"precision.weight as set, not the model's own; {chips}"

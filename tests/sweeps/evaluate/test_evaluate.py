@@ -112,7 +112,7 @@ def hilos(**axes: Any) -> Study:
         (Study((), ("opt-66b",)), "nothing to evaluate"),
         (Study(("hilos",), ()), "nothing to evaluate"),
         (Study(("hilos", "hilos"), ("opt-66b",)), "names 'hilos' twice"),
-        (Study(("gpu",), ("opt-66b",), platforms=("hilos-isp",)), "lacks .*: .*gpu.launch"),
+        (Study(("gpu",), ("opt-66b",), platforms=("hilos-isp",)), "lacks .*: .*derate.link"),
         (hilos(platforms=("workstation-5090",)), "csd"),
         (hilos(batch="1:16k:+1", context="1:16k:+1"), "too many for one table"),
     ],

@@ -49,7 +49,7 @@ COPIES = 2 * FINAL_KV / 3
 """Host memory for the layer that is read and the one attended to."""
 
 
-EXACT = {"policy.pinned_rounding": 0.0}
+EXACT = {"policy.pinned_rounding": 0.0, "host.usable": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ DIVIDED = {"tensors": 1.0, "cache": 1.0}
 
 
 def test_a_roomy_gpu_holds_all_weights_and_no_more() -> None:
-    hw = load_platform("t4-box").machine()
+    hw = load_platform("t4-box").machine().with_values({"host.usable": 1.0})
     assert gpu_share(hw.with_values({"gpu.memory": 1e12}), TINY, WORK, DIVIDED) == 1
     # a cache that alone overfills host memory leaves all weights to the drives
     full = hw.with_values({"host.memory": FINAL_KV / 2})
