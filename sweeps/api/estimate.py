@@ -23,7 +23,7 @@ from nearkv.sweeps.explore.explain import (
 from nearkv.sweeps.study.grid import scalar
 from nearkv.sweeps.study.sizes import names
 from nearkv.sweeps.study.study import Block, Study, one_block
-from nearkv.sweeps.tables.table import records
+from nearkv.sweeps.tables.table import cell_text, records
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,7 +81,7 @@ class Prediction:
     def shortage(self) -> str:
         """Why the design point has no answer, in words."""
         if self.status == "infeasible":
-            return f"{self['reason']} by {self['short_gb']:.4g} GB"
+            return f"{self['reason']} by {cell_text(self['short_gb'])} GB"
         return str(self["reason"])
 
     @cached_property
@@ -115,8 +115,8 @@ class Prediction:
             return ""
         largest = max(within, key=lambda row: float(row["needed_gb"]))
         return (
-            f"{self['reason']} by {self['short_gb']:.4g} GB; most of what it must hold is "
-            f"{largest['content']}, {largest['needed_gb']:.4g} GB."
+            f"{self.shortage}; most of what it must hold is "
+            f"{largest['content']}, {cell_text(largest['needed_gb'])} GB."
         )
 
     def check_has_tree(self) -> None:

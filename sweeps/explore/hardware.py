@@ -34,7 +34,7 @@ from nearkv.sweeps.explore.lines import (
 )
 from nearkv.sweeps.explore.rows import sentences
 from nearkv.sweeps.study.study import Block, Numbers, Study, blocks, comma_list
-from nearkv.sweeps.tables.table import Row, Rows, plain
+from nearkv.sweeps.tables.table import Row, Rows, cell_text, plain
 
 REACH = 1000.0
 """A number is searched within this factor of its present value, and a count up to it."""
@@ -289,7 +289,7 @@ def _what_misses(answer: Evaluated, worst: Target, quantity: float, binds: str) 
     memory = str(np.ravel(fits.short_of)[0])
     if memory:
         missing = float(np.ravel(fits.short_bytes)[0]) / 1e9
-        return f"{shortage(memory)} of {missing:.4g} GB"
+        return f"{shortage(memory)} of {cell_text(missing)} GB"
     if not np.isfinite(quantity):
         return f"{worst.against or 'the system'} has no {worst.quantity}"
     because = f", because {binds} binds" if binds else ""

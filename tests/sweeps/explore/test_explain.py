@@ -65,7 +65,7 @@ def test_a_tree_of_no_time_says_why(words: str, why: str) -> None:
 
 
 def test_a_footprint_is_what_decides_whether_a_design_fits() -> None:
-    words = ("estimate", "hilos", "--model", "llama3.1-70b", "--context", "256k")
+    words = ("estimate", "hilos", "--model", "llama3.1-70b", "--context", "128k", "--batch", "1k")
     shown = succeed(*words, "--footprint", "--format", "json", code=3)
     (row,) = json.loads(succeed(*words, "--format", "json", code=3))
     everything = json.loads(shown)
@@ -76,9 +76,9 @@ def test_a_footprint_is_what_decides_whether_a_design_fits() -> None:
         assert memory["missing_gb"] == max(over, 0)
         within = [part for part in everything if part["memory"] == memory["memory"]][1:]
         assert sum(part["needed_gb"] for part in within) == pytest.approx(memory["needed_gb"])
-    # 262,144 tokens, 8192 + 2 x 28,672 + 8192 values of 2 bytes each
     said = " ".join(succeed(*words, "--footprint", code=3).split())
-    assert "gpu memory is short by 1.775 GB; most of what it must hold is activations" in said
-    assert "activations of one prompt, 38.65 GB" in said
+    # 1,024 sequences of 131,072 + 64 tokens, 327,680 bytes each, in 8 drives of 3.84 TB
+    assert "csd memory is short by 13,280 GB; most of what it must hold is KV cache" in said
+    assert "KV cache, 44,000 GB" in said
     assert "nearkv estimate hilos ... --footprint" in succeed(*words, code=3)
     assert "ask for one" in refusal(*words, "--footprint", "--explain")

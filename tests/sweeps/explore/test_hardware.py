@@ -274,8 +274,8 @@ def test_a_count_that_is_enough_is_the_smallest_there_is() -> None:
 
 
 def test_a_batch_in_rounds_says_so() -> None:
-    (row,) = find_hardware(REPLICA.but(batch="64"), "gpu.count=1:8", ["step_ms<=100"])
-    assert (row["value"], int(row["batch_run"])) == (8, 43)
+    (row,) = find_hardware(REPLICA.but(batch="64"), "gpu.count=1:8", ["step_ms<=110"])
+    assert (row["value"], int(row["batch_run"])) == (8, 41)
     assert "times count all rounds" in row["note"]
 
 
