@@ -20,9 +20,9 @@ from nearkv.sweeps.explore.explain import (
     check_has_tree,
     time_tree,
 )
-from nearkv.sweeps.study.grid import scalar
+from nearkv.sweeps.study.grid import Block, scalar
 from nearkv.sweeps.study.sizes import names
-from nearkv.sweeps.study.study import Block, Study, one_block
+from nearkv.sweeps.study.study import Study, one_block
 from nearkv.sweeps.tables.table import cell_text, records
 
 if TYPE_CHECKING:

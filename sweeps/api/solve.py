@@ -21,7 +21,8 @@ from nearkv.sweeps.api.arguments import (
 )
 from nearkv.sweeps.api.reuse import tier_sizes
 from nearkv.sweeps.api.tables import table_of_columns, table_of_rows
-from nearkv.sweeps.study.study import NO_NUMBERS, Study
+from nearkv.sweeps.study.grid import NO_NUMBERS
+from nearkv.sweeps.study.study import Study
 
 Texts = str | Iterable[str]
 StudyOrModels = Study | Models

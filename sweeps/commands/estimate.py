@@ -12,7 +12,7 @@ from nearkv.sweeps.commands.published import tell_solved
 
 if TYPE_CHECKING:
     from nearkv.sweeps.api.estimate import Prediction
-    from nearkv.sweeps.study.study import Block
+    from nearkv.sweeps.study.grid import Block
 
 TREE = "span,seconds,share,resource,equation,amount,unit,word"
 """Columns that a terminal shows of a time tree."""

@@ -9,11 +9,9 @@ import numpy as np
 
 from nearkv.costmodel.model.metrics import COSTS
 from nearkv.hardware.errors import warn
-from nearkv.sweeps.evaluate.columns import on_request
-from nearkv.sweeps.evaluate.evaluate import columns
+from nearkv.sweeps.evaluate.columns import columns, on_request
 from nearkv.sweeps.evaluate.prices import no_prices
-from nearkv.sweeps.study.grid import Axis, Grid
-from nearkv.sweeps.study.study import Block
+from nearkv.sweeps.study.grid import Axis, Block, Grid
 
 _PER_AXIS = 3
 """Values of each axis at which blanks are looked for: its ends and its middle."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.algebra.span import Numbers, Real
 from nearkv.costmodel.mechanisms.serving.arrivals import FULL, PUT_BACK
 from nearkv.costmodel.model.capacity import STATUSES, Fits
 from nearkv.costmodel.model.estimate import Estimate
@@ -22,8 +22,7 @@ from nearkv.costmodel.model.metrics import COLUMNS, Evaluated, without_idle_powe
 from nearkv.costmodel.model.registry import Knob
 from nearkv.costmodel.model.workload import Workload
 from nearkv.solvers.knobs import Resolved, resolve_knobs
-from nearkv.sweeps.study.grid import Slices, shape_of
-from nearkv.sweeps.study.study import NO_NUMBERS, Block, Numbers
+from nearkv.sweeps.study.grid import NO_NUMBERS, Block, Slices, shape_of
 from nearkv.sweeps.tables.table import Columns
 
 BOTTLENECK = "bottleneck"

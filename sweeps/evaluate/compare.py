@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from nearkv.hardware.catalog import Platform
 from nearkv.hardware.errors import check_known
 from nearkv.sweeps.evaluate.columns import BOTTLENECK
-from nearkv.sweeps.evaluate.evaluate import Columns, evaluate, stack
+from nearkv.sweeps.evaluate.evaluate import evaluate, stack
 from nearkv.sweeps.evaluate.no_effect import checked_blocks
 from nearkv.sweeps.evaluate.slo import RATIOS
 from nearkv.sweeps.study.bands import FASTER_SHARES
-from nearkv.sweeps.study.study import Block, Study, blocks
-from nearkv.sweeps.tables.table import reach, three_digits
+from nearkv.sweeps.study.grid import Block
+from nearkv.sweeps.study.study import Study, blocks
+from nearkv.sweeps.tables.table import Columns, reach, three_digits
 
 if TYPE_CHECKING:
     import pandas as pd

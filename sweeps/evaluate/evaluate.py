@@ -7,37 +7,18 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import LackingError
 from nearkv.sweeps.evaluate.columns import (
-    Categories,
-    Cell,
-    at,
-    cells,
     cells_at,
     columns,
     spread,
     without_answer,
 )
-from nearkv.sweeps.study.grid import Grid
-from nearkv.sweeps.study.study import Block, Numbers, Study, blocks
+from nearkv.sweeps.study.grid import Block, Grid
+from nearkv.sweeps.study.study import Study, blocks
 from nearkv.sweeps.tables.table import Columns
-
-__all__ = [
-    "Categories",
-    "Cell",
-    "Columns",
-    "at",
-    "cells",
-    "check_rows",
-    "columns",
-    "columns_at",
-    "evaluate",
-    "keep_freed_memory",
-    "merge",
-    "stack",
-    "table",
-]
 
 MOST_IN_MEMORY = 2_000_000
 """More rows than this do not belong in one table in memory."""

@@ -9,12 +9,13 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.costmodel.model.metrics import COLUMNS, Evaluated
 from nearkv.hardware.errors import InputError, warn
 from nearkv.hardware.schema import PARTLESS, ROLES
 from nearkv.solvers.knobs import LackingError, Requested, resolve_knobs
-from nearkv.sweeps.study.grid import Slices
-from nearkv.sweeps.study.study import NO_NUMBERS, Block, Numbers, Study, blocks
+from nearkv.sweeps.study.grid import NO_NUMBERS, Block, Slices
+from nearkv.sweeps.study.study import Study, blocks
 
 _POINTS = 4096
 """Design points of a block that are looked at; knobs only of a study that has no more."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from nearkv.costmodel.model.metrics import COSTS, SERVER
 from nearkv.hardware.schema import PARTLESS
-from nearkv.sweeps.study.study import Block
+from nearkv.sweeps.study.grid import Block
 
 NO_DEVICES = ("link", "engine", *PARTLESS)
 """Types of part that are bought with the devices they join, or are no part."""

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Indices
+from nearkv.costmodel.algebra.span import Indices, Numbers
 from nearkv.costmodel.model.metrics import COLUMNS, Evaluated
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.sweeps.study.study import NO_NUMBERS, Block, Numbers
+from nearkv.sweeps.study.grid import NO_NUMBERS, Block
 from nearkv.sweeps.tables.table import plain
 
 

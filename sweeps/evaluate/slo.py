@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Indices
+from nearkv.costmodel.algebra.span import Indices, Numbers
 from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.units import measure
 from nearkv.sweeps.evaluate.probe import Probe, column
-from nearkv.sweeps.study.study import NO_NUMBERS, Numbers, Study, blocks
+from nearkv.sweeps.study.grid import NO_NUMBERS
+from nearkv.sweeps.study.study import Study, blocks
 from nearkv.sweeps.tables.labels import stem_and_unit
 from nearkv.sweeps.tables.table import cell_text
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Indices
+from nearkv.costmodel.algebra.span import Indices, Numbers
 from nearkv.costmodel.model.metrics import Evaluated
 from nearkv.costmodel.model.registry import MONOTONE_COLUMNS
 from nearkv.hardware.errors import InputError
@@ -21,7 +21,8 @@ from nearkv.sweeps.evaluate.probe import Probe, column
 from nearkv.sweeps.evaluate.slo import Target, check_quantities, parse_targets
 from nearkv.sweeps.explore.lines import searched
 from nearkv.sweeps.explore.rows import sentences
-from nearkv.sweeps.study.study import Numbers, Study, comma_list
+from nearkv.sweeps.study.sizes import comma_list
+from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.tables.table import Row, Rows, plain
 
 ROUNDS = "memory; more than that run in rounds"

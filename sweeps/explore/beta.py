@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.algebra.span import Numbers, Real
 from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.beta import (
@@ -22,14 +22,15 @@ from nearkv.solvers.beta import (
 )
 from nearkv.solvers.knobs import Resolved, resolve_knobs
 from nearkv.solvers.objective import STEP, TOTAL, Timed
-from nearkv.sweeps.evaluate.evaluate import Columns, columns, stack
+from nearkv.sweeps.evaluate.columns import columns
+from nearkv.sweeps.evaluate.evaluate import stack
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.explore.knob import excess, of_whole_request, why_auto
 from nearkv.sweeps.explore.lines import searched
 from nearkv.sweeps.explore.rows import lacks_answer, sentences
-from nearkv.sweeps.study.grid import Slices
-from nearkv.sweeps.study.study import Block, Numbers, Study
-from nearkv.sweeps.tables.table import Row, records
+from nearkv.sweeps.study.grid import Block, Slices
+from nearkv.sweeps.study.study import Study
+from nearkv.sweeps.tables.table import Columns, Row, records
 
 
 def find_beta(study: Study) -> Columns:

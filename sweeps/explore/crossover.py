@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Indices
+from nearkv.costmodel.algebra.span import Indices, Numbers
 from nearkv.costmodel.model.metrics import Evaluated
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.solvers.search import CLOSE_VALUES, Crossing, crossings
@@ -26,7 +26,8 @@ from nearkv.sweeps.explore.lines import (
 )
 from nearkv.sweeps.explore.rows import sentences
 from nearkv.sweeps.study.bands import RATIO_ERROR, Band, check_band
-from nearkv.sweeps.study.study import NO_NUMBERS, Block, Numbers, Study
+from nearkv.sweeps.study.grid import NO_NUMBERS, Block
+from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.tables.table import Row, Rows, plain
 
 CROSSOVER_SAMPLES = 97

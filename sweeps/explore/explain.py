@@ -5,8 +5,7 @@ from __future__ import annotations
 from nearkv.costmodel.algebra.span import Leaf, Span, join
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.study.grid import scalar
-from nearkv.sweeps.study.study import Block
+from nearkv.sweeps.study.grid import Block, scalar
 from nearkv.sweeps.tables.table import Rows
 
 ONE_STEP = "one decode step"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Indices
+from nearkv.costmodel.algebra.span import Indices, Numbers
 from nearkv.costmodel.model.capacity import shortage
 from nearkv.costmodel.model.metrics import COSTS, Evaluated
 from nearkv.hardware.errors import InputError
@@ -33,7 +33,9 @@ from nearkv.sweeps.explore.lines import (
     stated,
 )
 from nearkv.sweeps.explore.rows import sentences
-from nearkv.sweeps.study.study import Block, Numbers, Study, blocks, comma_list
+from nearkv.sweeps.study.grid import Block
+from nearkv.sweeps.study.sizes import comma_list
+from nearkv.sweeps.study.study import Study, blocks
 from nearkv.sweeps.tables.table import Row, Rows, cell_text, plain
 
 REACH = 1000.0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.solvers.objective import Timed
-from nearkv.sweeps.study.grid import Slices
-from nearkv.sweeps.study.study import Block, Numbers
+from nearkv.sweeps.study.grid import Block, Slices
 from nearkv.sweeps.uncertainty.sampled import ends, reduced, sampled
 
 

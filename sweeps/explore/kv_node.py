@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.algebra.span import Numbers, Real
 from nearkv.costmodel.mechanisms.kv_tiers import TIERS, WHOLE_ROLES, Place, Tier, both, tier
 from nearkv.costmodel.mechanisms.serving.parallel import copies
 from nearkv.costmodel.model.estimate import Estimate
@@ -20,9 +20,9 @@ from nearkv.hardware.machine import Machine
 from nearkv.solvers.knobs import Resolved, resolve_knobs
 from nearkv.sweeps.explore.lines import searched
 from nearkv.sweeps.study.block_traces import BLOCK_TOKENS
-from nearkv.sweeps.study.grid import scalar
+from nearkv.sweeps.study.grid import Block, scalar
 from nearkv.sweeps.study.sizes import number
-from nearkv.sweeps.study.study import Block, Numbers, Study, one_point
+from nearkv.sweeps.study.study import Study, one_point
 
 PREFIX_LENGTHS = 129
 """Prompts at which the system is asked; between them its seconds are interpolated."""

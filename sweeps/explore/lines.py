@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.schema import Key
 from nearkv.hardware.units import unit_of
+from nearkv.sweeps.study.grid import Block
 from nearkv.sweeps.study.sizes import number, size, values
-from nearkv.sweeps.study.study import Block, Numbers, Study, blocks
+from nearkv.sweeps.study.study import Study, blocks
 
 WORKLOAD_COLUMNS = {
     "batch": "batch",

@@ -21,14 +21,15 @@ from nearkv.solvers.mapping.checks import brute, milp
 from nearkv.solvers.mapping.exact import exact
 from nearkv.solvers.mapping.policies import MAPPING_POLICIES, greedy
 from nearkv.solvers.mapping.tables import HeadMapping, bytes_used
-from nearkv.sweeps.evaluate.evaluate import Columns, columns, stack
+from nearkv.sweeps.evaluate.columns import columns
+from nearkv.sweeps.evaluate.evaluate import stack
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.explore.knob import excess
 from nearkv.sweeps.explore.lines import searched
 from nearkv.sweeps.explore.rows import lacks_answer, sentences
-from nearkv.sweeps.study.grid import Slices, shape_of
-from nearkv.sweeps.study.study import Block, Study
-from nearkv.sweeps.tables.table import Row, records
+from nearkv.sweeps.study.grid import Block, Slices, shape_of
+from nearkv.sweeps.study.study import Study
+from nearkv.sweeps.tables.table import Columns, Row, records
 
 SOLVERS: dict[str, Callable[[HeadTables], HeadMapping]] = {
     "exact": exact,

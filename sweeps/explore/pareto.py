@@ -12,15 +12,16 @@ from nearkv.hardware.errors import InputError
 from nearkv.solvers.frontier import frontier
 from nearkv.sweeps.evaluate.blanks import warn_of_blanks
 from nearkv.sweeps.evaluate.columns import on_request
-from nearkv.sweeps.evaluate.evaluate import Columns
 from nearkv.sweeps.evaluate.slo import RATIOS, Target, check_quantities, parse_targets
 from nearkv.sweeps.jobs.best import best_numbers, whole_rows
 from nearkv.sweeps.jobs.plan import plan
 from nearkv.sweeps.jobs.progress import QUICK, SweepRun
 from nearkv.sweeps.jobs.search import Reducer
 from nearkv.sweeps.jobs.workers import Workers
-from nearkv.sweeps.study.study import Block, Study, comma_list
-from nearkv.sweeps.tables.table import plain
+from nearkv.sweeps.study.grid import Block
+from nearkv.sweeps.study.sizes import comma_list
+from nearkv.sweeps.study.study import Study
+from nearkv.sweeps.tables.table import Columns, plain
 
 PER = ("model", "context_tok", "output_tokens", "trace")
 """Columns that make a workload; designs are compared within one only."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.costmodel.mechanisms.kv_tiers import (
     TIERS,
     Tier,
@@ -37,7 +38,6 @@ from nearkv.sweeps.evaluate.kv_policies import (
 from nearkv.sweeps.explore.kv_node import Node
 from nearkv.sweeps.study.block_traces import BlockTrace
 from nearkv.sweeps.study.grid import scalar
-from nearkv.sweeps.study.study import Numbers
 from nearkv.sweeps.study.traces import Trace
 from nearkv.sweeps.tables.table import Rows
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.quantity import Quantity
@@ -19,7 +20,8 @@ from nearkv.sweeps.evaluate.evaluate import evaluate
 from nearkv.sweeps.evaluate.no_effect import warn_of_no_effect
 from nearkv.sweeps.evaluate.probe import Probe, check_column, column
 from nearkv.sweeps.study.bands import MODEL_ERROR, Band
-from nearkv.sweeps.study.study import Block, Numbers, Study, blocks, one_block
+from nearkv.sweeps.study.grid import Block
+from nearkv.sweeps.study.study import Study, blocks, one_block
 from nearkv.sweeps.tables.table import Rows, plain
 from nearkv.sweeps.uncertainty.model_error import VALUE, error_power, spreads
 from nearkv.sweeps.uncertainty.sampled import drawn_number

@@ -19,9 +19,9 @@ import numpy as np
 
 from nearkv.costmodel.algebra.span import Leaf
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluate.columns import TIME_PREFIX
+from nearkv.sweeps.evaluate.columns import TIME_PREFIX, columns
 from nearkv.sweeps.evaluate.compare import compare_systems, conclusion
-from nearkv.sweeps.evaluate.evaluate import columns, stack
+from nearkv.sweeps.evaluate.evaluate import stack
 from nearkv.sweeps.evaluate.provenance import platform_numbers
 from nearkv.sweeps.figures import plot
 from nearkv.sweeps.figures.bars import tick_of
@@ -32,7 +32,8 @@ from nearkv.sweeps.figures.series import (
     levels,
 )
 from nearkv.sweeps.figures.style import SETTINGS, load_pyplot
-from nearkv.sweeps.study.study import Block, Study, blocks
+from nearkv.sweeps.study.grid import Block
+from nearkv.sweeps.study.study import Study, blocks
 from nearkv.sweeps.tables.labels import label_of
 from nearkv.sweeps.tables.table import plain, reach
 

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from nearkv.costmodel.algebra.span import Indices
 from nearkv.hardware.errors import InputError, once
 from nearkv.sweeps.evaluate.blanks import running_without, warn_of_blanks
-from nearkv.sweeps.evaluate.columns import on_request
-from nearkv.sweeps.evaluate.evaluate import Columns, at, cells, columns_at, stack
+from nearkv.sweeps.evaluate.columns import at, cells, on_request
+from nearkv.sweeps.evaluate.evaluate import columns_at, stack
 from nearkv.sweeps.jobs.plan import Piece, Plan, chosen, plan, size_of, unpacked
 from nearkv.sweeps.jobs.progress import SweepRun, announce, progress
 from nearkv.sweeps.jobs.search import (
@@ -32,8 +32,9 @@ from nearkv.sweeps.jobs.search import (
     numbered,
     search,
 )
-from nearkv.sweeps.study.grid import POINTS_AT_ONCE, Slices, shape_of
-from nearkv.sweeps.study.study import Block, Study
+from nearkv.sweeps.study.grid import POINTS_AT_ONCE, Block, Slices, shape_of
+from nearkv.sweeps.study.study import Study
+from nearkv.sweeps.tables.table import Columns
 
 BY = "throughput_tok_s"
 """The column that rows are compared by unless another is named."""

@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from nearkv.sweeps.evaluate.evaluate import Categories, Cell, Columns
+from nearkv.sweeps.evaluate.columns import Categories, Cell
 from nearkv.sweeps.jobs.plan import ColumnKind, Piece, unpacked
 from nearkv.sweeps.study.grid import shape_of
-from nearkv.sweeps.tables.table import is_whole, plain
+from nearkv.sweeps.tables.table import Columns, is_whole, plain
 
 TYPES = {
     "text": pa.dictionary(pa.int32(), pa.string()),

@@ -12,12 +12,19 @@ from typing import Literal
 
 import numpy as np
 
-from nearkv.sweeps.evaluate.columns import FOOTPRINT, ON_REQUEST, is_asked
-from nearkv.sweeps.evaluate.evaluate import Categories, Cell, cells, merge
+from nearkv.sweeps.evaluate.columns import (
+    FOOTPRINT,
+    ON_REQUEST,
+    Categories,
+    Cell,
+    cells,
+    is_asked,
+)
+from nearkv.sweeps.evaluate.evaluate import merge
 from nearkv.sweeps.evaluate.no_effect import checked_blocks
 from nearkv.sweeps.jobs.identity import package_digest
-from nearkv.sweeps.study.grid import Slices, shape_of
-from nearkv.sweeps.study.study import Block, Study, blocks
+from nearkv.sweeps.study.grid import Block, Slices, shape_of
+from nearkv.sweeps.study.study import Study, blocks
 from nearkv.sweeps.tables.table import check_columns, is_whole
 
 ColumnKind = Literal["text", "whole", "number"]

@@ -23,7 +23,7 @@ from nearkv.solvers.frontier import frontier
 from nearkv.sweeps.evaluate.columns import Categories, Cell, at, cells_at, on_request
 from nearkv.sweeps.evaluate.slo import Target, higher_is_better
 from nearkv.sweeps.jobs.plan import ColumnKind
-from nearkv.sweeps.study.study import NO_NUMBERS, Block
+from nearkv.sweeps.study.grid import NO_NUMBERS, Block
 
 MOST_KEPT = 1_000_000
 """More rows than this are no summary."""

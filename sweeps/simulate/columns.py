@@ -9,8 +9,7 @@ from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import Resolved
 from nearkv.sweeps.simulate.play import SimulatedQueue, simulate
-from nearkv.sweeps.study.grid import Slices, scalar, shape_of
-from nearkv.sweeps.study.study import Block
+from nearkv.sweeps.study.grid import Block, Slices, scalar, shape_of
 from nearkv.sweeps.study.traces import alike
 
 MOST_SIMULATED = 2_000

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Numbers
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.models import check_published
 from nearkv.costmodel.model.registry import Knob, System, check_knobs, find_system
@@ -23,7 +22,7 @@ from nearkv.sweeps.study.bands import (
     Band,
     check_band,
 )
-from nearkv.sweeps.study.grid import NO_NUMBERS, Axis, Block, Grid
+from nearkv.sweeps.study.grid import Axis, Block, Grid
 from nearkv.sweeps.study.own_systems import load_plugins
 from nearkv.sweeps.study.sizes import (
     Amount,
@@ -31,23 +30,10 @@ from nearkv.sweeps.study.sizes import (
     KnobValue,
     RawValues,
     choices,
-    comma_list,
     in_si,
     names,
-    pairs,
 )
 from nearkv.sweeps.study.traces import Trace, is_file, traces_of
-
-__all__ = [
-    "NO_NUMBERS",
-    "Block",
-    "Numbers",
-    "Study",
-    "blocks",
-    "comma_list",
-    "one_point",
-    "pairs",
-]
 
 OWN = "own"
 """In place of a platform: each system's own test bed."""

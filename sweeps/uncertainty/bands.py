@@ -9,8 +9,7 @@ import numpy as np
 from nearkv.costmodel.algebra.span import Numbers
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.metrics import COLUMNS
-from nearkv.sweeps.study.grid import Slices, shape_of
-from nearkv.sweeps.study.study import Block
+from nearkv.sweeps.study.grid import Block, Slices, shape_of
 from nearkv.sweeps.uncertainty.model_error import VALUE, drawn_error, error_power
 from nearkv.sweeps.uncertainty.sampled import ends, reduced, sampled
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 
 from nearkv.hardware.quantity import Quantity
-from nearkv.sweeps.study.grid import shape_of
-from nearkv.sweeps.study.study import Block
+from nearkv.sweeps.study.grid import Block, shape_of
 from nearkv.sweeps.tables.table import Row
 from nearkv.sweeps.uncertainty.model_error import RATIO, VALUE, find_error, slowest
 

@@ -19,7 +19,7 @@ from nearkv.costmodel.model.estimate import Estimate
 from nearkv.solvers.uncertainty.draws import ranks
 from nearkv.solvers.uncertainty.spread import scores
 from nearkv.sweeps.study.bands import MODEL_ERROR, RATIO_ERROR, Band
-from nearkv.sweeps.study.study import Block
+from nearkv.sweeps.study.grid import Block
 
 ERROR_TABLE = Path(__file__).with_name("model_error.csv")
 MECHANISMS = {

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Numbers
 from nearkv.sweeps.study.bands import FASTER_SHARES
-from nearkv.sweeps.study.grid import Grid, Slices, shape_of
-from nearkv.sweeps.study.study import Block
+from nearkv.sweeps.study.grid import Block, Grid, Slices, shape_of
 from nearkv.sweeps.tables.table import Columns
 from nearkv.sweeps.uncertainty.model_error import RATIO, drawn_error, error_power
 from nearkv.sweeps.uncertainty.sampled import ends, sampled, tiles

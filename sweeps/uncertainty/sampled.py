@@ -24,8 +24,7 @@ from nearkv.solvers.objective import TOTAL, Timed
 from nearkv.solvers.uncertainty.draws import Law, Measured, Ranged, listed, ranks
 from nearkv.solvers.uncertainty.quantiles import quantiles
 from nearkv.sweeps.study.bands import Band
-from nearkv.sweeps.study.grid import Axis, Grid, Slices, shape_of
-from nearkv.sweeps.study.study import NO_NUMBERS, Block
+from nearkv.sweeps.study.grid import NO_NUMBERS, Axis, Block, Grid, Slices, shape_of
 
 
 def law_of(number: Quantity, key: Key) -> Law:

@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.hardware.catalog import Platform
 from nearkv.hardware.errors import InputError, once
 from nearkv.hardware.quantity import Quantity
@@ -22,7 +23,6 @@ from nearkv.solvers.calibrate import (
     fit,
     left_out,
 )
-from nearkv.sweeps.study.study import Numbers
 from nearkv.sweeps.tables.table import Row, counted, records
 from nearkv.sweeps.validation.evidence import Evidence
 

@@ -9,13 +9,13 @@ from functools import cache
 
 import numpy as np
 
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.costmodel.model.registry import find_system
 from nearkv.solvers.uncertainty.draws import ranks
 from nearkv.solvers.uncertainty.quantiles import interval_score, quantiles
 from nearkv.solvers.uncertainty.spread import scores, spread
 from nearkv.sweeps.evaluate.provenance import replacing
 from nearkv.sweeps.study.bands import MODEL_ERROR
-from nearkv.sweeps.study.study import Numbers
 from nearkv.sweeps.tables.table import Row
 from nearkv.sweeps.uncertainty.model_error import (
     ALL,

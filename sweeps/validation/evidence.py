@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.costmodel.model.metrics import COLUMNS, Evaluated
 from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.catalog import load_platform
@@ -21,8 +22,8 @@ from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.platform import Platform
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.study.bands import MODEL_ERROR, RATIO_ERROR, Band
-from nearkv.sweeps.study.sizes import size
-from nearkv.sweeps.study.study import NO_NUMBERS, Block, Numbers, comma_list
+from nearkv.sweeps.study.grid import NO_NUMBERS, Block
+from nearkv.sweeps.study.sizes import comma_list, size
 from nearkv.sweeps.uncertainty.model_error import RATIO, VALUE, slowest
 from nearkv.sweeps.uncertainty.sampled import drawn_numbers
 from nearkv.sweeps.validation.claims import (

@@ -15,8 +15,8 @@ from nearkv.costmodel.algebra.span import Numbers
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.units import unit_of
 from nearkv.sweeps.evaluate.catalogue import column_rows
-from nearkv.sweeps.evaluate.evaluate import Columns
-from nearkv.sweeps.study.study import comma_list, pairs
+from nearkv.sweeps.study.sizes import comma_list, pairs
+from nearkv.sweeps.tables.table import Columns
 from nearkv.sweeps.validation.checks import checks
 from nearkv.sweeps.validation.claims import Claim
 from nearkv.sweeps.validation.questions import (

@@ -18,9 +18,11 @@ from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.machine import Machine
 from nearkv.hardware.quantity import Quantity
 from nearkv.sweeps.evaluate.columns import OF_ONE_FIGURE
-from nearkv.sweeps.evaluate.evaluate import Columns, table
-from nearkv.sweeps.study.sizes import size
-from nearkv.sweeps.study.study import Block, Study, blocks, comma_list, pairs
+from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.study.grid import Block
+from nearkv.sweeps.study.sizes import comma_list, pairs, size
+from nearkv.sweeps.study.study import Study, blocks
+from nearkv.sweeps.tables.table import Columns
 from nearkv.sweeps.validation.claims import load, papers
 
 

@@ -8,12 +8,13 @@ from functools import cache
 
 import numpy as np
 
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.catalog import load_platform, names
 from nearkv.hardware.platform import Platform
 from nearkv.hardware.quantity import Quantity
-from nearkv.sweeps.study.study import Block, Numbers
+from nearkv.sweeps.study.grid import Block
 from nearkv.sweeps.tables.table import Row
 from nearkv.sweeps.validation.checks import checks
 from nearkv.sweeps.validation.claims import (

@@ -12,9 +12,10 @@ import pytest
 from support.studies import drawn_study
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluate.evaluate import Columns, columns
-from nearkv.sweeps.study.grid import Slices
-from nearkv.sweeps.study.study import Block, Study, blocks
+from nearkv.sweeps.evaluate.columns import columns
+from nearkv.sweeps.study.grid import Block, Slices
+from nearkv.sweeps.study.study import Study, blocks
+from nearkv.sweeps.tables.table import Columns
 
 QUEUES = {"l3", "gpu", "hbm-pim", "rank-pim", "cpu-offload"}
 POINTS = int(os.environ.get("NEARKV_CASES", "30"))

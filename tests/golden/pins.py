@@ -17,7 +17,7 @@ import numpy as np
 
 from nearkv.costmodel.model.registry import System, systems
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.sweeps.evaluate.evaluate import columns
+from nearkv.sweeps.evaluate.columns import columns
 from nearkv.sweeps.study.study import Study, blocks
 
 PINS = Path(__file__).with_name("pins.csv")

@@ -35,7 +35,8 @@ from nearkv.sweeps.jobs.search import (
     to_digits,
 )
 from nearkv.sweeps.study.axes import WORKLOAD_OPTIONS
-from nearkv.sweeps.study.study import Block, Study, blocks, name_of
+from nearkv.sweeps.study.grid import Block
+from nearkv.sweeps.study.study import Study, blocks, name_of
 from nearkv.sweeps.tables.table import Row, Rows, cell_text, counted, records
 
 TURNING = 3

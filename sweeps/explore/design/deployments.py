@@ -20,7 +20,8 @@ from nearkv.sweeps.evaluate.columns import Categories, Cell
 from nearkv.sweeps.explore.design.goal import Goal
 from nearkv.sweeps.explore.design.space import OF_PARTS, Machines, Read
 from nearkv.sweeps.jobs.search import Candidates, candidates_at
-from nearkv.sweeps.study.study import Block, Study, blocks
+from nearkv.sweeps.study.grid import Block
+from nearkv.sweeps.study.study import Study, blocks
 
 LACKING = "lack a number that the system reads"
 """How a machine ends on which a system cannot be evaluated."""

@@ -12,7 +12,7 @@ from nearkv.hardware.part import Part
 from nearkv.hardware.schema import keys_of
 from nearkv.sweeps.explore.design.goal import Goal
 from nearkv.sweeps.study.bands import Band, draws_of
-from nearkv.sweeps.study.study import Block
+from nearkv.sweeps.study.grid import Block
 from nearkv.sweeps.uncertainty.sampled import drawn_numbers
 
 ROUNDS, PARTS = 3, 64

@@ -9,7 +9,7 @@ import numpy as np
 from nearkv.costmodel.algebra.span import Numbers
 from nearkv.sweeps.evaluate.slo import Target
 from nearkv.sweeps.jobs.search import Best, candidates_at
-from nearkv.sweeps.study.study import NO_NUMBERS, Block
+from nearkv.sweeps.study.grid import NO_NUMBERS, Block
 
 TIES = ("cost_usd", "parts", "row", "total_s", "split")
 """What decides between machines that tie: the lower cost, fewer parts, the alphabet, which `row`

@@ -10,10 +10,11 @@ import pytest
 
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.registry import System
-from nearkv.sweeps.evaluate import evaluate
+from nearkv.sweeps.evaluate import columns
 from nearkv.sweeps.evaluate.columns import Categories, on_request, spread
-from nearkv.sweeps.evaluate.evaluate import Columns, table
+from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.study.study import Study, blocks
+from nearkv.sweeps.tables.table import Columns
 
 
 def test_weights_and_cache_are_those_of_the_model() -> None:
@@ -96,7 +97,7 @@ def test_columns_say_what_is_not_modelled_and_what_differs() -> None:
 
     system = replace(block.system, model=limited)
     assert isinstance(system, System)
-    found = evaluate.columns(replace(block, system=system), block.grid.whole)
+    found = columns.columns(replace(block, system=system), block.grid.whole)
     assert found["status"].tolist() == ["ok", "not-modelled", "ok", "not-modelled"]
     assert found["reason"].tolist() == ["", "long context", "", "long context"]
     chips = found["note"][0]

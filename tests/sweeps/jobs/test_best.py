@@ -15,7 +15,7 @@ from support.drawing import CASES, seeded
 from support.studies import drawn_study
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluate.evaluate import Columns, table
+from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.evaluate.slo import higher_is_better
 from nearkv.sweeps.explore.pareto import find_front
 from nearkv.sweeps.jobs.best import best, boxes_around, reducer_of
@@ -24,6 +24,7 @@ from nearkv.sweeps.jobs.search import BestPer, Reducer, Top
 from nearkv.sweeps.jobs.workers import Workers
 from nearkv.sweeps.study.grid import shape_of
 from nearkv.sweeps.study.study import Study
+from nearkv.sweeps.tables.table import Columns
 
 MIXED = Study(
     ("flexgen-dram", "hilos"),

@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from nearkv.sweeps.evaluate import evaluate as run
+from nearkv.sweeps.evaluate.columns import cells
 from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.jobs.plan import plan, unpacked
 from nearkv.sweeps.study.study import Study
@@ -45,4 +45,4 @@ def test_a_plan_travels() -> None:
 
 def test_a_chunk_computes_only_what_is_wanted() -> None:
     (block,) = plan(Study(("hilos",), ("opt-66b",))).blocks
-    assert run.cells(block, block.grid.whole, ("step_ms", "alpha")).keys() == {"alpha", "step_ms"}
+    assert cells(block, block.grid.whole, ("step_ms", "alpha")).keys() == {"alpha", "step_ms"}

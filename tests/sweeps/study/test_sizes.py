@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.study.sizes import size, values
-from nearkv.sweeps.study.study import pairs
+from nearkv.sweeps.study.sizes import pairs, size, values
 
 BAD_SIZES = """
 -1 0 nan 1e400 1.5 4,,8 k 64q 8:64 8:64:2 8:64:x1 8:64:+0 64:8:x2 1:1M:+1e-9 1:8M:+1 8:64:x-2
