@@ -103,12 +103,3 @@ def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
 def _concluding(table: pd.DataFrame, conclusion: Sequence[str]) -> pd.DataFrame:
     table.attrs["conclusion"] = list(conclusion)
     return table
-
-
-def csv_number(value: object) -> str:
-    """A number as the command line writes it to CSV, for `DataFrame.to_csv(float_format=...)`.
-
-    >>> csv_number(2.0), csv_number(0.1)
-    ('2', '0.1')
-    """
-    return str(plain(value))

@@ -260,37 +260,42 @@ def locked(place: Path, folder: Path) -> Iterator[None]:
         there = f"is no folder, in the place where {place.name} would grow"
         raise InputError(f"{folder}: {there}; remove it")
     lock = folder / "lock"
-    try:
-        folder.mkdir(exist_ok=True)
-        release = hold(lock)
-    except BlockingIOError:
-        busy = "another sweep is writing it; wait for it"
-        raise InputError(f"{place}: {busy}, or choose another name") from None
-    except FileExistsError:
-        busy = f"{lock} names the process that is writing it; wait for it"
-        raise InputError(f"{place}: {busy}, or delete the file if there is none") from None
-    except OSError as problem:
-        with suppress(OSError):
-            folder.rmdir()
-        text = f"cannot be written ({problem.strerror}); choose another place"
-        raise InputError(f"{place}: {text}") from None
-    try:
+    with ExitStack() as leaving:
+        # before there is a folder, as Ctrl-C may strike at any moment
+        leaving.callback(_clear, folder, lock)
+        try:
+            folder.mkdir(exist_ok=True)
+            leaving.callback(hold(lock))
+        except BlockingIOError:
+            busy = "another sweep is writing it; wait for it"
+            raise InputError(f"{place}: {busy}, or choose another name") from None
+        except FileExistsError:
+            busy = f"{lock} names the process that is writing it; wait for it"
+            raise InputError(
+                f"{place}: {busy}, or delete the file if there is none"
+            ) from None
+        except OSError as problem:
+            text = f"cannot be written ({problem.strerror}); choose another place"
+            raise InputError(f"{place}: {text}") from None
         yield
-    finally:
-        if not any(path.suffix != ".tmp" for path in (folder / "parts").glob("part-*")):
-            _remove(folder, lock)
-        release()
 
 
-def _remove(folder: Path, lock: Path) -> None:
-    """Delete a folder, its lock last, so that whoever takes a new one finds nothing of ours."""
-    with suppress(OSError):
+def _clear(folder: Path, lock: Path) -> None:
+    """Delete a folder unless a part in it is finished, or another sweep has its lock.
+
+    The lock goes last, so that whoever takes a new one finds nothing of ours.
+    """
+    with suppress(OSError), ExitStack() as leaving:
+        leaving.callback(hold(lock))
+        if any(path.suffix != ".tmp" for path in (folder / "parts").glob("part-*")):
+            return
         for path in folder.iterdir():
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
             elif path != lock:
                 path.unlink()
         lock.unlink()
+    with suppress(OSError):
         folder.rmdir()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import doctest
 import importlib
-import io
 import json
 import pkgutil
 import subprocess
@@ -19,7 +18,7 @@ from typer.testing import CliRunner
 import nearkv
 from nearkv.cli import app
 from nearkv.sweeps import api
-from nearkv.sweeps.api.tables import csv_number
+from nearkv.sweeps.commands.writing import encoded
 from nearkv.sweeps.study.sizes import Amount
 
 PUBLIC = """
@@ -40,9 +39,7 @@ def printed(*words: str) -> str:
 
 
 def as_csv(table: pd.DataFrame) -> str:
-    text = io.StringIO()
-    table.to_csv(text, index=False, float_format=csv_number, lineterminator="\n")
-    return text.getvalue()
+    return encoded(table, "", "csv").decode()
 
 
 def test_public_names_are_these_and_all_load() -> None:

@@ -7,7 +7,7 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -34,7 +34,7 @@ from support.helpers import (
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.jobs.outputs import partial_path
-from nearkv.sweeps.jobs.parts import check_disk, locked, to_file
+from nearkv.sweeps.jobs.parts import check_disk, hold, locked, to_file
 from nearkv.sweeps.jobs.plan import Piece, Plan
 from nearkv.sweeps.jobs.progress import SweepRun
 from nearkv.sweeps.jobs.workers import Workers
@@ -342,3 +342,18 @@ def test_a_text_needs_space_for_its_parts_and_their_join(
     with pytest.raises(InputError, match=r"are to be written, 1.0 MB are free"):
         to_file(study, tmp_path / "out.csv", (), run)
     to_file(study, tmp_path / "out.parquet", (), run)
+
+
+def test_ctrl_c_while_the_lock_is_taken_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(lock: Path) -> Callable[[], None]:
+        monkeypatch.setattr("nearkv.sweeps.jobs.parts.hold", hold)
+        hold(lock)()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nearkv.sweeps.jobs.parts.hold", interrupted)
+    place = tmp_path / "out.csv"
+    with pytest.raises(KeyboardInterrupt), locked(place, partial_path(place)):
+        pass
+    assert not list(tmp_path.iterdir())
