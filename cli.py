@@ -193,7 +193,7 @@ def complain(sentence: str) -> None:
 
 
 def _once_printed() -> Callable[..., None]:
-    """What prints a warning, each sentence once: Python's own rule forgets with every filter."""
+    """Printer of warnings, each sentence once: Python's own rule forgets with every filter."""
     printed: set[str] = set()
 
     def print_warning(message: Warning | str, *_: Any, **__: Any) -> None:

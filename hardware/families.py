@@ -689,7 +689,7 @@ def _sparse(shape: ConfigShape) -> Attention:
 
 
 def _sparse_shared(shape: ConfigShape) -> Attention:
-    """As `_sparse`, of the tokens that an earlier layer's indexer chose: it has none (GLM-5.2)."""
+    """Layer that reads the tokens that an earlier layer's indexer chose: it has none (GLM-5.2)."""
     dense = _latent(shape)
     none = (("index_heads", 0.0), ("index_size", 0.0), ("chosen", shape.count("chosen")))
     return replace(dense, type="sparse", numbers=dense.numbers + none, of="shared")

@@ -28,7 +28,7 @@ from nearkv.hardware.schema import PART_TYPES
 from nearkv.hardware.units import LARGEST
 
 QUANTISATION_FILE = "hf_quant_config.json"
-"""Where ModelOpt writes the scheme of a checkpoint whose config.json has none."""
+"""File to which ModelOpt writes the scheme of a checkpoint whose config.json has none."""
 _QUANTISED = re.compile(
     r"(nv|mx)fp4|fp[48]|int[48]|w[48]a\d+|awq|gptq|gguf|bnb|[48]-?bit", re.IGNORECASE
 )
@@ -547,7 +547,7 @@ def _mixed(config: Config, scheme: Config, kv: float | None) -> Widths:
 
 
 def _role(module: str) -> str:
-    """Which part of a model a module belongs to, by the words of its name."""
+    """Part of a model that a module belongs to, by the words of its name."""
     roles = {"shared": "shared_expert", "experts": "expert", "head": "lm_head"}
     named = (role for role, word in roles.items() if word in module)
     return next(named, "mlp" if "mlp" in module or "ffn" in module else "dense")

@@ -225,7 +225,7 @@ def _of_sibling(part: Part, name: str, catalogue: Sequence[Part]) -> Quantity:
 
 
 def _distance(part: Part, other: Part) -> float:
-    """Of the bandwidths of two parts, in their logarithm [1]."""
+    """Distance of the bandwidths of two parts, in their logarithm [1]."""
     return abs(math.log(part.si["bandwidth"] / other.si["bandwidth"]))
 
 

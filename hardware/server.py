@@ -49,7 +49,7 @@ class Slot:
 
     @property
     def stated(self) -> str:
-        """Where it is stated, in brackets."""
+        """Place that states it, in brackets."""
         return f" ({self.source}, {self.at})"
 
     def place(self, count: float) -> int:
@@ -173,7 +173,7 @@ class Server:
 
     @property
     def carries(self) -> NDArray[np.float64]:
-        """How much there is of what is shared: lanes [1], power [W]."""
+        """Amount of what is shared: lanes [1], power [W]."""
         return np.array([self.part.si["lanes"], self.part.si["supply"]])
 
     def machine(self, build: Mapping[str, Fitted], memory: float = 0.0) -> Platform:

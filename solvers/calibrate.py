@@ -132,7 +132,7 @@ def _weight(residual: Numbers) -> Numbers:
 
 
 def _intervals(slope: Numbers, after: Numbers) -> tuple[Numbers, Numbers, list[Numbers]]:
-    """What the singular values of the Jacobian say of the factors.
+    """Factors that the singular values of the Jacobian determine.
 
     Rows that no factor moves say nothing of the noise.
 

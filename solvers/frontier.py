@@ -39,7 +39,7 @@ def frontier(costs: Numbers) -> Booleans:
 
 
 def _by_comparing(columns: Numbers) -> Booleans:
-    """As `_non_dominated`, of more columns: each row against all that are kept before it."""
+    """Rows that none dominates, of more columns: each row against all that are kept before it."""
     distinct, which = np.unique(columns.T, axis=0, return_inverse=True)
     kept = np.zeros(len(distinct), bool)
     for place, row in enumerate(distinct):
@@ -50,7 +50,7 @@ def _by_comparing(columns: Numbers) -> Booleans:
 
 
 def _non_dominated(columns: Numbers) -> list[bool]:
-    """Of rows in lexicographic order, those with no other row before as small in all three columns.
+    """Rows, in lexicographic order, with no other before them as small in all three columns.
 
     The least last column of all rows before is kept as a staircase over the middle one.
     """

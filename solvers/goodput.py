@@ -26,7 +26,7 @@ _PER_MISS = 1e12
 
 
 def load_cost(estimate: Estimate) -> Real:
-    """What is least where most requests per second keep the limits; of equal ones, the TPOT.
+    """Objective: least where most requests per second keep the limits; of equal ones, the TPOT.
 
     Shares that differ by less than a hundredth are equal: the laws of latencies are no better.
     Where none keeps them, least is the largest ratio of a mean latency to its limit.

@@ -32,7 +32,7 @@ _BEYOND = 1e30
 _VALUES = 33
 """Values of a continuous knob that are tried at a time."""
 _ZOOMS = 7
-"""How often those around the best are then tried: to 1e-10 of the range."""
+"""Rounds in which those around the best are then tried: to 1e-10 of the range."""
 _EACH = 2048
 """Values of a whole number up to which every one is tried."""
 _RATIOS = 400
@@ -109,7 +109,7 @@ class _Question:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of all numbers together of what is asked."""
+        """Objective of all numbers together."""
         parts = [vars(self.llm), vars(self.work), vars(self.work.spread), self.stated]
         parts += [role.values for role in self.hw.roles.values()]
         if self.work.arrivals is not None:
@@ -475,7 +475,7 @@ def _solve_placement(question: _Question, name: str) -> Resolved:
 
 
 def _settled(question: _Question, share: str) -> Booleans:
-    """Where the system knows that the least share is the best."""
+    """True where the system knows that the least share is the best."""
     settled = question.system.knobs[share].settled
     if not settled:
         return np.zeros((), bool)

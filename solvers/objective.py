@@ -1,4 +1,4 @@
-"""What is made least wherever something is left to `auto`: stated here, and nowhere else."""
+"""Objective of everything that is left to `auto`: stated here, and nowhere else."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class Crossing:
 
 
 def looked_at(state: Evaluate, count: int, values: Numbers, whole: bool) -> Numbers:
-    """What is asked of all values at all points, some at once: (values, points).
+    """Answers of all values at all points, some asked at once: (values, points).
 
     Whole numbers are asked octave by octave, as what is tried for each grows with the largest.
 

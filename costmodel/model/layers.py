@@ -97,7 +97,7 @@ def pipelined_layers(llm: LLM, stages: Callable[[LLM], Mapping[str, Span]]) -> S
 def not_modelled(
     llm: LLM, attends: Collection[str], reasons: Mapping[str, str] = NO_REASONS
 ) -> dict[str, NDArray[np.bool_]]:
-    """Where a model has layers that a system does not model, by the sentence that says so.
+    """Mask of models with layers that a system does not model, by the sentence that says so.
 
     Args:
         llm: the model.
@@ -179,7 +179,7 @@ class Recurrent(LLM):
 
     @property
     def cache_shards(self) -> Real:
-        """As many as wanted: a state divides by its channels [1]."""
+        """No limit: a state divides by its channels [1]."""
         return np.inf
 
     def kv_bytes(self, batch: Real, tokens: Real) -> Real:

@@ -74,7 +74,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Seen:
-    """What layers of one type see of a load, over what full attention sees.
+    """Share of a load that layers of one type see, over what full attention sees.
 
     Attributes:
         tokens: cached tokens that attention reads, or one state of a sequence [1].
@@ -177,7 +177,7 @@ class Serving:
         return self.iteration(self.load_of(work, sequences, prompt))
 
     def load_of(self, work: Workload, sequences: Real, prompt: Real) -> Load:
-        """What `iteration_of` carries; arguments as there."""
+        """Load that `iteration_of` carries; arguments as there."""
         sizes = work.spread.context_square
         length = work.prompt * work.spread.prompt_square
         return self.load_at(sequences, work.context, sizes, prompt, length)

@@ -30,7 +30,7 @@ NO_KNOBS: Mapping[str, Real] = MappingProxyType({})
 Breaks = Callable[[Machine, LLM, Workload, Mapping[str, Real]], Sequence[Real]]
 """Shares where amounts jump or bend: hw, llm, work and the other knobs -> shares."""
 Settled = Callable[[Machine, LLM, Workload, Mapping[str, Real]], NDArray[np.bool_]]
-"""Where the least share is the best: hw, llm, work and the knobs that are numbers -> whether."""
+"""True where the least share is the best, of hw, llm, work and the knobs that are numbers."""
 Combinations = Callable[[Machine, LLM], Mapping[str, NDArray[np.float64]]]
 """Values of knobs that are tried together: hw, llm -> as many of each knob."""
 SystemFunction = Callable[..., Estimate]
@@ -134,7 +134,7 @@ MONOTONE_COLUMNS = ("prefill_s", "step_ms", "total_s")
 
 @dataclass(frozen=True)
 class Reversal:
-    """Where more work may take less time, or more hardware more time, at default knobs.
+    """Values at which more work may take less time, or more hardware more time, at default knobs.
 
     Attributes:
         measures: columns that it concerns: `prefill_s`, `step_ms`, `total_s`, and `status` where

@@ -386,7 +386,7 @@ def flexgen_percent(
 def beside_copies(
     hw: Machine, llm: LLM, work: Workload, gpu_batches: Real, stored: Real
 ) -> Headroom:
-    """What copies of layers leave to weights, a share of which is stored on the drives."""
+    """Memory that copies of layers leave to weights, a share of which is stored on the drives."""
     left = host(hw).memory - layer_copies(llm, work)
     return Headroom(left, passing_latents(llm, work, gpu_batches), stored)
 
@@ -394,7 +394,7 @@ def beside_copies(
 def beside_sequence(
     hw: Machine, llm: LLM, work: Workload, gpu_batches: Real, stored: Real
 ) -> Headroom:
-    """What the cache of one sequence leaves to weights, a share of which is on the drives."""
+    """Memory that the cache of one sequence leaves to weights, a share of them on drives."""
     left = host(hw).memory - hw.policy.pinned_relays - sequence_in_dram(llm, work)
     return Headroom(left, passing_latents(llm, work, gpu_batches), stored)
 

@@ -322,7 +322,7 @@ def at_work(hw: Machine, split: GpuSplit) -> Machine:
 def impossible(
     hw: Machine, llm: LLM, split: GpuSplit, dp: Real, mtp: Real, offload: Real
 ) -> dict[str, NDArray[np.bool_]]:
-    """Where a split cannot be, by the sentence that says so."""
+    """Mask of splits that cannot be, by the sentence that says so."""
     experts = llm.most_of_a_layer(lambda layer: layer.experts * layer.is_moe)
     few = np.greater(split.ep, np.maximum(experts, 1.0))
     group = split.expert_group

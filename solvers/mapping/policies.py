@@ -1,4 +1,4 @@
-"""How each system of the H2M2 paper picks what goes to HBM: greedily or by name (sec. 3.3, 4.3).
+"""Policies by which systems of the H2M2 paper pick what goes to HBM (sec. 3.3, 4.3).
 
 Symbols: n units on HBM, N units.
 """

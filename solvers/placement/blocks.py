@@ -106,7 +106,7 @@ def single_block(gpu_batch: int, num_batches: int) -> BlockBox:
 
 @dataclass(frozen=True)
 class BlockProblem:
-    """What is placed, and where.
+    """Tensors that are placed, and their places.
 
     Attributes:
         hw: roles gpu, host, disk, offload.

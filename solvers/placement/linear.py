@@ -20,7 +20,7 @@ from nearkv.hardware.errors import InputError
 
 SparseIndices = NDArray[np.int32]
 _SIMPLEX_TOLERANCE = 1e-9
-"""Of HiGHS, below its own 1e-7: bounds must meet values up to a relative 1e-9."""
+"""Tolerance of HiGHS, below its own 1e-7: bounds must meet values up to a relative 1e-9."""
 _SMALLEST_ENTRY = 1e-12
 """HiGHS drops smaller entries; its own 1e-9 is coarse for rows that are scaled to about one."""
 

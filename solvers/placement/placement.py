@@ -36,7 +36,7 @@ ADDRESS = {"gpu": "gpu.memory", "host": "host.memory", "disk": "disk.capacity"}
 """The hardware number behind each tier."""
 _GB = 1e9
 _OVERFULL = 1e-6
-"""What the tolerance of a linear program may add to a full memory, as a share of it."""
+"""Share of a full memory that the tolerance of a linear program may add to it."""
 _SOLVERS_DIFFER = 1e-6
 """Relative difference of two solvers' optima that their tolerances do not explain."""
 _MOST_STATED = 1 << 40
@@ -193,7 +193,7 @@ def _space(
 
 
 def _least_wear(program: Program, optimum: Optimum, solve: Simplex) -> Numbers:
-    """Of all shares as fast as an optimum, those with least cache on disk, then least host weights.
+    """Shares as fast as an optimum that have least cache on disk, then least host weights.
 
     Optimal shares are rarely unique. Flash wears by the cache written to it; free host memory is
     of use.

@@ -26,7 +26,7 @@ EstimateOfShare = Callable[[Real], Estimate]
 """A value -> the system's answer there."""
 
 _INSIDE = 1e-9
-"""How far inside a piece its ends are evaluated: at a break, rounding decides the side."""
+"""Distance of evaluated ends from those of a piece: at a break, rounding decides the side."""
 _PROBE = 0.382
 """The share of the range at which amounts are checked to be affine [1]."""
 _ROUNDING = 1e-9
@@ -119,7 +119,7 @@ class _Piece:
 
     @property
     def ok(self) -> Booleans:
-        """Where every memory holds what it must."""
+        """True where every memory holds what it must."""
         return np.equal(self.short, 0)
 
 

@@ -33,9 +33,9 @@ Planes = NDArray[np.float64]
 """One row a plane: constant, slope along each variable [s]; seconds = max(planes @ [1, x])."""
 
 _BASE = 4096.0
-"""Where slopes are measured: far enough from zero, at which no weights are read."""
+"""Tokens at which slopes are measured: far enough from zero, at which no weights are read."""
 _NEAR_LENGTHS = 2.0
-"""Where they are checked: near zero, a mixture of experts does not use all of its experts."""
+"""Tokens at which they are checked: near zero, a mixture of experts does not use all experts."""
 _NOISE = 1e-11
 """Terms below this share of the seconds are rounding of the difference that measures them."""
 

@@ -39,9 +39,9 @@ Their KV stops one rankset for about 1 %.
 _GAP = 1e-9
 """Relative distance between bound and value at which HiGHS ends."""
 _MILP_TOLERANCE = 2e-6
-"""What the feasibility tolerance of HiGHS may add to a time, or to a bound, relative."""
+"""Relative error that the feasibility tolerance of HiGHS may add to a time, or to a bound."""
 _TOKEN_TOLERANCE = 1e-3
-"""What it may take from a number of prompt tokens, which is an integer [1]."""
+"""Part that it may take from a number of prompt tokens, which is an integer [1]."""
 _MOST_ROUNDS = 40
 """Solutions whose squares are refined; the parts converge after a few."""
 

@@ -113,7 +113,7 @@ def _keep_best(study: Study, reducer: Reducer, run: SweepRun, view: options.View
 
 
 def _ranked_by(rows: Columns, reducer: Reducer) -> list[str]:
-    """What the best rows are compared by, from the lowest to the highest; nothing without any."""
+    """Columns by which the best rows are compared, from the lowest to the highest."""
     import numpy as np
 
     from nearkv.sweeps.evaluate.slo import higher_is_better

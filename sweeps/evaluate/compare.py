@@ -159,7 +159,7 @@ def _best(
 
 
 def _times(ratios: pd.Series[float], reference: str) -> str:
-    """How many times the first row's rate the best system's is; in percent where near it."""
+    """Rate of the best system over the first row's; in percent where near it."""
     if not ratios.max() > 1 + _ROUNDING:
         return ""
     if ratios.max() < _SAID_IN_PERCENT:
@@ -226,7 +226,7 @@ def _noted(notes: NDArray[np.generic], more: NDArray[np.str_]) -> NDArray[np.str
 
 
 def _price_sentences(prices: NDArray[np.generic]) -> NDArray[np.str_]:
-    """What each price says, over that of the first row; empty where both are the same [1]."""
+    """Rate by each price, over that of the first row; empty where both are the same [1]."""
     ratios = np.nan_to_num(prices.astype(float), nan=1.0)
     distinct, places = np.unique(ratios, return_inverse=True)
     sentences = []

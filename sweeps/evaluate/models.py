@@ -55,7 +55,7 @@ def model_rows() -> Rows:
 
 
 def model_numbers(name: str) -> Rows:
-    """What follows from a model's numbers, its layer types, then every number with its source.
+    """Rows of a model: what follows from its numbers, layer types, every number with its source.
 
     Raises:
         InputError: no such name, or a file that cannot be read.

@@ -156,7 +156,7 @@ def _warn_if_idle(name: str, study_blocks: Sequence[Block]) -> None:
 
 
 _FACTORS = (1.0, 1 / 1024, 1024.0)
-"""Of a hardware number, between which an answer changes if it depends on it."""
+"""Factors of a hardware number, between which an answer changes if it depends on it."""
 
 
 def _warn_if_without_effect(address: str, study_blocks: Sequence[Block]) -> None:

@@ -192,7 +192,7 @@ class Gauge:
     def is_modelled(
         self, point: Indices, numbers: Mapping[str, Numbers] = NO_NUMBERS
     ) -> NDArray[np.bool_]:
-        """Where the system itself has such a design, whether or not it fits."""
+        """True where the system itself has such a design, fitting or not."""
         answer = self.probe.answer(point, numbers=numbers)
         return ~np.broadcast_to(answer.estimate.fits.unmodelled, point.shape)
 

@@ -125,7 +125,7 @@ class Race:
 
     @property
     def draws(self) -> int:
-        """How often each design point is looked at."""
+        """Number of values at which each design point is looked at."""
         return 1 if self.error is None else self.error.shape[1]
 
     @property
@@ -135,7 +135,7 @@ class Race:
 
     @property
     def platforms(self) -> str:
-        """Where each system runs, where they run on different platforms."""
+        """Platform of each system, if they run on different ones."""
         own, other = (probe.block.platform.label for probe in (self.first, self.second))
         first, second = self.names
         return f"{first} on {own}, {second} on {other}" if own != other else ""
@@ -172,7 +172,7 @@ class Race:
         value: Numbers,
         numbers: Mapping[str, Numbers] = NO_NUMBERS,
     ) -> Evaluated:
-        """What one system answers at some values along the axis."""
+        """Answers of one system at some values along the axis."""
         if self.axis in WORKLOAD_COLUMNS:
             return probe.answer(design, {WORKLOAD_COLUMNS[self.axis]: value}, numbers)
         return probe.answer(design, NO_NUMBERS, {**numbers, self.axis: value})

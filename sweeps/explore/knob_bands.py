@@ -13,7 +13,7 @@ from nearkv.sweeps.uncertainty.sampled import ends, reduced, sampled
 def knob_bands(
     block: Block, box: Slices, knob: str, value: Numbers, timed: Timed
 ) -> dict[str, Numbers]:
-    """How much longer a request or a step takes than with the knob solved anew for each draw.
+    """Extra time of a request or a step over the knob solved anew for each draw.
 
     Args:
         block: with a band, the knob solved.

@@ -55,7 +55,7 @@ class AxisLine:
 
     @property
     def note(self) -> str:
-        """What may go unseen between two values."""
+        """Sentence on what may go unseen between two values."""
         if not self.resolution:
             return ""
         return f"two changes within {self.resolution:.1%} of {self.axis} may go unseen"

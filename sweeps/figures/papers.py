@@ -78,7 +78,7 @@ YES_OR_NO = ("bool", "boolean")
 
 @dataclass(frozen=True)
 class Drawing:
-    """What `[figure]` of a study file says.
+    """Description of a figure, `[figure]` of a study file.
 
     Attributes:
         kind: bars, lines, breakdown (seconds by resource) or stack (columns on top of each other).

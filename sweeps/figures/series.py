@@ -46,7 +46,7 @@ class Mark:
 LARGEST_DRAWN = 1e100
 """The largest number that is drawn: squares and spans of an axis overflow far beyond it."""
 NO_MARK = Mark(float("nan"), "", float("nan"), float("nan"))
-"""Where the table has no row."""
+"""Mark of a point for which the table has no row."""
 
 
 def check_drawable(table: pd.DataFrame, *names: str) -> None:
@@ -108,7 +108,7 @@ def check_no_names(
 
 
 SPEED = "throughput_tok_s"
-"""What is drawn where no column is named."""
+"""Column that is drawn where none is named."""
 
 
 def drawn_column(table: pd.DataFrame, only: str) -> str:

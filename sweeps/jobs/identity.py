@@ -31,7 +31,7 @@ def digest_of(study: object) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON holds in place of a value that it has no form for, equal for equal values alone.
+    """Form of a value for which JSON has none, equal for equal values alone.
 
     Raises:
         TypeError: there is no such form.

@@ -19,7 +19,7 @@ QUICK = 1_000_000
 SAMPLES = (1 << 7, 1 << 14)
 """Design points that are tried to estimate how long all will take."""
 ENOUGH = 0.2
-"""How long a sample runs before the estimate is good enough [s]."""
+"""Time after which the estimate of a sample is good enough [s]."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Trial:
 
 
 def forecast(task: Callable[[Piece], object], rows: Plan, left: int) -> tuple[float, float]:
-    """How long a task will take on design points, and how large its answers are [s, B].
+    """Time of a task on design points, and size of its answers [s, B].
 
     Trials grow until one takes long enough; a line through the first and the last tells the rest.
     """

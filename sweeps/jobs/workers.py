@@ -26,7 +26,7 @@ _Result = TypeVar("_Result")
 MOST_JOBS = 256
 """Processes that one machine may be asked for."""
 PATIENCE = 5
-"""How long a cluster may take to answer, and a worker of it to appear [s]."""
+"""Time that a cluster may take to answer, and a worker of it to appear [s]."""
 _AHEAD = 2
 """Items under way or waiting per worker, so that none waits for this process."""
 _ADDRESS = re.compile(

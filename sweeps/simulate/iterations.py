@@ -62,7 +62,7 @@ class Iterations:
         dp = serving.replicas
 
         def load(n: Real, context: Real, tokens: Real, length: Real) -> Load:
-            """Of all replicas, each with as much [1]."""
+            """Load of all replicas, each with as much [1]."""
             return serving.load_at(dp * n, context, sizes, dp * tokens, length)
 
         most = max(sequences, _ONE_BY_ONE[-1] + 1)

@@ -337,7 +337,7 @@ class SimulatedReplica:
 
 @dataclass
 class Queue:
-    """What comes, and who serves it.
+    """Requests that come, and replicas that serve them.
 
     Attributes:
         replicas: all of them.

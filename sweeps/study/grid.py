@@ -197,7 +197,7 @@ class Block:
         return Axis(axis.name + key.suffix, np.array(shown))
 
     def inputs(self, box: Slices) -> Inputs:
-        """What the system is called with for a box of design points."""
+        """Arguments of the system for a box of design points."""
         return self.at(self.grid.mesh(box))
 
     def resolved(self, box: Slices) -> Resolved:
@@ -210,7 +210,7 @@ class Block:
         numbers: Mapping[str, Numbers] = NO_NUMBERS,
         read: set[str] | None = None,
     ) -> Inputs:
-        """What the system is called with at any values of the axes.
+        """Arguments of the system at any values of the axes.
 
         Args:
             mesh: values by axis name, of shapes that broadcast.

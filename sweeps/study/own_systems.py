@@ -80,7 +80,7 @@ def {function}(hw: Machine, llm: LLM, work: Workload, *, on_gpu: float) -> Estim
 '''
 
 _TEST = '''\
-"""What {name} must hold: a step worked out by hand, and the contracts of every system."""
+"""Tests of {name}: a step worked out by hand, and the contracts of every system."""
 
 import nearkv
 from nearkv.modelling import find_system, load_plugins, violations

@@ -25,7 +25,7 @@ class PromptBlocks:
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
-        """Where the blocks of each prompt begin: (requests,)."""
+        """First block of each prompt: (requests,)."""
         return np.append(0, self.ends[:-1])
 
     @cached_property

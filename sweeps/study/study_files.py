@@ -17,7 +17,7 @@ from nearkv.sweeps.study.axes import FIELD_OF
 from nearkv.sweeps.study.study import Study, blocks, stated_study
 
 _OPTION = re.compile(r"--(\w+)[\w-]*(?: ([\w.-]+))?(?: '[^']*')?(?:=[^:]*)?: ")
-"""How a sentence about an option begins: the option, and the name that it sets."""
+"""Beginning of a sentence about an option: the option, and the name that it sets."""
 _UNKNOWN = re.compile(r"unknown (system|model|platform|trace|part) ")
 TABLE_FILES = (".csv", ".jsonl", ".ndjson", ".parquet")
 """Endings of files that hold answers, and no study."""

@@ -20,11 +20,11 @@ KEY = (
     "output_tokens",
     "paper",
 )
-"""What names a row; where one value serves all rows, a line beside the table says it once."""
+"""Columns that name a row; a line beside the table says once what is one value in all rows."""
 SENTENCES = ("reason", "note")
 """Columns of sentences: cells hold numbers, the sentences stand below the table."""
 MOST_SENTENCES = 9
-"""Of more sentences than this, cells hold the text itself."""
+"""Sentences at most that stand below a table; of more, cells hold the text itself."""
 COLUMN_GAP = 2
 """Characters between two columns."""
 WRAPPED = 24

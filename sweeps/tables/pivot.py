@@ -10,7 +10,7 @@ from nearkv.sweeps.tables.layout import KEY, is_numeric
 from nearkv.sweeps.tables.table import Display, Row, cell_text, check_columns
 
 SPEED = "throughput_tok_s"
-"""What cells hold where no column of numbers is named."""
+"""Column of the cells where no column of numbers is named."""
 
 
 def pivoted(

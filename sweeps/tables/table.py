@@ -20,7 +20,7 @@ Row = dict[str, Any]
 Rows = list[Row]
 
 MARKS = {"infeasible": "OOM", "not-modelled": "n/m"}
-"""What stands in place of an answer, by the status of its row."""
+"""Marks in place of an answer, by the status of its row."""
 LARGEST_WHOLE = 2**53
 """From here on not every whole number is a float; such a number is shown as the float it is."""
 MOST_ROWS_SHOWN = 10_000

@@ -140,7 +140,7 @@ def slowest(
 
 
 def error_power(column: str) -> int:
-    """How a column answers to a time that is longer than predicted: 1, -1, or 0 for not at all."""
+    """Sign by which a column answers to a time that is longer than predicted, 0 for not at all."""
     if column.endswith(_RATE_COLUMNS):
         return -1
     return 1 if column.endswith(_TIMES) else 0

@@ -79,7 +79,7 @@ class Claim:
 
     @property
     def counts_as(self) -> str:
-        """What its agreement shows (see `score.headline`); inputs and fits begin their `assume`."""
+        """Meaning of its agreement (see `score.headline`); inputs and fits begin their `assume`."""
         if not self.metric:
             return EXCLUDED
         if self.kind not in RUNS or self.assume.startswith("An input"):

@@ -197,7 +197,7 @@ CONTRACTS: tuple[Callable[[ContractCase], Iterator[str]], ...] = (
     nothing_for_nothing,
     slower_with_more_work,
 )
-"""What is checked of every system on every model, but for random changes of its hardware."""
+"""Contracts of every system on every model, but for random changes of its hardware."""
 
 
 def worse_with_more_hardware(trial: ContractCase, changes: int, seed: int) -> Iterator[str]:

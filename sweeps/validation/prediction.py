@@ -69,7 +69,7 @@ def reduced_as(take: str, values: Numbers) -> Numbers:
 
 
 def _values(claim: Claim) -> Numbers:
-    """What the claim states, at every point of its grid, in its unit."""
+    """Values that the claim states, at every point of its grid, in its unit."""
     if claim.metric == "number":
         return np.array([number_at(claim.system) / size_of(claim.unit)])
     if claim.metric in checks():
@@ -181,7 +181,7 @@ TRENDS: dict[str, Callable[[Numbers, Numbers], float]] = {
     "last that pays": _last_that_pays,
     "largest that fits": _largest,
 }
-"""What a claim may state of a metric along an axis: whether it rises or falls at each step, or
+"""Trends that a claim may state of a metric along an axis: it rises or falls at each step, or
 exceeds 1 everywhere; the exponent of a power law; R^2 of a straight line; the value of the axis up
 to which each step gains a hundredth; the largest value of the axis that fits."""
 
@@ -228,7 +228,7 @@ PRINTED_UNITS = {
 }
 """Units as papers print them that no specification is written in: dimension, size in SI."""
 TOKENS = re.compile(r"\btok(ens?)?\b", re.IGNORECASE)
-"""What tables count, so that it is no unit: `tok/s` is `1/s`."""
+"""Words for what tables count, which are no units: `tok/s` is `1/s`."""
 
 
 def unit_size(claim: Claim) -> float:

@@ -91,7 +91,7 @@ def columns_of(question: WordedStudy) -> Columns:
 
 @cache
 def estimate_of(question: WordedStudy) -> Estimate:
-    """What one system answers, where a check needs more than columns: traffic, leaves, busy time.
+    """Answer of one system, where a check needs more than columns: traffic, leaves, busy time.
 
     Raises:
         InputError: the question refers to something that does not exist.
@@ -167,7 +167,7 @@ def number_at(address: str) -> Real:
 
 
 def stated(claim: str) -> float:
-    """What a claim of some paper states, in its unit; the lower end of a range.
+    """Value that a claim of some paper states, in its unit; the lower end of a range.
 
     Raises:
         InputError: no such claim.

@@ -70,7 +70,7 @@ def _scored(rows: Sequence[Row]) -> Row:
 
 
 def _errors(prefix: str, rows: Sequence[Row]) -> Row:
-    """How many, within 10 and 25 %, median and 90th percentile of the error's size."""
+    """Count of claims, of those within 10 and 25 %, median and 90th percentile of their error."""
     errors = np.abs([line["error"] for line in rows])
     known = errors.size > 0
     return {

@@ -290,7 +290,7 @@ def attention_bytes(llm: LLM, batch: Real, tokens: Real, n: Real) -> Real:
     """KV cache of n query heads on one side; a group cut in two is held on both [B]."""
 
     def of_layer(layer: LLM) -> Real:
-        """Of one layer [B]."""
+        """Bytes of one layer [B]."""
         groups = np.ceil(n * layer.heads / llm.heads / layer.group)
         return kv_head_bytes(layer, batch, tokens) * groups
 
@@ -301,7 +301,7 @@ def qkv_bytes(llm: LLM, n: Real) -> Real:
     """Weights of n heads of qkv-linear on one side [B]."""
 
     def of_layer(layer: LLM) -> Real:
-        """Of one layer [B]."""
+        """Bytes of one layer [B]."""
         columns = qkv_columns(layer, n * layer.heads / llm.heads)
         return layer.hidden * columns * layer.weight_width
 
@@ -312,7 +312,7 @@ def fc_bytes(llm: LLM, n: Real) -> Real:
     """Weights of n of N shares of fc and of the output head on one side, all experts [B]."""
 
     def of_layer(layer: LLM) -> Real:
-        """Of one layer [B]."""
+        """Bytes of one layer [B]."""
         mlp = layer.layer_parameters(layer.experts) - layer.attention_parameters
         return (layer.query_size * layer.hidden + mlp) * layer.weight_width
 

@@ -25,7 +25,7 @@ SCORE_PRECISIONS = ("fp16", "int8", "int4")
 """Widths of a key where it is scored."""
 KEY_BYTES = (2.0, 1.0, 0.5)
 SCORE_SOURCES = ("flash-fp16", "flash-copy", "dram-copy")
-"""Where the SmartSSD reads keys: the cache itself, or a narrow copy in flash or its own DRAM."""
+"""Place of the keys that a SmartSSD reads: the cache, or a narrow copy in flash or in its DRAM."""
 DRAM_COPY = 2
 SCORE_BYTES = 4.0
 """One token in a score block: position and score in half precision (sec. 5.4)."""

@@ -46,7 +46,7 @@ from nearkv.hardware.machine import Machine
 
 @dataclass(frozen=True)
 class Caching:
-    """How a batch is cached.
+    """Forms in which a batch is cached.
 
     Attributes:
         alpha: share kept as X [1].

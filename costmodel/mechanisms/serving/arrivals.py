@@ -142,7 +142,7 @@ class Replica:
         return self.serving.iteration(self.load(1 + self.others, prompt, length)).seconds
 
     def load(self, sequences: Real, prompt: Real, length: Real) -> Load:
-        """Of all replicas, each with as many sequences, and tokens of prompts of a length [1]."""
+        """Load of all replicas, each with as many sequences, and tokens of prompts [1]."""
         dp, work = self.serving.replicas, self.work
         sizes = work.spread.context_square
         return self.serving.load_at(
@@ -568,7 +568,7 @@ def _balanced(
         return answer(Replica(work, serving, np.expm1(part * doublings)))
 
     def more(part: Real) -> Real:
-        """What the response lacks, as a logarithm [1]."""
+        """Difference that the response lacks, as a logarithm [1]."""
         return np.log1p(at(part).beside) - part * doublings
 
     return at(crossing(more, 0.0 * doublings, 1.0 + 0.0 * doublings))

@@ -222,7 +222,7 @@ def balanced_share(
     seen = seen_by_type(llm, work)
 
     def seconds(share: Real) -> Real:
-        """Of an iteration over its requests; infinite where these do not fit [s]."""
+        """Time of an iteration over its requests; infinite where these do not fit [s]."""
         n = np.maximum(memory.resident(share), _NONE)
         load = Load(n, n * work.context, n * work.context).on_layer_types(seen, even)
         layers = over_layer_types(llm, load, partial(shared_layer, hw, llm, share))
@@ -245,7 +245,7 @@ def balanced_share(
 
 
 def least(function: Callable[[Real], Real], low: Real, high: Real) -> Real:
-    """Where a convex function is least, by golden sections.
+    """Least point of a convex function, by golden sections.
 
     SciPy's minimisers are left to the solvers: formulas call NumPy alone.
 

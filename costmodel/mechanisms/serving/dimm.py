@@ -112,7 +112,7 @@ def row_efficiency(hw: Machine) -> Real:
 
 
 def fullest_rankset(hw: Machine, homes: Real, at_once: Callable[[Real], Real]) -> Skew:
-    """How ranksets share the KV of a batch: load of the fullest over the mean (L3 sec. 5.1).
+    """Load of the fullest rankset over the mean, as they share the KV of a batch (L3 sec. 5.1).
 
     Args:
         hw: the DIMMs.

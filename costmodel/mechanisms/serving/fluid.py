@@ -121,7 +121,7 @@ def prompts_first(work: Workload, serving: Serving, requests: Real) -> Span:
 
 
 def decoding_beside(n: Real, serving: Serving, later: Real) -> Real:
-    """Of n_d decoding requests, those that wait while another's prompt is computed first [1].
+    """Decoding requests, of n_d, that wait while another's prompt is computed first [1].
 
     All but the one on each replica that the prompt is for. While memory fills at the start, half as
     many on average: the first request waits for all others, the last for none.

@@ -31,7 +31,7 @@ from nearkv.hardware.machine import Machine
 
 
 def ring(*counts: str) -> Reversal:
-    """What a larger ring of tensor parallelism does: its all-reduces take longer.
+    """Reversal of a larger ring of tensor parallelism: its all-reduces take longer.
 
     Args:
         counts: numbers of the machine that make it larger, as `role.key`.
@@ -90,7 +90,7 @@ def in_use(hw: Machine, llm: LLM, most: Real = np.inf) -> Machine:
 
 
 def paired(sequences: Real, replicas: Real) -> Real:
-    """How much of the time both sub-batches have a sequence on every replica [1].
+    """Share of the time in which both sub-batches have a sequence on every replica [1].
 
     One that decodes alone has nothing to take turns with, two have one each; a mean between is a
     mix of both.
@@ -123,7 +123,7 @@ def of_engine(hw: Machine, key: str) -> Real:
 
 
 def engine_memory(hw: Machine, llm: LLM, split: GpuSplit, chunk: Real) -> Real:
-    """What the engine keeps on all GPUs at work beside weights and caches [B].
+    """Memory that the engine keeps on all GPUs at work beside weights and caches [B].
 
     It profiles an iteration of `chunk` tokens, of every replica where they travel to experts, and
     the sampling of as many sequences as it ever runs (vLLM, `determine_available_memory`). Of
@@ -323,7 +323,7 @@ def copies(llm: LLM, tp: Real) -> Real:
 
 
 def undivided(llm: LLM, tp: Real) -> dict[str, NDArray[np.bool_]]:
-    """Where heads do not divide over tp GPUs, by the sentence that says so.
+    """Mask of heads that do not divide over tp GPUs, by the sentence that says so.
 
     Engines give every GPU as many query heads as any other, and whole KV heads or a copy of one
     (vLLM, `verify_with_parallel_config`). A state divides by its channels.

@@ -38,7 +38,7 @@ def state_bytes(layer_type: LLM, tokens: Real) -> Real:
 
 
 def seen_by_type(llm: LLM, work: Workload) -> Mapping[str, Seen]:
-    """What layers of each type see of a load, averaged over the lives of its requests."""
+    """Share of a load that layers of each type see, averaged over the lives of its requests."""
     return {name: _seen(layer_type, work) for name, layer_type in llm.layer_types.items()}
 
 

@@ -18,7 +18,7 @@ _ROUNDING = 1e-12
 """A share solved for the last byte may miss it by that; it counts as fitting."""
 RESIDENT_HALVINGS = 48
 REGULA_FALSI_STEPS = 7
-"""Of a regula falsi: where a smooth function crosses zero to about a part in 10^6."""
+"""Steps of regula falsi, which find a zero of a smooth function to about a part in 10^6."""
 _LEAST_DIFFERENCE = 1e-30
 """Keeps a difference of two numbers from being none."""
 
@@ -92,7 +92,7 @@ def bisect(
     high: Real,
     halvings: int = RESIDENT_HALVINGS,
 ) -> Real:
-    """Where a condition ends that holds from `low` up to a point, `high` if it holds throughout.
+    """Point up to which a condition holds from `low` on, `high` if it holds throughout.
 
     Args:
         holds: number -> whether the condition holds there.
@@ -111,7 +111,7 @@ def bisect(
 
 
 def crossing(gap: Callable[[Real], Real], low: Real, high: Real) -> Real:
-    """Where a falling function crosses zero, `high` if it stays above (regula falsi, Illinois).
+    """Zero of a falling function, `high` if it stays above (regula falsi, Illinois).
 
     Args:
         gap: number -> value, above zero at `low`.

@@ -155,7 +155,7 @@ def node_size(hw: Machine) -> Real:
 
 
 def unjoined(hw: Machine, split: GpuSplit) -> dict[str, NDArray[np.bool_]]:
-    """Where links do not join the GPUs that share a model, by the sentence that says so."""
+    """Mask of GPUs that share a model and are joined by no link, by the sentence that says so."""
     group = np.maximum(split.tp * split.pp, split.ep)
     beyond = np.greater(group, split.node)
     if "fabric" not in hw.roles:

@@ -46,7 +46,7 @@ class Half:
 
     @property
     def centres(self) -> list[Real]:
-        """Where the centre of each tensor lies, as a share of the half [1]."""
+        """Centre of each tensor, as a share of the half [1]."""
         centres: list[Real] = []
         before: Real = 0.0
         for size in self.tensors:
@@ -73,7 +73,7 @@ def halves(llm: LLM) -> tuple[Half, Half]:
 
 
 def tensor_centres(llm: LLM) -> list[Real]:
-    """Where the centres of all tensors lie, each as a share of its half [1]."""
+    """Centres of all tensors, each as a share of its half [1]."""
     return [centre for half in halves(llm) for centre in half.centres]
 
 

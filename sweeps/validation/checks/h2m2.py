@@ -82,7 +82,7 @@ def _resolved(
 
 
 def estimate(system: str, name: str) -> Estimate:
-    """What a system answers at every length of a model's grid."""
+    """Answers of a system at every length of a model's grid."""
     return solved(system, name)[0].estimate
 
 
@@ -284,7 +284,7 @@ def fragmentation_as_printed(name: str) -> float:
 
 @check
 def sensitivity(name: str, *variants: str) -> list[float]:
-    """How much H2M2's own speed changes under variants of Table 4, averaged over lengths, without
+    """Change of H2M2's own speed under variants of Table 4, averaged over lengths, without
     sign [1].
     """
     base = seconds("h2m2", name)
@@ -385,7 +385,7 @@ def page_table(space: str, unit: str) -> float:
 
 @check
 def chip(what: str) -> float:
-    """What Table 2 makes of a chip: peak [TOPS], weights loaded [GB/s]; of a core: vectors [1],
+    """Numbers of Table 2 for a chip: peak [TOPS], weights loaded [GB/s]; for a core: vectors [1],
     scratchpad [MB].
     """
     hw, llm = model_on(PLATFORM, "gpt3-175b")

@@ -39,7 +39,7 @@ SMALLEST_RANKSETS = 2.0
 ENDLESS_RATE = 1e15
 """A memory that no batch fills [B]."""
 PAPER_BATCHES = (16.0, 32.0, 48.0, 64.0)
-"""Of fig. 11, each request with 6,000 tokens."""
+"""Batches of fig. 11, each request with 6,000 tokens."""
 REPLICA = 4.0
 """GPUs of fig. 11: one replica of GPT-89B (Table 3), which has all DIMMs to itself."""
 L3_SPLIT: dict[str, float | str] = {
