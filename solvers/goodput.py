@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betainc
 
-from nearkv.costmodel.algebra.span import Real, total
+from nearkv.costmodel.algebra.span import Booleans, Real, total
 from nearkv.costmodel.mechanisms.serving.residents import bisect
 from nearkv.costmodel.model.estimate import Estimate, Laws
 
@@ -42,7 +41,7 @@ def load_cost(estimate: Estimate) -> Real:
     return np.where(np.equal(kept, 0), _PER_MISS * np.maximum(*ratios), served)
 
 
-def none_kept(estimate: Estimate) -> NDArray[np.bool_]:
+def none_kept(estimate: Estimate) -> Booleans:
     """True if not one request in a hundred keeps the limits."""
     return np.equal(_kept_of_100(estimate), 0)
 

@@ -9,7 +9,7 @@ from functools import cached_property, reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Real, total
+from nearkv.costmodel.algebra.span import Booleans, Indices, Numbers, Real, total
 
 _ROUNDING = 1e-12
 
@@ -31,31 +31,31 @@ class Fits:
     """
 
     tiers: Mapping[str, tuple[Real, Real]]
-    not_modelled: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+    not_modelled: Mapping[str, Booleans] = field(default_factory=dict)
     contents: Mapping[str, Contents] = field(default_factory=dict)
 
-    def without(self, not_modelled: Mapping[str, NDArray[np.bool_]]) -> Fits:
+    def without(self, not_modelled: Mapping[str, Booleans]) -> Fits:
         """These memories, with no answer where the system does not model what is needed."""
         return replace(self, not_modelled={**self.not_modelled, **not_modelled})
 
     @cached_property
-    def ok(self) -> NDArray[np.bool_]:
+    def ok(self) -> Booleans:
         """True where the system models the point and every memory holds what it must."""
         return self.fit & ~self.unmodelled if self.not_modelled else self.fit
 
     @cached_property
-    def fit(self) -> NDArray[np.bool_]:
+    def fit(self) -> Booleans:
         """True where every memory holds what it must."""
         fitting = (_holds(needed, available) for needed, available in self.tiers.values())
         return reduce(np.logical_and, fitting)
 
     @property
-    def unmodelled(self) -> NDArray[np.bool_]:
+    def unmodelled(self) -> Booleans:
         """True where the system does not model what is needed."""
         return reduce(np.logical_or, self.not_modelled.values(), np.zeros((), bool))
 
     @property
-    def status(self) -> NDArray[np.intp]:
+    def status(self) -> Indices:
         """Place in `STATUSES`."""
         return np.where(self.unmodelled, 2, np.where(self.fit, 0, 1))
 
@@ -65,7 +65,7 @@ class Fits:
         return ("", *map(shortage, self.tiers), *self.not_modelled)
 
     @property
-    def reason(self) -> NDArray[np.intp]:
+    def reason(self) -> Indices:
         """Place in `reasons` of the first that holds; 0 where the point has an answer."""
         place = self.limiting
         for i, where in reversed(list(enumerate(self.not_modelled.values()))):
@@ -79,7 +79,7 @@ class Fits:
         return worst
 
     @property
-    def limiting(self) -> NDArray[np.intp]:
+    def limiting(self) -> Indices:
         """Place of the memory that misses most bytes, counted from 1; 0 where all fit."""
         return np.where(self.short_bytes > 0, np.argmax(self._missing, axis=0) + 1, 0)
 
@@ -90,12 +90,12 @@ class Fits:
         return chosen
 
     @cached_property
-    def _missing(self) -> NDArray[np.float64]:
+    def _missing(self) -> Numbers:
         by_tier = [
             _missing_bytes(needed, available) for needed, available in self.tiers.values()
         ]
         stacked = np.stack(np.broadcast_arrays(*by_tier))
-        missing: NDArray[np.float64] = np.maximum(stacked, 0.0)
+        missing: Numbers = np.maximum(stacked, 0.0)
         return np.where(self.unmodelled, 0.0, missing) if self.not_modelled else missing
 
 
@@ -106,7 +106,7 @@ def shortage(tier: str) -> str:
     )
 
 
-def _holds(needed: Real, available: Real) -> NDArray[np.bool_]:
+def _holds(needed: Real, available: Real) -> Booleans:
     """True if it fits, rounding aside: a share solved for the last byte may miss it by that."""
     limit = np.multiply(available, 1 + _ROUNDING)
     return np.less_equal(needed, limit)

@@ -7,16 +7,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.compose import serial
-from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.algebra.span import Booleans, Real, Span
 from nearkv.costmodel.model.capacity import Fits
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.queue import Serving
 from nearkv.costmodel.model.workload import Workload
 
-Notes = Mapping[str, NDArray[np.bool_]]
+Notes = Mapping[str, Booleans]
 """Sentence -> the design points where it holds."""
 ONE_BATCH_ONLY = (
     "it serves one batch at a time, not requests that arrive; ask it with --users"

@@ -12,10 +12,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.compose import pipeline, serial
-from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.algebra.span import Booleans, Real, Span
 from nearkv.costmodel.model.chosen import (
     Borrowed,
     Chunked,
@@ -96,7 +95,7 @@ def pipelined_layers(llm: LLM, stages: Callable[[LLM], Mapping[str, Span]]) -> S
 
 def not_modelled(
     llm: LLM, attends: Collection[str], reasons: Mapping[str, str] = NO_REASONS
-) -> dict[str, NDArray[np.bool_]]:
+) -> dict[str, Booleans]:
     """Mask of models with layers that a system does not model, by the sentence that says so.
 
     Args:
@@ -105,7 +104,7 @@ def not_modelled(
             attention in layers that are all alike.
         reasons: why not, by type of attention.
     """
-    missing: dict[str, NDArray[np.bool_]] = {}
+    missing: dict[str, Booleans] = {}
     layer_types = [
         (attention_of(layer_type), layer_type) for layer_type in llm.layer_types.values()
     ]

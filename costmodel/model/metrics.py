@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.algebra.span import Booleans, Real, Span
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.hardware.machine import Machine, Role
 
@@ -218,7 +217,7 @@ def power_cap(answer: Evaluated) -> Real:
     )
 
 
-def without_idle_power(answer: Evaluated) -> dict[str, NDArray[np.bool_]]:
+def without_idle_power(answer: Evaluated) -> dict[str, Booleans]:
     """Notes on owned devices whose idle power alone is missing, so that energy is not known."""
     devices = answer.devices
     if not all("power" in part or "idle_power" in part for part in devices.values()):

@@ -13,9 +13,8 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.algebra.span import Booleans, Numbers, Real
 from nearkv.costmodel.model.estimate import ONE_BATCH_ONLY, Estimate, notes_of
 from nearkv.costmodel.model.layers import not_modelled
 from nearkv.costmodel.model.llm import LLM
@@ -29,9 +28,9 @@ KnobRule = Callable[[Machine, LLM, Workload, Mapping[str, Real]], Real]
 NO_KNOBS: Mapping[str, Real] = MappingProxyType({})
 Breaks = Callable[[Machine, LLM, Workload, Mapping[str, Real]], Sequence[Real]]
 """Shares where amounts jump or bend: hw, llm, work and the other knobs -> shares."""
-Settled = Callable[[Machine, LLM, Workload, Mapping[str, Real]], NDArray[np.bool_]]
+Settled = Callable[[Machine, LLM, Workload, Mapping[str, Real]], Booleans]
 """True where the least share is the best, of hw, llm, work and the knobs that are numbers."""
-Combinations = Callable[[Machine, LLM], Mapping[str, NDArray[np.float64]]]
+Combinations = Callable[[Machine, LLM], Mapping[str, Numbers]]
 """Values of knobs that are tried together: hw, llm -> as many of each knob."""
 SystemFunction = Callable[..., Estimate]
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Port, Real
+from nearkv.costmodel.algebra.span import Booleans, Port, Real
 from nearkv.costmodel.model.llm import LLM
 from nearkv.hardware.machine import Machine, Role
 from nearkv.hardware.schema import NARROW_OPERANDS
@@ -45,7 +44,7 @@ class Gpu:
         """This GPU at the rate of prompts."""
         return replace(self, run=self.prompts or self.run)
 
-    def multiplies(self, llm: LLM) -> NDArray[np.bool_]:
+    def multiplies(self, llm: LLM) -> Booleans:
         """True if the matrix units take the packed weights of a model as they are stored."""
         _, stored = llm.operands
         packs = any(widest < 1 for widest, _ in self.narrow)
@@ -83,7 +82,7 @@ class Gpu:
         return width
 
 
-def takes(width: float, operand: Real) -> NDArray[np.bool_]:
+def takes(width: float, operand: Real) -> Booleans:
     """True if the units for a width [B] multiply operands of another, of their own kind.
 
     What they lack is unpacked to 16 bits: units for 8 bits take no operands of 4.

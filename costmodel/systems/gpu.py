@@ -11,10 +11,9 @@ from functools import partial
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.compose import serial
-from nearkv.costmodel.algebra.span import Real, Span, total
+from nearkv.costmodel.algebra.span import Booleans, Numbers, Real, Span, total
 from nearkv.costmodel.mechanisms.gpu_layer import output_head
 from nearkv.costmodel.mechanisms.serving.fluid import POLICY, steady
 from nearkv.costmodel.mechanisms.serving.parallel import (
@@ -134,7 +133,7 @@ ACCEPTED = Knob(
 )
 
 
-def splits(hw: Machine, llm: LLM) -> Mapping[str, NDArray[np.float64]]:
+def splits(hw: Machine, llm: LLM) -> Mapping[str, Numbers]:
     """All splits that GPUs, heads, layers and experts allow.
 
     Args:
@@ -321,7 +320,7 @@ def at_work(hw: Machine, split: GpuSplit) -> Machine:
 
 def impossible(
     hw: Machine, llm: LLM, split: GpuSplit, dp: Real, mtp: Real, offload: Real
-) -> dict[str, NDArray[np.bool_]]:
+) -> dict[str, Booleans]:
     """Mask of splits that cannot be, by the sentence that says so."""
     experts = llm.most_of_a_layer(lambda layer: layer.experts * layer.is_moe)
     few = np.greater(split.ep, np.maximum(experts, 1.0))

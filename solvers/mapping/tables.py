@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.algebra.span import Booleans, Indices, Real
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import HeadTables, Three
 
 Array = NDArray[Any]
@@ -68,7 +68,7 @@ class FlatTables(NamedTuple):
     lpddr_headroom: Array
     units: Array
 
-    def at(self, rows: NDArray[np.intp]) -> FlatTables:
+    def at(self, rows: Indices) -> FlatTables:
         """Some of the design points, in that order."""
         return FlatTables(
             self.seconds[:, rows],
@@ -119,10 +119,10 @@ def total(tables: Array, n: Units) -> Array:
     return sums
 
 
-def fits(flat: FlatTables, n: Units) -> NDArray[np.bool_]:
+def fits(flat: FlatTables, n: Units) -> Booleans:
     """True if HBM and LPDDR hold their bytes."""
     hbm_holds = total(flat.hbm, n) <= flat.hbm_headroom
-    holds: NDArray[np.bool_] = hbm_holds & (total(flat.lpddr, n) <= flat.lpddr_headroom)
+    holds: Booleans = hbm_holds & (total(flat.lpddr, n) <= flat.lpddr_headroom)
     return holds
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Numbers
+from nearkv.costmodel.algebra.span import Booleans, Numbers
 from nearkv.hardware.errors import InputError
 
 SparseIndices = NDArray[np.int32]
@@ -41,7 +41,7 @@ class Program:
     cost: Numbers
     matrix: Numbers
     limit: Numbers
-    equal: NDArray[np.bool_]
+    equal: Booleans
     low: Numbers
     high: Numbers
     rows: Sequence[str]

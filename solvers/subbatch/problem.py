@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.compose import overlap
 from nearkv.costmodel.algebra.overlap import Overlap
-from nearkv.costmodel.algebra.span import Leaf, Numbers, Real, Repeat, Span
+from nearkv.costmodel.algebra.span import Integers, Leaf, Numbers, Real, Repeat, Span
 from nearkv.costmodel.mechanisms.serving.parallel import data_parallel, in_use
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.queue import Load
@@ -159,7 +159,7 @@ class SubbatchProblem:
     """
 
     contexts: Numbers
-    rankset_of: NDArray[np.int64]
+    rankset_of: Integers
     ranksets: int
     prompts: Numbers
     costs: Costs

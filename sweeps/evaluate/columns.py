@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Numbers, Real
+from nearkv.costmodel.algebra.span import Booleans, Indices, Integers, Numbers, Real
 from nearkv.costmodel.mechanisms.serving.arrivals import FULL, PUT_BACK
 from nearkv.costmodel.model.capacity import STATUSES, Fits
 from nearkv.costmodel.model.estimate import Estimate
@@ -75,13 +75,13 @@ class Categories:
         names: the text of each place.
     """
 
-    places: NDArray[np.intp]
+    places: Indices
     names: tuple[str, ...]
 
 
 EVERYWHERE = np.zeros((), int)
 """Places of a text that all design points have: the first of its `Categories`."""
-Cell = Real | NDArray[np.bool_] | Categories
+Cell = Real | Booleans | Categories
 """A column of a box of design points before it is spread over them: it broadcasts to the box."""
 Mesh = Mapping[str, Numbers]
 """Values by axis or by column, of shapes that broadcast."""
@@ -89,9 +89,7 @@ CellArray = NDArray[np.generic]
 Shape = tuple[int, ...]
 
 
-def noted(
-    notes: Mapping[str, NDArray[np.bool_]], before: Categories | None = None
-) -> Categories:
+def noted(notes: Mapping[str, Booleans], before: Categories | None = None) -> Categories:
     """The sentences that hold at each design point, semicolons between them.
 
     Args:
@@ -145,7 +143,7 @@ def cells(
     if block.is_closed_form:
         return cells_at(block, mesh, shown, wanted, extra, resolved)
     resolved = resolved or block.resolved(box)
-    beside: dict[str, NDArray[np.float64]] = {}
+    beside: dict[str, Numbers] = {}
     if block.method == "simulate":
         from nearkv.sweeps.simulate.columns import simulated
 
@@ -370,7 +368,7 @@ def _footprint(llm: LLM, work: Workload) -> dict[str, Cell]:
     }
 
 
-def at(cell: Cell, shape: Shape, rows: NDArray[np.int64]) -> CellArray:
+def at(cell: Cell, shape: Shape, rows: Integers) -> CellArray:
     """A column at some rows of a box, by their place in row-major order."""
     if isinstance(cell, Categories):
         places = np.broadcast_to(cell.places, shape).ravel()[rows]

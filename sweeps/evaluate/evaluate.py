@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Numbers
+from nearkv.costmodel.algebra.span import Integers, Numbers
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import LackingError
 from nearkv.sweeps.evaluate.columns import (
@@ -36,9 +36,7 @@ def keep_freed_memory() -> None:
     np.empty(_KEPT, np.uint8)
 
 
-def columns_at(
-    block: Block, places: NDArray[np.int64], extra: Collection[str] = ()
-) -> Columns:
+def columns_at(block: Block, places: Integers, extra: Collection[str] = ()) -> Columns:
     """Evaluate a list of points of a block that formulas alone answer.
 
     Args:
@@ -52,7 +50,7 @@ def columns_at(
     return {name: spread(cell, (len(places),)) for name, cell in computed.items()}
 
 
-def _at_places(grid: Grid, places: NDArray[np.int64]) -> dict[str, Numbers]:
+def _at_places(grid: Grid, places: Integers) -> dict[str, Numbers]:
     """Values of each axis at some points; one that all share is computed with once."""
     mesh: dict[str, Numbers] = {}
     for axis, indices in zip(grid.axes, places.T, strict=True):

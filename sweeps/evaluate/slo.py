@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Indices, Numbers
+from nearkv.costmodel.algebra.span import Booleans, Indices, Numbers
 from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.units import measure
@@ -191,7 +190,7 @@ class Gauge:
 
     def is_modelled(
         self, point: Indices, numbers: Mapping[str, Numbers] = NO_NUMBERS
-    ) -> NDArray[np.bool_]:
+    ) -> Booleans:
         """True where the system itself has such a design, fitting or not."""
         answer = self.probe.answer(point, numbers=numbers)
         return ~np.broadcast_to(answer.estimate.fits.unmodelled, point.shape)

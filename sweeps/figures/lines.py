@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.sweeps.figures.series import (
     NO_MARK,
     Mark,
@@ -107,7 +107,7 @@ def _draw_line(
     axes: Axes,
     look: Look,
     name: str,
-    places: NDArray[np.float64],
+    places: Numbers,
     row: Sequence[Mark],
 ) -> None:
     """Draw the line of one value of `by`, and its band."""
@@ -149,7 +149,7 @@ def _name_at_ends(axes: Axes) -> None:
     without_legend(axes)
 
 
-def _scale(axes: Axes, places: NDArray[np.float64]) -> None:
+def _scale(axes: Axes, places: Numbers) -> None:
     """Make axes over wide spans logarithmic, along x only where gaps differ; ticks are points."""
     gaps = np.diff(places)
     even = len(gaps) > 1 and np.allclose(gaps, gaps[0])

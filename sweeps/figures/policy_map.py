@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearkv.costmodel.algebra.span import Booleans, Indices, Numbers
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.slo import higher_is_better
 from nearkv.sweeps.figures.series import (
@@ -41,8 +41,8 @@ class BestPolicy:
         margin: its value over the second best's, at least 1; infinite where only one fits [1].
     """
 
-    winner: NDArray[np.intp]
-    margin: NDArray[np.float64]
+    winner: Indices
+    margin: Numbers
 
 
 @styled
@@ -148,7 +148,7 @@ def _shade(axes: Axes, best: BestPolicy, index: int) -> None:
     axes.imshow(image, origin="lower", aspect="auto", interpolation="nearest")
 
 
-def _name_region(axes: Axes, won: NDArray[np.bool_], name: str) -> None:
+def _name_region(axes: Axes, won: Booleans, name: str) -> None:
     """Write a name on the place that it wins which lies nearest to the middle of all it wins."""
     places = np.argwhere(won)
     if len(places):

@@ -7,8 +7,8 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.frontier import frontier
 from nearkv.sweeps.evaluate.slo import higher_is_better
@@ -114,13 +114,13 @@ def _name_of_front(key: tuple[Any, ...], columns: Sequence[str]) -> str:
     return ", ".join([str(first), *words])
 
 
-def _costs(rows: pd.DataFrame, sides: tuple[str, str]) -> NDArray[np.float64]:
+def _costs(rows: pd.DataFrame, sides: tuple[str, str]) -> Numbers:
     """Return two columns as costs, of which less is better."""
     signs = [-1.0 if higher_is_better(side) else 1.0 for side in sides]
     return rows[[*sides]].to_numpy(float) * signs
 
 
-def _knee(front: NDArray[np.float64]) -> int:
+def _knee(front: Numbers) -> int:
     """Return which design of a front lies farthest from the line between its ends.
 
     Source: Das (1999), Structural Optimization 18, 107 to 115, on axes scaled to the front.

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.algebra.span import Booleans, Numbers, Real
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.models import llm_from_part
@@ -32,7 +31,7 @@ _BATCHES_SERVED = np.array([1.0, 3.0, 16.0, 64.0, 256.0, 1024.0])
 """Batches of which the one that serves most is compared."""
 _RATE_UNITS = {"B/s", "FLOP/s", "Hz", "T/s"}
 _CAPACITIES = ("count", "memory", "capacity")
-Changes = Mapping[str, NDArray[np.float64]]
+Changes = Mapping[str, Numbers]
 """Factors of a machine's numbers by address, one for each change [1]."""
 
 
@@ -271,19 +270,17 @@ def random_changes(addresses: list[str], changes: int, seed: int) -> Changes:
     return dict(zip(addresses, factors, strict=True))
 
 
-def _best_throughput(
-    trial: ContractCase, hw: Machine, shape: tuple[int, ...]
-) -> NDArray[np.float64]:
+def _best_throughput(trial: ContractCase, hw: Machine, shape: tuple[int, ...]) -> Numbers:
     """Tokens per second at the best batch, at once or in rounds, 0 where none fits [1/s]."""
     work = replace(trial.work, batch=_BATCHES_SERVED[:, None])
     estimate = trial.at(hw, work)
     tokens = work.batch * work.output
     rate = np.where(estimate.fits.ok, tokens / estimate.total.seconds, 0.0)
-    best: NDArray[np.float64] = np.broadcast_to(rate, (len(_BATCHES_SERVED), *shape)).max(0)
+    best: Numbers = np.broadcast_to(rate, (len(_BATCHES_SERVED), *shape)).max(0)
     return best
 
 
-def _fewest_changed(factors: Changes, where: NDArray[np.bool_]) -> str:
+def _fewest_changed(factors: Changes, where: Booleans) -> str:
     """The numbers of the marked change that changes fewest: what a reader tries first."""
     changed = np.sum([factor > 1 for factor in factors.values()], axis=0)
     place = int(np.argmin(np.where(where, changed, np.inf)))

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Numbers
+from nearkv.costmodel.algebra.span import Indices, Numbers
 from nearkv.costmodel.model.metrics import COLUMNS, Evaluated
 from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.catalog import load_platform
@@ -167,7 +166,7 @@ class Run:
 
     claim: Claim
     asked: AskedPoints
-    points: NDArray[np.intp]
+    points: Indices
 
     @property
     def ends(self) -> dict[str, float]:

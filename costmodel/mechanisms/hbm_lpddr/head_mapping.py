@@ -14,10 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.compose import overlap, serial
-from nearkv.costmodel.algebra.span import Port, Real, Span, total
+from nearkv.costmodel.algebra.span import Booleans, Port, Real, Span, total
 from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import (
     Side,
     attend,
@@ -84,7 +83,7 @@ def asymmetric_memory(hw: Machine) -> Asymmetric:
     )
 
 
-def _first_where(wrong: NDArray[np.bool_], value: Real) -> float:
+def _first_where(wrong: Booleans, value: Real) -> float:
     """Value at the first design point that is wrong [that of the value]."""
     return float(np.broadcast_to(value, wrong.shape)[wrong][0])
 

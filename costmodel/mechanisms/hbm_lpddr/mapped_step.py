@@ -16,10 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.compose import serial, stream
-from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.algebra.span import Booleans, Real, Span
 from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import memory_energy
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     Asymmetric,
@@ -241,7 +240,7 @@ def prompt_heads(two: Asymmetric, llm: LLM, work: Workload, order: Order) -> Hea
     return heads[0], heads[1], heads[2]
 
 
-def holds(two: Asymmetric, llm: LLM, work: Workload, heads: Heads) -> NDArray[np.bool_]:
+def holds(two: Asymmetric, llm: LLM, work: Workload, heads: Heads) -> Booleans:
     """True if both sides hold their parts when the prompts are done."""
     n = llm.heads
     rest = (n - heads[0], n - heads[1], n - heads[2])

@@ -28,10 +28,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.compose import serial
-from nearkv.costmodel.algebra.span import Port, Real
+from nearkv.costmodel.algebra.span import Booleans, Port, Real
 from nearkv.costmodel.mechanisms.serving.residents import (
     bisect,
     crossing,
@@ -203,7 +202,7 @@ class Response:
         return self.latency.ttft + self.decoding
 
     @property
-    def overloaded(self) -> NDArray[np.bool_]:
+    def overloaded(self) -> Booleans:
         """True if the queue grows without end: prompts or memory are never done with."""
         full = np.greater_equal(self.replica.others, _room(self.replica) * _BELOW_ONE)
         return full | np.greater_equal(self.line.rho, _BELOW_ONE)
@@ -523,7 +522,7 @@ class Loop:
         """
         most = self.most_starts
 
-        def is_room(part: Real) -> NDArray[np.bool_]:
+        def is_room(part: Real) -> Booleans:
             response = self.respond(part * most)
             return np.less(response.rate * response.sojourn, self.inside)
 

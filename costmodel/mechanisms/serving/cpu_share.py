@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.compose import overlap, serial
-from nearkv.costmodel.algebra.span import Numbers, Port, Real, Span, total
+from nearkv.costmodel.algebra.span import Booleans, Numbers, Port, Real, Span, total
 from nearkv.costmodel.mechanisms.serving.parallel import (
     beside_weights,
     data_parallel,
@@ -61,7 +60,7 @@ def served(hw: Machine, llm: LLM, work: Workload) -> Machine:
     return in_use(hw, llm, most)
 
 
-def beyond_gpus(hw: Machine, llm: LLM, work: Workload) -> NDArray[np.bool_]:
+def beyond_gpus(hw: Machine, llm: LLM, work: Workload) -> Booleans:
     """True if the longest request exceeds the GPUs of a replica, which hold its states at least."""
     return np.greater(_excess(hw, llm, work.longest), 0)
 
@@ -93,7 +92,7 @@ def least_share(hw: Machine, llm: LLM, work: Workload) -> Real:
     return np.minimum(most / np.maximum(cached, _NONE), 1.0)
 
 
-def takes_excess(hw: Machine, llm: LLM, work: Workload, share: Real) -> NDArray[np.bool_]:
+def takes_excess(hw: Machine, llm: LLM, work: Workload, share: Real) -> Booleans:
     """True if a CPU share, which is not 0, is no less than what exceeds the GPUs."""
     least = least_share(hw, llm, work) * (1 - _ROUNDING)
     return np.greater(share, 0) & np.greater_equal(share, least)
@@ -138,7 +137,7 @@ class Capacities:
         """Requests that decode together at a CPU share, n [1]."""
         return resident_in(self.holding(share), self.batch, self.replicas)
 
-    def fits(self, share: Real) -> NDArray[np.bool_]:
+    def fits(self, share: Real) -> Booleans:
         """True if both memories hold what they must at a CPU share."""
         n = self.resident(share)
         on_gpu = self.on_gpus(share) * n
@@ -228,7 +227,7 @@ def balanced_share(
         layers = over_layer_types(llm, load, partial(shared_layer, hw, llm, share))
         return np.where(memory.fits(share), layers.seconds / n, np.inf)
 
-    def some_wait(share: Real) -> NDArray[np.bool_]:
+    def some_wait(share: Real) -> Booleans:
         return np.less(memory.resident(share), memory.batch)
 
     gpus_full = np.clip(1 + memory.state - memory.gpu / memory.fewest, 0.0, 1.0)

@@ -13,10 +13,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.compose import serial
-from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.algebra.span import Booleans, Real, Span
 from nearkv.costmodel.mechanisms.serving.arrivals import under_load
 from nearkv.costmodel.mechanisms.serving.residents import bisect, requests_held, resident
 from nearkv.costmodel.model.capacity import Fits
@@ -174,7 +173,7 @@ def _with_hidden(
         most: that memory holds [1].
     """
 
-    def hides(sequences: Real) -> NDArray[np.bool_]:
+    def hides(sequences: Real) -> Booleans:
         """True if the iteration of these sequences takes no longer with their prompts in it."""
         alone = serving.iteration_of(work, sequences, 0.0).seconds
         both = serving.iteration_of(work, sequences, sequences * prompt_rate).seconds
@@ -244,7 +243,7 @@ class Drain:
         yield DrainPiece(alone, least, least / (k + 1))
 
 
-def drain_of(work: Workload, queued: NDArray[np.bool_], iterations: Real) -> Drain:
+def drain_of(work: Workload, queued: Booleans, iterations: Real) -> Drain:
     """The drain of the last requests; those that never queued began together.
 
     Requests of equal length end together: nothing drains. The last ones have no more to generate

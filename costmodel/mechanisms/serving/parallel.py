@@ -8,10 +8,9 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.compose import overlap, serial, stream
-from nearkv.costmodel.algebra.span import Port, Real, Span
+from nearkv.costmodel.algebra.span import Booleans, Port, Real, Span
 from nearkv.costmodel.mechanisms.gpu_layer import layer_compute
 from nearkv.costmodel.mechanisms.serving.dimm import dimms
 from nearkv.costmodel.mechanisms.serving.experts import (
@@ -322,13 +321,13 @@ def copies(llm: LLM, tp: Real) -> Real:
     return np.maximum(tp / llm.cache_shards, 1.0)
 
 
-def undivided(llm: LLM, tp: Real) -> dict[str, NDArray[np.bool_]]:
+def undivided(llm: LLM, tp: Real) -> dict[str, Booleans]:
     """Mask of heads that do not divide over tp GPUs, by the sentence that says so.
 
     Engines give every GPU as many query heads as any other, and whole KV heads or a copy of one
     (vLLM, `verify_with_parallel_config`). A state divides by its channels.
     """
-    uneven: NDArray[np.bool_] = np.zeros((), bool)
+    uneven: Booleans = np.zeros((), bool)
     for layer_type in (llm.layer_types or {"": llm}).values():
         shards = layer_type.cache_shards
         if np.all(np.isinf(shards)):

@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Real, total
+from nearkv.costmodel.algebra.span import Booleans, Real, total
 from nearkv.costmodel.mechanisms.serving.parallel import beside_weights
 from nearkv.costmodel.mechanisms.serving.residents import resident, tokens_reserved
 from nearkv.costmodel.model.llm import LLM
@@ -166,7 +165,7 @@ def longest_requests(memory: Real, llm: LLM, work: Workload) -> Real:
     return memory / np.maximum(longest, 1e-30)
 
 
-def has_states(llm: LLM) -> NDArray[np.bool_]:
+def has_states(llm: LLM) -> Booleans:
     """True if layers have recurrent states."""
     return np.greater(llm.all_state_bytes(1), 0)
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.algebra.span import Booleans, Real
 from nearkv.costmodel.model.queue import Serving
 from nearkv.costmodel.model.workload import Workload
 
@@ -87,7 +86,7 @@ def resident_in(held: Real, batch: Real, replicas: Real) -> Real:
 
 
 def bisect(
-    holds: Callable[[Real], NDArray[np.bool_]],
+    holds: Callable[[Real], Booleans],
     low: Real,
     high: Real,
     halvings: int = RESIDENT_HALVINGS,

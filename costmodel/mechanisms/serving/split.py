@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.compose import serial
-from nearkv.costmodel.algebra.span import Port, Real, Span
+from nearkv.costmodel.algebra.span import Booleans, Port, Real, Span
 from nearkv.costmodel.mechanisms.serving.dimm import imbalance
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.resources import link
@@ -71,7 +70,7 @@ class GpuSplit:
         return np.where(np.greater(layer.is_moe, 0), of_an_expert, self.tp)[()]
 
     @property
-    def dispatches(self) -> NDArray[np.bool_]:
+    def dispatches(self) -> Booleans:
         """True if tokens travel to the GPUs of their experts, which do not have them yet."""
         apart = np.greater(self.attention_dp, 0) | np.greater(self.ep, self.tp)
         return apart & np.greater(self.ep, 1)
@@ -154,7 +153,7 @@ def node_size(hw: Machine) -> Real:
     return hw[role].count if role in hw.roles else 1.0
 
 
-def unjoined(hw: Machine, split: GpuSplit) -> dict[str, NDArray[np.bool_]]:
+def unjoined(hw: Machine, split: GpuSplit) -> dict[str, Booleans]:
     """Mask of GPUs that share a model and are joined by no link, by the sentence that says so."""
     group = np.maximum(split.tp * split.pp, split.ep)
     beyond = np.greater(group, split.node)

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Real, total
+from nearkv.costmodel.algebra.span import Booleans, Real, total
 from nearkv.costmodel.mechanisms.gpu_layer import gpu_working_set, passing_latents
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import ANY, MONOTONE_COLUMNS, Knob, Reversal, choice
@@ -314,7 +313,7 @@ def alphas_that_fill(
     return tuple(alpha for alpha in inside if np.any((alpha > 0) & (alpha < 1)))
 
 
-def link_is_slower(hw: Machine, *derates: str) -> NDArray[np.bool_]:
+def link_is_slower(hw: Machine, *derates: str) -> Booleans:
     """True if host DRAM gives bytes no slower than the GPU's link takes them, at any derate.
 
     Where all that is read there crosses that link beside it, DRAM then delays nothing, and the
