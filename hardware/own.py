@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nearkv.hardware.catalog import load_llm, load_part, load_platform, names
+from nearkv.hardware.catalog import load_llm, load_part, load_platform
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.files import read_toml
 from nearkv.hardware.quantity import Quantity, quantity
@@ -51,7 +51,7 @@ def key_rows(part_type: str) -> list[dict[str, object]]:
     """
     check_known("part type", [part_type], PART_TYPES)
     rows = []
-    for name, key in _keys_of_kind(part_type).items():
+    for name, key in PART_TYPES[part_type].items():
         size = unit_of(key.unit)[1]
         row: dict[str, object] = {
             "key": name,
@@ -62,16 +62,6 @@ def key_rows(part_type: str) -> list[dict[str, object]]:
         }
         rows.append(row)
     return rows
-
-
-def _keys_of_kind(part_type: str) -> Mapping[str, Key]:
-    """Keys of a type of part; factors of a derate are those that platforms state."""
-    if keys := PART_TYPES[part_type]:
-        return keys
-    platforms = map(load_platform, names("platform"))
-    parts = [part for platform in platforms for part in platform.roles.values()]
-    factors = {key for part in parts if part.type == part_type for key in part.numbers}
-    return keys_of(part_type, sorted(factors))
 
 
 def new_platform(name: str, base: str) -> str:

@@ -196,18 +196,21 @@ RELATIONS = {
 }
 """Type of part -> relations between its numbers."""
 
-DERATE = Key("1", "correction factor", most=1)
-"""Every number of a platform's `derate` table: what is reached over what is printed."""
+OWN_FACTOR = Key("1", "share that a system of one's own reads", most=1)
+"""Number of a platform's `derate` table that no catalogued system reads."""
 
 
 def keys_of(part_type: str, names: Iterable[str]) -> Mapping[str, Key]:
-    """Keys of a type of part; a derate has the factors that it names.
+    """Keys of a type of part; a derate may have factors of one's own beside them.
 
     Args:
         part_type: key of `PART_TYPES`.
         names: of the numbers that a part states.
     """
-    return PART_TYPES[part_type] or dict.fromkeys(names, DERATE)
+    keys = PART_TYPES[part_type]
+    if part_type != "derate":
+        return keys
+    return dict.fromkeys(names, OWN_FACTOR) | keys
 
 
 def check_factor(name: str, where: str) -> None:

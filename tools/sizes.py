@@ -35,11 +35,6 @@ def source_files() -> list[Path]:
     return sorted([*files, *own])
 
 
-def test_files() -> list[Path]:
-    """Files of the tests."""
-    return sorted((ROOT / "tests").rglob("*.py"))
-
-
 def tokens_and_lines(path: Path) -> tuple[int, int]:
     """Count the tokens of a file, and the lines that hold one."""
     documented = set(docstring_lines(path))

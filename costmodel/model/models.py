@@ -68,22 +68,6 @@ def check_published(part: Part) -> None:
         raise InputError(f"model {part.name}: {counts}; correct one of them")
 
 
-def alike_llm(part: Part, widths: Role, what: str) -> LLM:
-    """Build a model for a solver that takes full attention in layers that are all alike.
-
-    Args:
-        part: a part of type `llm`.
-        widths: the platform's `precision` role [B].
-        what: what the solver does, for the error.
-
-    Raises:
-        InputError: the model has other layers.
-    """
-    llm = llm_from_part(part, widths)
-    require_alike(llm, part.name, what)
-    return llm
-
-
 def require_alike(llm: LLM, name: str, what: str, attends: Collection[str] = ()) -> None:
     """Refuse a model with other layers than full attention, all alike.
 

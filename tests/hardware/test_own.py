@@ -159,7 +159,9 @@ def test_every_key_of_a_kind_is_told_with_its_unit() -> None:
     with pytest.raises(InputError, match="did you mean 'gpu'"):
         key_rows("gpus")
     factors = {row["key"] for row in key_rows("derate")}
-    assert load_platform("hilos-a100").roles["derate"].numbers.keys() < factors
+    for platform in map(load_platform, names("platform")):
+        if "derate" in platform.roles:
+            assert platform.roles["derate"].numbers.keys() <= factors, platform.name
 
 
 def test_a_new_platform_works_as_it_is_and_uncommented(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ ROOMS = (
 """Every room, in the order in which they may import: only those before, and themselves."""
 
 FILES = sizes.source_files()
-TESTS = sizes.test_files()
+TESTS = sorted(Path(__file__).parents[1].rglob("*.py"))
 
 
 def room_of(module: str) -> str | None:

@@ -15,9 +15,9 @@ from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.models import (
     _chosen,
     _unstated,
-    alike_llm,
     llm_from_part,
     llms_from_parts,
+    require_alike,
 )
 from nearkv.hardware.catalog import load_llm
 from nearkv.hardware.errors import InputError
@@ -62,7 +62,7 @@ def test_a_shape_far_from_its_published_count_is_refused(tmp_path: Path) -> None
 
 def test_solvers_refuse_layers_that_they_do_not_model() -> None:
     with pytest.raises(InputError, match="multi-head latent attention is not modelled by placem"):
-        alike_llm(load_llm("deepseek-v3"), NATIVE, "placement")
+        require_alike(llm_from_part(load_llm("deepseek-v3"), NATIVE), "deepseek-v3", "placement")
 
 
 def test_a_model_that_states_nothing_has_the_widths_of_the_platform() -> None:
