@@ -96,6 +96,8 @@ class Workload:
         fixed_context: evaluate a decode step at this context instead of the mean [1].
         spread: how the requests differ; equal unless a trace says otherwise.
         arrivals: how they come, where they do not all wait from the start.
+        distinct: bytes that memory keeps of requests that run, over the sum of theirs; less than 1
+            where they share the pages of a prefix [1].
     """
 
     batch: Real
@@ -104,6 +106,7 @@ class Workload:
     fixed_context: Real | None = None
     spread: Spread = field(default_factory=Spread)
     arrivals: Arrivals | None = None
+    distinct: Real = 1.0
 
     @property
     def context(self) -> Real:

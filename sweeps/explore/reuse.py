@@ -55,6 +55,8 @@ STATIONARY = 0.1
 """Largest drift of the hits of a trace that is called stationary [1]."""
 CLOSED_LOOPS = 8
 """Turns after which the rate of a closed loop no longer changes, nor what is written at it."""
+LOOP_TOLERANCE = 1e-6
+"""Change of that rate by a turn that counts as none [1]."""
 RATE_HALVINGS = 20
 """Of the rates between which the one lies at which a mean TTFT is met: to a part in a million."""
 
@@ -189,11 +191,12 @@ def evaluate_reuse(question: Reuse) -> tuple[Rows, list[str]]:
     check(question)
     served = replace(question, nodes=question.nodes or fewest_nodes(question))
     hits = hits_of(served)
+    answered = serve(served, hits)
     if question.users:
-        served = replace(served, served_rate=serve(served, hits).rate)
-    reasons = faults_of(served, hits)
+        served = replace(served, served_rate=answered.rate)
+    reasons = faults_of(served, hits, answered)
     status = {"status": "infeasible" if reasons else "ok"}
-    service = status | _service_columns(served, hits)
+    service = status | _service_columns(served, hits, answered)
     if reasons:
         service |= dict.fromkeys(("wait_s", "ttft_s", *TTFT_QUANTILES), np.inf)
     rows = [_row(served, place, hits) | service for place in range(len(served.of_node))]
@@ -427,6 +430,8 @@ def _closed_loop(question: Reuse, hits: Hits) -> Service:
         seconds = request_seconds(question, hits, rate)
         alone = _queued(rate, question.nodes, seconds, hits.weights)
         service = _beside_decoding(question, hits, alone, users)
+        if abs(service.rate - rate) <= LOOP_TOLERANCE * rate:
+            break
         rate = service.rate
     return service
 
@@ -443,7 +448,8 @@ def _beside_decoding(
     computed = np.minimum(node.equivalent(alone.seconds), hits.prompts)
     trace = Trace("", hits.prompts, hits.outputs, known=hits.prompts - computed)
     batch = ENDLESS_TOKENS if arrivals.users is None else arrivals.users
-    work = replace(trace.workload, batch=batch, arrivals=arrivals)
+    distinct = _distinct(question)
+    work = replace(trace.workload, batch=batch, arrivals=arrivals, distinct=distinct)
     estimate = node.serve(work)
     ttft, tpot = scalar(estimate.latency.ttft), scalar(estimate.latency.tpot)
     if not np.all(estimate.fits.ok):
@@ -454,6 +460,24 @@ def _beside_decoding(
         rate = question.users / (ttft + steps * tpot)
     mean = float(np.sum(hits.weights * alone.seconds))
     return Service(rate, alone.seconds, rate / question.nodes * mean, ttft, tpot)
+
+
+def _distinct(question: Reuse) -> float:
+    """Tokens that the requests hold which fill a node's HBM together, over the sum of theirs [1].
+
+    With a cache in HBM, requests that run keep a prefix that they share once; each has its answer.
+    """
+    trace, node, nodes = question.trace, question.node, question.nodes
+    if trace is None or all(tier.name != "hbm" for tier in question.of_node):
+        return 1.0
+    prompt, answer = float(np.mean(trace.prompt)), float(np.mean(trace.output))
+    running = np.arange(1, len(trace.prompts.ends) // nodes + 1)
+    prompts = trace.prompts.footprint[nodes * running - 1] / nodes
+    of_block = np.sum(trace.prompt) / len(trace.prompts.blocks)
+    held = of_block * prompts + running * answer / 2
+    most = int(np.searchsorted(held, node.free / node.token_bytes("hbm")))
+    filling = min(most, len(running) - 1)
+    return float(held[filling] / (running[filling] * (prompt + answer / 2)))
 
 
 def _queued(rate: float, nodes: int, seconds: Numbers, weights: Numbers) -> Service:
@@ -534,14 +558,14 @@ def write_loads(question: Reuse, hits: Hits, rate: float = 0.0) -> Numbers:
     return np.array([scalar(tier.write_load(each, question.nodes)) for tier, each in pairs])
 
 
-def faults_of(question: Reuse, hits: Hits) -> list[str]:
+def faults_of(question: Reuse, hits: Hits, service: Service) -> list[str]:
     """Why the nodes do not serve all requests; nothing where they do."""
     reasons: list[str] = []
     loads = write_loads(question, hits)
     for tier, load in zip(question.of_node, loads, strict=True):
         if load > 1:
             reasons.append(f"{tier.name} is written faster than its path bears")
-    if serve(question, hits).load >= 1:
+    if service.load >= 1:
         reasons.append("prompts come faster than they are served")
     if reasons and (more := fewest_nodes(question)) > question.nodes:
         reasons[-1] += f"; --nodes {more} would do"
@@ -551,9 +575,9 @@ def faults_of(question: Reuse, hits: Hits) -> list[str]:
 # --- rows and sentences -------------------------------------------------------------------------
 
 
-def _service_columns(question: Reuse, hits: Hits) -> dict[str, float]:
+def _service_columns(question: Reuse, hits: Hits, service: Service) -> dict[str, float]:
     """Columns of the service: load, share of prefill saved, wait, TTFT and its quantiles."""
-    node, service = question.node, serve(question, hits)
+    node = question.node
     plain = float(node.prefill(np.maximum(hits.prompts, 1.0)) @ hits.weights)
     saved = float(node.compute(hits.known) @ hits.weights)
     wait = service.ttft - float(np.sum(hits.weights * service.seconds))

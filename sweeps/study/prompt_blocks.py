@@ -59,6 +59,25 @@ class PromptBlocks:
         firsts = np.bincount(self.request[np.isinf(self.recency)], minlength=len(self.ends))
         return np.cumsum(firsts) - firsts
 
+    @cached_property
+    def footprint(self) -> NDArray[np.float64]:
+        """Distinct blocks of 1, 2, ... requests in a row, on average: (requests,).
+
+        Between two requests for a block that are g apart lie max(g - n, 0) rows of n requests
+        without it (average footprint: Xiang et al., PACT 2011).
+        """
+        requests = len(self.ends)
+        order = np.argsort(self.blocks, kind="stable")
+        asked, is_new = self.request[order], np.diff(self.blocks[order], prepend=-1) > 0
+        before = np.where(is_new, -1, np.roll(asked, 1))
+        after = requests - asked[np.roll(is_new, -1)]
+        gaps = np.bincount(np.append(asked - before, after), minlength=requests + 1)
+        longer = np.cumsum(gaps[::-1])[::-1]
+        without = np.cumsum(longer[::-1])[::-1] - longer
+        rows = requests - np.arange(requests)
+        distinct: NDArray[np.float64] = np.sum(is_new) - without[1:] / rows
+        return distinct
+
 
 def stack_distances(blocks: NDArray[np.int64]) -> NDArray[np.float64]:
     """Distinct blocks between the access before to each block and it: (accesses,).

@@ -131,7 +131,7 @@ def tokens_held(
         reserve: 1 where a request is admitted with its final length.
         of_layer: layer type, tokens of a sequence -> what one layer keeps in it [B].
     """
-    taken = request_bytes(llm, work, of_layer).reserved(reserve)
+    taken = work.distinct * request_bytes(llm, work, of_layer).reserved(reserve)
     requests = memory / np.maximum(taken, 1e-30)
     return requests * tokens_reserved(work, reserve)
 
@@ -180,5 +180,5 @@ def cache_needed(
         of_layer: as in `tokens_held`.
     """
     of_request = request_bytes(llm, work, of_layer)
-    of_residents = resident(work, serving) * of_request.mean
+    of_residents = work.distinct * resident(work, serving) * of_request.mean
     return np.maximum(of_residents, serving.replicas * of_request.longest)

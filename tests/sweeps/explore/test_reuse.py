@@ -137,6 +137,19 @@ def test_users_keep_the_law_of_little() -> None:
     assert alone["req_s"] < table["req_s"]
 
 
+def test_requests_that_run_share_the_pages_of_their_prefix_in_hbm() -> None:
+    """Of 16k tokens each has 1,024 of its own, so memory for 30 prompts holds all 60 users."""
+    asked: dict[str, Any] = {"prefix": "15k", "grow": "1k", "requests": 240, "order": "round"}
+    asked |= {"users": 60, "output_tokens": 64, "sets": {"gpu.count": "1"}, "nodes": 1}
+    waits = {
+        (groups, tier): nearkv.reuse("llama3.1-8b", tiers=tier, groups=groups, **asked)["wait_s"][0]
+        for groups, tier in ((1, "hbm"), (240, "hbm"), (1, "dram=64GB"), (240, "dram=64GB"))
+    }
+    assert waits[1, "hbm"] < 0.2 * waits[1, "dram=64GB"]
+    # prompts of different groups share nothing
+    assert waits[240, "hbm"] == pytest.approx(waits[240, "dram=64GB"], rel=0.1)
+
+
 def test_nodes_add_up_their_own_tiers_and_share_a_pool() -> None:
     one, three = (of_conversations(nodes, "dram=1TB", "pool=2TB") for nodes in (1, 3))
     assert three["capacity_gb"].tolist() == [3 * one["capacity_gb"][0], one["capacity_gb"][1]]
