@@ -98,7 +98,7 @@ def _read_part(path: Path, name: str, what: str) -> Part:
     table = read_toml(path, what)
     if "kind" not in table:
         raise InputError(
-            f"{where}: states no part type; add kind = ..., one of {', '.join(PART_TYPES)}"
+            f"{where} states no part type; add kind = ..., one of {', '.join(PART_TYPES)}"
         )
     part_type = str(table["kind"])
     check_known("part type", [part_type], PART_TYPES, f"{where}: kind")
@@ -297,7 +297,7 @@ def _role(role: str, entry: Mapping[str, Any], inherited: Part | None, path: Pat
             part = part.in_place_of(inherited)
         changed = _changed(part, own, where)
         if "count" in PART_TYPES[part.type] and "count" not in changed.numbers:
-            raise InputError(f"{where}: needs a count of its part")
+            raise InputError(f"{where} needs a count of its part")
         return changed
     if inherited is not None:
         _warn_of_factors(inherited, own, path)

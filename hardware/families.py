@@ -451,7 +451,7 @@ def _list(rule: LayerRule, config: Config, layers: int) -> KindNames | None:
     name = rule["list"]
     value = config.value(name)
     if not value and rule.get("required"):
-        raise InputError(f"{config.where}: lacks {name!r}, which names every layer")
+        raise InputError(f"{config.where} lacks {name!r}, which names every layer")
     if rule.get("longer") and isinstance(value, list) and len(value) > layers:
         # layers of multi-token prediction stand behind them
         return by_entry(value[:layers], rule["kinds"], config, name)
@@ -995,6 +995,6 @@ def layers_of(shape: ConfigShape) -> list[LayerParts]:
         mlps = painted(shape.family.mlps, shape, layers)
         kinds = list(zip(mixers, mlps, strict=True))
     if any("" in kind for kind in kinds):
-        raise InputError(f"{shape.config.where}: does not say what every layer is")
+        raise InputError(f"{shape.config.where} does not say what every layer is")
     built = {kind: (mixer(kind[0], shape), mlp(kind[1], shape)) for kind in set(kinds)}
     return [built[kind] for kind in kinds]

@@ -84,9 +84,7 @@ def read_text(
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
-            raise InputError(
-                f"{path}: is not a regular file; a {what} must be a plain file"
-            )
+            raise InputError(f"{path} is not a regular file; a {what} must be a plain file")
         if status.st_size > most:
             size = f"{most >> 20} MiB"
             raise InputError(f"{path}: larger than {size}, which no {what} is; {advice}")
@@ -132,7 +130,7 @@ def read_rows(
     for name in needed:
         if name not in header:
             listed = ", ".join(header) or "none"
-            raise InputError(f"{path}: has no column {name!r}; it has {listed}")
+            raise InputError(f"{path} has no column {name!r}; it has {listed}")
     if len(set(header)) < len(header):
         listed = ", ".join(header)
         raise InputError(f"{path}: a column is there twice; its columns are {listed}")
@@ -143,8 +141,8 @@ def read_rows(
             continue
         if len(cells) != len(header):
             counts = f"{len(cells)} cells for {len(header)} columns"
-            raise InputError(f"{where}: has {counts}; correct it there")
+            raise InputError(f"{where} has {counts}; correct it there")
         lines.append((where, dict(zip(header, cells, strict=True))))
     if not lines:
-        raise InputError(f"{path}: holds a header alone; write lines below it")
+        raise InputError(f"{path} holds a header alone; write lines below it")
     return header, lines

@@ -665,6 +665,6 @@ def _read(path: Path) -> dict[str, Any]:
             f"{path}: not a valid JSON file ({problem}); correct it there"
         ) from None
     if not isinstance(table, dict):
-        raise InputError(f"{path}: must hold a JSON object with model_type and sizes")
+        raise InputError(f"{path} must hold a JSON object with model_type and sizes")
     check_integers(table, str(path))
     return table

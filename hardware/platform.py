@@ -73,7 +73,7 @@ class Platform:
         before = self.roles[role]
         if part.type != before.type and role not in ROLES:
             raise InputError(
-                f"{where}: is a part of type {part.type}; {role} takes one of type {before.type}"
+                f"{where} is a part of type {part.type}; {role} takes one of type {before.type}"
             )
         placed = part.in_place_of(before)
         check_part(placed, where, is_own=False)

@@ -114,7 +114,7 @@ def quantity(entry: object, key: Key, where: str) -> Quantity:
         return _short_form(str(entry), key, where)
     if not isinstance(entry, dict):
         raise InputError(
-            f"{where}: must be {{ value, unit, kind, source, at }}, not {entry!r}"
+            f"{where} must be {{ value, unit, kind, source, at }}, not {entry!r}"
         )
     _check_fields(entry, where)
     value, unit = entry["value"], str(entry["unit"])
@@ -161,7 +161,7 @@ def _check_fields(fields: Mapping[str, Any], where: str) -> None:
     if missing:
         required = ", ".join(sorted(_REQUIRED))
         raise InputError(
-            f"{where}: has no {', '.join(missing)}; every number needs {required}"
+            f"{where} has no {', '.join(missing)}; every number needs {required}"
         )
     for extra in fields.keys() - _ALLOWED:
         raise unknown("field", extra, _ALLOWED, where)

@@ -63,7 +63,7 @@ LARGE = [
         ),
         (
             ["sweep", "--system", "hilos", "--model", "opt-66b", "--jobs", "0", "-o", "out.csv"],
-            "--jobs 0",
+            "--jobs must be from 1 to 256, not 0",
         ),
         (["sweep", "--jobs", "x"], "--jobs takes a whole number"),
         (["solve", "hardware", "--target", "step_ms=5"], "--target is --slo now"),
@@ -131,7 +131,7 @@ def test_a_bad_specification_names_the_file(tmp_path: Path) -> None:
     requested = refused(
         "estimate", "hilos", "--model", "opt-66b", "--platform", "bed.toml", cwd=tmp_path
     )
-    assert "bed.toml: gpu: count: has no source" in requested
+    assert "bed.toml: gpu: count has no source" in requested
 
 
 LLAMA = {
@@ -197,7 +197,7 @@ def test_a_batch_is_not_chosen_for_a_trace() -> None:
 
 def test_a_count_of_hundreds_of_digits_is_refused() -> None:
     line = "solve placement --model opt-30b --context 256 --output-tokens 8 --gpu-batch"
-    assert "gpu batch: must be a whole number from 1 to" in sentence([*line.split(), "9" * 400])
+    assert "gpu batch must be a whole number from 1 to" in sentence([*line.split(), "9" * 400])
 
 
 def test_an_option_with_the_value_of_its_default_is_refused_as_any_other() -> None:

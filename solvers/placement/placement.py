@@ -186,7 +186,7 @@ def _space(
 ) -> BlockBox:
     for name, value in (("gpu batch", gpu_batch), ("number of batches", num_batches)):
         if value is not None and not 1 <= value <= _MOST_STATED:
-            raise InputError(f"{name}: must be a whole number from 1 to {_MOST_STATED:,}")
+            raise InputError(f"{name} must be a whole number from 1 to {_MOST_STATED:,}")
     gbs = (gpu_batch, gpu_batch) if gpu_batch else (1, problem.most)
     nb = (num_batches, num_batches) if num_batches else (1, problem.most)
     return BlockBox(*gbs, *nb)

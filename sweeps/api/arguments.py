@@ -93,7 +93,7 @@ def names_of(value: Any, name: str, kind: type[Any] = str) -> tuple[Any, ...]:
     given = names(value, name, kind)
     if not given:
         raise InputError(
-            f"{name}={value!r}: does not name anything; give a name or leave it out"
+            f"{name}={value!r} does not name anything; give a name or leave it out"
         )
     return given
 

@@ -78,6 +78,6 @@ def _toml_place(file: str) -> Path:
         raise InputError(f"--output-file {file}: a platform is a .toml file; name it so")
     place = place_of(file)
     if place.is_dir():
-        raise InputError(f"--output-file {file}: is a folder; name a file in it")
+        raise InputError(f"--output-file {file} is a folder; name a file in it")
     check_writable(place)
     return place

@@ -240,7 +240,7 @@ def study_of(line: typer.Context, systems: str | Sequence[str]) -> Study:
     if output_tokens.endswith(TABLE_FILES):
         place = f"--output-tokens {output_tokens!r}"
         raise InputError(
-            f"{place}: is a number of tokens; -o {output_tokens} names the file"
+            f"{place} is a number of tokens; -o {output_tokens} names the file"
         )
     if stated["plugins"]:
         load_plugins(stated["plugins"])

@@ -86,7 +86,7 @@ def place_of(name: str | Path) -> Path:
         ) from None
     if special:
         raise InputError(
-            f"{name}: is a device or a pipe, which no output may replace; choose a file"
+            f"{name} is a device or a pipe, which no output may replace; choose a file"
         )
     return path
 

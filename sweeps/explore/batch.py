@@ -78,7 +78,7 @@ def _limits(texts: Sequence[str]) -> tuple[Target, ...]:
     for target in targets:
         if target.at_least or target.against:
             advice = "limit what grows with the batch, as in tpot_ms<=50"
-            raise InputError(f"--slo {target.name}: is no upper limit; {advice}")
+            raise InputError(f"--slo {target.name} is no upper limit; {advice}")
     return targets
 
 

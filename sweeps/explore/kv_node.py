@@ -230,7 +230,7 @@ class Node:
         )
         if not capacity:
             raise InputError(
-                f"--tier {text!r}: must hold something; leave out an empty tier"
+                f"--tier {text!r} must hold something; leave out an empty tier"
             )
         parts = count if medium in WHOLE_ROLES else np.ceil(capacity / each)
         if x:

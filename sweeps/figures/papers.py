@@ -199,7 +199,7 @@ def drawing_of(content: Mapping[str, Any], name: str) -> Drawing:
     options = content.get("figure")
     if not isinstance(options, dict):
         raise InputError(
-            f"{name}: has no [figure] table, which says how it is drawn; "
+            f"{name} has no [figure] table, which says how it is drawn; "
             "`nearkv figure` lists studies that do"
         )
     known = [key.name for key in fields(Drawing)]

@@ -56,27 +56,25 @@ def _files(path: Path) -> list[Path]:
         InputError: there are none, one is no ordinary file, or they are too large.
     """
     if path.suffix not in FORMS:
-        raise InputError(
-            f"{path}: is no table; name a file that ends in {', '.join(FORMS)}"
-        )
+        raise InputError(f"{path} is no table; name a file that ends in {', '.join(FORMS)}")
     if not path.exists():
         raise InputError(
-            f"{path}: does not exist; write it with `nearkv compare ... -o {path}`"
+            f"{path} does not exist; write it with `nearkv compare ... -o {path}`"
         )
     files = [path]
     if path.suffix == ".parquet" and path.is_dir():
         files = sorted(path.glob("part-*.parquet"))
     if not files:
         raise InputError(
-            f"{path}: is a folder without parts of a sweep; name the table itself"
+            f"{path} is a folder without parts of a sweep; name the table itself"
         )
     for file in files:
         if not file.is_file():
-            raise InputError(f"{file}: is not an ordinary file; name the table itself")
+            raise InputError(f"{file} is not an ordinary file; name the table itself")
     size = sum(file.stat().st_size for file in files)
     if size > LARGEST_FILE:
         raise InputError(
-            f"{path}: holds {size:,} bytes, too many for a figure (at most {LARGEST_FILE:,}); "
+            f"{path} holds {size:,} bytes, too many for a figure (at most {LARGEST_FILE:,}); "
             "keep fewer rows with sweep --top or --best-per"
         )
     return files
@@ -87,9 +85,9 @@ def _parsed(read: Callable[[], pd.DataFrame], where: str) -> pd.DataFrame:
         table = read()
     except (ValueError, OSError, UnicodeError) as problem:
         reason = str(problem).splitlines()[0][:200]
-        raise InputError(f"{where}: is not a table that nearkv wrote ({reason})") from None
+        raise InputError(f"{where} is not a table that nearkv wrote ({reason})") from None
     if table.empty:
-        raise InputError(f"{where}: has no rows; there is nothing to draw")
+        raise InputError(f"{where} has no rows; there is nothing to draw")
     return table
 
 

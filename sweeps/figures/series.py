@@ -123,9 +123,7 @@ def drawn_column(table: pd.DataFrame, only: str) -> str:
         if table[name].dtype.kind in "if" and name not in FIGURE_AXES:
             return name
     if names:
-        raise InputError(
-            f"--columns {only}: holds no numbers to draw; name one, as {SPEED}"
-        )
+        raise InputError(f"--columns {only} holds no numbers to draw; name one, as {SPEED}")
     return SPEED
 
 

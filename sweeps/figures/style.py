@@ -354,7 +354,7 @@ def restyle(
         if limits:
             axes.set_ylim(float(low), float(high))
     except ValueError:
-        raise InputError(f"--ylim {limits}: is not LOW:HIGH; write it as 0:2.5") from None
+        raise InputError(f"--ylim {limits} is not LOW:HIGH; write it as 0:2.5") from None
     if title:
         figure: Any = axes.get_figure(root=True)
         figure.suptitle(title, fontsize=SETTINGS["font.size"])

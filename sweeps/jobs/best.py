@@ -202,7 +202,7 @@ def reducer_of(top: int | None, by: str, per: tuple[str, ...]) -> Reducer | None
     if top is not None and per:
         raise InputError("--top and --best-per each keep other rows; choose one")
     if top is not None and not 1 <= top <= MOST_KEPT:
-        raise InputError(f"--top {top}: must be 1 or more, and at most {MOST_KEPT:,}")
+        raise InputError(f"--top must be from 1 to {MOST_KEPT:,}, not {top}")
     if by and not (top or per):
         raise InputError(
             f"--by {by}: says what --top and --best-per compare by; give one of these"

@@ -84,7 +84,7 @@ def check_free(path: Path, dataset: bool, instead: str = "choose another name") 
         )
     if path.is_dir() != dataset:
         there = "folder" if path.is_dir() else "file"
-        raise InputError(f"{path}: is a {there} already; {instead}")
+        raise InputError(f"{path} is a {there} already; {instead}")
     for file in path.iterdir() if dataset else ():
         if not (file.name.startswith("part-") and file.suffix == ".parquet"):
             not_replaced = f"holds {file.name!r}, so it is no dataset to replace"

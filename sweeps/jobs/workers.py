@@ -51,9 +51,7 @@ class Workers:
 
     def __post_init__(self) -> None:
         if not 1 <= self.jobs <= MOST_JOBS:
-            raise InputError(
-                f"--jobs {self.jobs}: must be 1 or more, and at most {MOST_JOBS}"
-            )
+            raise InputError(f"--jobs must be from 1 to {MOST_JOBS}, not {self.jobs}")
         if self.jobs > 1 and self.scheduler:
             raise InputError("--jobs and --scheduler each say who evaluates; choose one")
         match = _ADDRESS.fullmatch(self.scheduler)

@@ -99,10 +99,10 @@ def _each(
     values_by_name = {}
     for name, listed in given.items():
         if not isinstance(name, str):
-            raise InputError(f"{where} {name!r}: is no name; give text, as in 'csd.count'")
+            raise InputError(f"{where} {name!r} is no name; give text, as in 'csd.count'")
         values_by_name[name] = read(listed, f"{where} {name}")
         if not values_by_name[name]:
-            raise InputError(f"{where} {name}: has no value; give one, or leave it out")
+            raise InputError(f"{where} {name} has no value; give one, or leave it out")
     return values_by_name
 
 

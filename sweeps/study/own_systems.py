@@ -144,4 +144,4 @@ def read_plugin(file: str) -> Plugin:
     try:
         return Plugin(file, read_text(Path(file), "plugin"))
     except ValueError:
-        raise InputError(f"{file}: is not a text in UTF-8; correct it there") from None
+        raise InputError(f"{file} is not a text in UTF-8; correct it there") from None

@@ -223,7 +223,7 @@ def values(
         is_range = isinstance(item, str) and ":" in item
         numbers += _range(item, read, where) if is_range else [read(item, where)]
     if not numbers:
-        raise InputError(f"{where}: has no value; give one, or leave it out")
+        raise InputError(f"{where} has no value; give one, or leave it out")
     if different:
         _check_different(numbers, given, where)
     return numbers
@@ -262,7 +262,7 @@ def choices(given: RawValues, where: str, different: bool = True) -> tuple[KnobV
         else:
             read.append(item)
     if not read:
-        raise InputError(f"{where}: has no value; give one, or leave it out")
+        raise InputError(f"{where} has no value; give one, or leave it out")
     if different:
         _check_different(read, given, where)
     return tuple(read)

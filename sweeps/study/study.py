@@ -160,11 +160,11 @@ def check_draws(seed: int, samples: int, band: float | None, traces: Sequence[st
     if seed and not (are_drawn or has_band):
         advice = "give --trace, or leave it out, or give the --band that it draws"
         if traces:
-            advice = f"those of {traces[0]} are taken as they are; leave it out"
-        raise InputError(f"--seed {seed}: is of the requests drawn from a trace; {advice}")
+            advice = f"the requests of {traces[0]} are taken as they are; leave it out"
+        raise InputError(f"--seed {seed} draws nothing here; {advice}")
     if samples != BAND_SAMPLES and not has_band:
         raise InputError(
-            f"--samples {samples}: are those of a band; give --band, or leave it out"
+            f"--samples {samples} are draws of a band; give --band, or leave it out"
         )
 
 

@@ -16,8 +16,8 @@ from nearkv.hardware.folders import path_of
 from nearkv.sweeps.study.axes import FIELD_OF
 from nearkv.sweeps.study.study import Study, blocks, stated_study
 
-_OPTION = re.compile(r"--(\w+)[\w-]*(?: ([\w.-]+))?(?: '[^']*')?(?:=[^:]*)?: ")
-"""Beginning of a sentence about an option: the option, and the name that it sets."""
+_OPTION = re.compile(r"--(\w+)[\w-]*")
+"""Beginning of a sentence about an option, whose first word is a key of a study."""
 _UNKNOWN = re.compile(r"unknown (system|model|platform|trace|part) ")
 TABLE_FILES = (".csv", ".jsonl", ".ndjson", ".parquet")
 """Endings of files that hold answers, and no study."""
@@ -71,12 +71,12 @@ def either(path: str, axes: Study, given: Collection[str] = ()) -> Study:
     """
     if "=" in path and not Path(path).exists():
         advice = "repeat --set, --knob or --zip in front of each NAME=VALUE"
-        raise InputError(f"{path}: is no study file; {advice}")
+        raise InputError(f"{path} is no study file; {advice}")
     if Path(path).suffix in TABLE_FILES:
         advice = "draw it with `nearkv plot`, or name the study that it was made of"
-        raise InputError(f"{path}: is a table, no study; {advice}")
+        raise InputError(f"{path} is a table, no study; {advice}")
     if path in systems():
-        raise InputError(f"{path}: is a system, no study; write --system {path}")
+        raise InputError(f"{path} is a system, no study; write --system {path}")
     if not path:
         return axes
     study = replace(load_study(path, axes.plugins), plugins=axes.plugins)
@@ -111,8 +111,7 @@ def _check(study: Study, path: Path) -> None:
 def _about_key(sentence: str) -> str:
     """A sentence about an option or a name as one about the key of a study file."""
     if option := _OPTION.match(sentence):
-        keys = "".join(f"{key}: " for key in option.groups() if key)
-        return keys + sentence[option.end() :]
+        return option[1] + sentence[option.end() :]
     if named := _UNKNOWN.match(sentence):
         key = "systems" if named[1] == "system" else named[1]
         return f"{key}: {sentence}"

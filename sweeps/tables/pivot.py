@@ -87,4 +87,4 @@ def _check_axis(rows: Sequence[Row], by: str, axes: Sequence[str]) -> None:
     values = {row[by] for row in rows}
     if len(values) > 1 and any(isinstance(value, float) for value in values):
         choice = ", ".join(axes)
-        raise InputError(f"--pivot {by}: is an answer; what varies is {choice}")
+        raise InputError(f"--pivot {by} is an answer; what varies is {choice}")

@@ -105,7 +105,7 @@ def _checked(
         if address not in ranged:
             known = ", ".join(ranged)
             raise InputError(
-                f"--factor {address}: has no range to fit it in; those that have: {known}"
+                f"--factor {address} has no range to fit it in; those that have: {known}"
             )
     return addresses
 

@@ -85,7 +85,7 @@ def read_runs(path: Path) -> list[Claim]:
     metric = _measured_column(header, path)
     if len(lines) > MOST_RUNS:
         raise InputError(
-            f"{path}: has {len(lines):,} rows; give a sample of at most {MOST_RUNS:,}"
+            f"{path} has {len(lines):,} rows; give a sample of at most {MOST_RUNS:,}"
         )
     return [_run(cells, metric, where) for where, cells in lines]
 
@@ -100,7 +100,7 @@ def _measured_column(header: Sequence[str], path: Path) -> str:
         have = (
             f"it has {', '.join(measured)}" if measured else f"such as {', '.join(COLUMNS)}"
         )
-        raise InputError(f"{path}: needs exactly one measured column; {have}")
+        raise InputError(f"{path} needs exactly one measured column; {have}")
     return measured[0]
 
 

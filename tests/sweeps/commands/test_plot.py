@@ -45,8 +45,8 @@ def test_a_table_of_a_command_becomes_a_map_with_its_boundary(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["bars", "nope.csv", "-o", "a.pdf"], "nope.csv: does not exist"),
-        (["bars", "/dev/zero", "-o", "a.pdf"], "/dev/zero: is no table"),
+        (["bars", "nope.csv", "-o", "a.pdf"], "nope.csv does not exist"),
+        (["bars", "/dev/zero", "-o", "a.pdf"], "/dev/zero is no table"),
         (["bars", "-", "-o", "a.gif"], "ends in one of .pdf, .svg, .png"),
         (["bars", "-", "-o", "no/such/folder/a.pdf"], "cannot be written"),
         (["bars", "-", "--value", "step", "-o", "a.pdf"], "step_ms"),

@@ -150,4 +150,4 @@ def test_a_crossover_says_where_both_run() -> None:
 
 
 def test_a_table_is_no_study() -> None:
-    assert "out.csv: is a table, no study" in printed("report", "out.csv", "-o", "r.html", code=2)
+    assert "out.csv is a table, no study" in printed("report", "out.csv", "-o", "r.html", code=2)

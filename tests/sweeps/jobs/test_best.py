@@ -110,8 +110,8 @@ def test_reducers_in_processes_keep_the_same() -> None:
     ("top", "by", "per", "problem"),
     [
         (5, "step_ms", ("model",), "choose one"),
-        (-1, "step_ms", (), "--top -1: must be 1 or more"),
-        (0, "", (), "--top 0: must be 1 or more"),
+        (-1, "step_ms", (), "--top must be from 1 to"),
+        (0, "", (), "--top must be from 1 to"),
         (1, "step_mss", (), "did you mean 'step_ms'"),
         (1, "model", (), "--by: model is not a column of numbers"),
         (None, "step_ms", (), "--by step_ms: says what --top and --best-per compare by"),

@@ -39,7 +39,7 @@ def test_a_name_without_a_value_is_refused() -> None:
     with pytest.raises(InputError, match="has no value; give one"):
         nearkv.compare("hilos", "opt-66b", knobs={"alpha": []})
     for empty in ("", ()):
-        with pytest.raises(InputError, match="--part gpu: has no value; give one"):
+        with pytest.raises(InputError, match="--part gpu has no value; give one"):
             Study("hilos", "opt-66b", parts={"gpu": empty})
 
 
@@ -50,7 +50,7 @@ def test_a_name_without_a_value_is_refused() -> None:
         ("knobs", "alpha=1", "--knob: give names and their values, .*, not 'alpha=1'"),
         ("parts", [("gpu", "h200-sxm")], r"--part: give names and their values, .*, not \["),
         ("zipped", np.array([1, 2]), r"--zip: give names and their values, .*, not array"),
-        ("knobs", {1: 2}, "--knob 1: is no name; give text"),
+        ("knobs", {1: 2}, "--knob 1 is no name; give text"),
         ("sets", {"csd.count": np.ma.masked}, "--set csd.count=masked: give text, a number"),
         ("models", np.ma.masked, "--model=masked: give a name"),
         ("batch", np.ma.masked, "--batch=masked: give text, a number"),

@@ -79,7 +79,7 @@ def test_moments_are_those_of_every_token_decoded() -> None:
             "line 3, output_tokens: 'many' is not a number",
         ),
         ("input_tokens,output_tokens\n-5,6\n", "line 2, input_tokens: '-5' must be a whole number"),
-        ("input_tokens,output_tokens\n5\n", "line 2: has 1 cells for 2 columns"),
+        ("input_tokens,output_tokens\n5\n", "line 2 has 1 cells for 2 columns"),
         ("input_tokens,output_tokens,input_tokens\n5,6,7\n", "a column is there twice"),
         (
             "input_tokens,output_tokens\n5,nan\n",

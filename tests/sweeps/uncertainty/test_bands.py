@@ -288,7 +288,7 @@ def test_no_band_and_a_band_of_nothing_differ() -> None:
 def test_a_seed_where_nothing_is_drawn_is_refused() -> None:
     check_draws(3, 1024, None, traces=("own.csv", "openr1"))
     check_draws(3, 1024, 90.0, traces=("own.csv",))
-    with pytest.raises(InputError, match=r"those of own\.csv are taken as they are"):
+    with pytest.raises(InputError, match=r"the requests of own\.csv are taken as they are"):
         check_draws(3, 1024, None, traces=("own.csv",))
     with pytest.raises(InputError, match="give --trace"):
         check_draws(3, 1024, None, traces=())
@@ -300,17 +300,17 @@ POINT = ("--model", "opt-30b", "--context", "8k", "--band", "90", "--samples", "
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"seed": 5}, "--seed 5: is of the requests drawn from a trace"),
+        ({"seed": 5}, "--seed 5 draws nothing here"),
         ({"seed": -1}, "--seed -1: give a whole number, 0 or more"),
         ({"seed": "x", "band": 90}, "--seed 'x': give a whole number"),
-        ({"samples": 5}, "--samples 5: are those of a band"),
+        ({"samples": 5}, "--samples 5 are draws of a band"),
         ({"samples": 64.5, "band": 90}, "--samples 64.5: give a whole number"),
         ({"band": "x"}, "--band 'x': give a number of percent"),
         ({"band": True}, "--band True: give a number of percent"),
         ({"method": 3}, "unknown method '3'"),
         ({"batch": True}, "--batch=True: give text, a number"),
         ({"batch": {"a": 1}}, "give text, a number"),
-        ({"sets": {1: 2}}, "--set 1: is no name"),
+        ({"sets": {1: 2}}, "--set 1 is no name"),
     ],
 )
 def test_arguments_of_draws_are_checked_as_options_are(options: Any, problem: str) -> None:
@@ -321,7 +321,7 @@ def test_arguments_of_draws_are_checked_as_options_are(options: Any, problem: st
 def test_a_study_file_with_a_seed_of_nothing_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "study.toml"
     file.write_text('systems = ["hilos"]\nmodel = ["opt-66b"]\nseed = 4\n')
-    with pytest.raises(InputError, match=r"study\.toml: seed: 4: is of the requests"):
+    with pytest.raises(InputError, match=r"study\.toml: seed 4 draws nothing here"):
         load_study(str(file))
 
 

@@ -223,7 +223,7 @@ GOOD = "h2o,qwen-7b,2,2k,64,57\nh2o,qwen-7b,4,2k,64,110\n"
 @pytest.mark.parametrize(
     ("factors", "words"),
     [
-        (["gpu.bandwidth"], "--factor gpu.bandwidth: has no range to fit it in"),
+        (["gpu.bandwidth"], "--factor gpu.bandwidth has no range to fit it in"),
         (["derate.magic"], "unknown number 'derate.magic'"),
         (["pcie"], "'pcie' is not ROLE.KEY"),
         (["derate.pcie", "derate.pcie"], "--factor: names 'derate.pcie' twice"),

@@ -52,7 +52,7 @@ GOOD = "h2o,qwen-7b,2,2k,64,57\nh2o,qwen-7b,4,2k,64,110\n"
             "id,low,high,unit,metric,system\nmine,72,70,ms,step_ms,hilos\n",
             "line 2: low, 72, is above high, 70",
         ),
-        (f"{HEADER}\nmine,3,x\n", "line 2: has 3 cells for 12 columns"),
+        (f"{HEADER}\nmine,3,x\n", "line 2 has 3 cells for 12 columns"),
         (MINE + MINE.partition("\n")[2], "the id 'mine' is there twice"),
     ],
 )
@@ -90,7 +90,7 @@ def test_a_bad_file_of_claims_is_one_sentence(tmp_path: Path, text: str, words: 
         ),
         (f"{RUN}\nh2o,qwen-7b,2,2k,64,0\n", "'0' must be a finite number above 0"),
         (f"{RUN}\nh2o,qwen-7b,2,2k,64,nan\n", "'nan' must be a finite number above 0"),
-        (f"{RUN}\nh2o,qwen-7b,2,2k,64\n", "line 2: has 5 cells for 6 columns"),
+        (f"{RUN}\nh2o,qwen-7b,2,2k,64\n", "line 2 has 5 cells for 6 columns"),
         (f"{RUN}\nh2o,qwen-7b,half,2k,64,57\n", "line 2, batch: 'half' must be a whole number"),
         (f"{RUN}\nh3o,qwen-7b,2,2k,64,57\n", "line 2: unknown system 'h3o'; did you mean 'h2o'"),
         (
