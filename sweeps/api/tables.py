@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from nearkv.sweeps.evaluate.catalogue import column_rows
 from nearkv.sweeps.evaluate.provenance import provenance, text_of
 from nearkv.sweeps.study.study import Study, blocks
 from nearkv.sweeps.tables.labels import stem_and_unit
-from nearkv.sweeps.tables.table import Columns, is_number, plain, records
+from nearkv.sweeps.tables.table import Rows, plain, records
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,30 +73,10 @@ def table_of_rows(
     return _concluding(pd.DataFrame(plain_rows), conclusion)
 
 
-def columns_of(table: pd.DataFrame | Sequence[Mapping[str, Any]]) -> Columns:
-    """The columns of a table as arrays: numbers where all that is not blank is one, else text."""
-    if isinstance(table, Sequence):
-        names = list(table[0]) if table else []
-        return {name: _unboxed([row[name] for row in table]) for name in names}
-    columns: Columns = {}
-    for name, values in table.items():
-        array = values.to_numpy()
-        columns[str(name)] = array if array.dtype.kind in "fiub" else _unboxed(array)
-    return columns
-
-
-def _unboxed(values: Iterable[object]) -> NDArray[np.generic]:
-    """Values of several types as numbers or text; what is missing is NaN or blank."""
-    cells = [plain(value) for value in values]
-    numbers = [cell for cell in cells if is_number(cell)]
-    if numbers and len(numbers) == sum(cell not in (None, "") for cell in cells):
-        return np.array([cell if is_number(cell) else np.nan for cell in cells], float)
-    texts = [" ".join(map(str, cell)) if isinstance(cell, list) else cell for cell in cells]
-    return np.array(["" if text is None else str(text) for text in texts])
-
-
-def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows of a table as dictionaries of plain values."""
+def rows_of(table: pd.DataFrame | Rows) -> Rows:
+    """The rows of a table as dictionaries of plain values; rows as they are."""
+    if isinstance(table, list):
+        return table
     return records({str(name): values.to_numpy() for name, values in table.items()})
 
 

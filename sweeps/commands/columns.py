@@ -16,12 +16,11 @@ ColumnName = Annotated[str, typer.Argument(metavar="COLUMN", help="A column of a
 def columns(line: typer.Context) -> None:
     """List the columns of results with unit and definition."""
     from nearkv.sweeps.api import catalogues
-    from nearkv.sweeps.api.tables import rows_of
 
     view = options.view_of(line)
-    rows = rows_of(catalogues.columns())
-    below = [f"{len(rows)} columns; `nearkv columns show NAME` prints what one means."]
-    print_table(rows, view, below=below)
+    table = catalogues.columns()
+    below = [f"{len(table)} columns; `nearkv columns show NAME` prints what one means."]
+    print_table(table, view, below=below)
 
 
 @options.taking(options.of_table)

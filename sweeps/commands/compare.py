@@ -57,7 +57,6 @@ def compare(
 
     # pandas is loaded only once the question is known to be sound
     from nearkv.sweeps.api import questions
-    from nearkv.sweeps.api.tables import rows_of
 
     table = questions.compare(
         study, ratio=ratios, breakdown=breakdown, also=comma_list(view.columns), empty=True
@@ -70,7 +69,7 @@ def compare(
         save(table, view.written, study, view.file)
     if chart:
         print_chart(table, study, view)
-        check_answered(rows_of(table))
+        check_answered(table)
         return
     requested = ["step_ms", "speedup"] if breakdown else []
     for name in map(str, table):
@@ -79,6 +78,4 @@ def compare(
         if name.endswith("_ratio") or is_band or is_busy:
             requested.append(name)
     print_table(table, view, BRIEF, study, requested)
-    tell_solved(
-        study, view, rows_of(table), lambda other: rows_of(questions.compare(other))
-    )
+    tell_solved(study, view, table, questions.compare)

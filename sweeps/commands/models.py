@@ -26,12 +26,11 @@ ModelFile = Annotated[
 def models(line: typer.Context) -> None:
     """List the models with their shapes."""
     from nearkv.sweeps.api import catalogues
-    from nearkv.sweeps.api.tables import rows_of
 
     view = options.view_of(line)
-    rows = rows_of(catalogues.models())
-    below = [f"{len(rows)} models; `nearkv models show NAME` prints every number of one."]
-    print_table(rows, view, below=below)
+    table = catalogues.models()
+    below = [f"{len(table)} models; `nearkv models show NAME` prints every number of one."]
+    print_table(table, view, below=below)
 
 
 @options.taking(options.of_table)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from nearkv.sweeps.study.study import Study
-    from nearkv.sweeps.tables.table import Display, Row
+    from nearkv.sweeps.tables.table import Display, Row, Rows
 
 BRIEF = (
     "system,model,platform,trace,batch,rate_req_s,users,context_tok,output_tokens,status,"
@@ -57,7 +57,7 @@ GIVES_MORE = {
 
 
 def print_table(
-    table: pd.DataFrame | list[dict[str, Any]],
+    table: pd.DataFrame | Rows,
     view: View = AS_TABLE,
     usual: str = "",
     study: Study | None = None,
@@ -89,38 +89,48 @@ def print_table(
     from nearkv.sweeps.api.tables import rows_of
     from nearkv.sweeps.tables.table import MOST_ROWS_SHOWN
 
-    form = view.form or "table"
+    form, written = view.form or "table", text_format(view.file)
     if usual and study and study.arrives:
         usual = LATENCIES + usual
-    written = text_format(view.file) if view.file else ""
-    is_long = len(table) > MOST_ROWS_SHOWN
-    limit = f"more than {MOST_ROWS_SHOWN:,} rows are too many to read"
     if view.file:
         check_output(view.file)
-    if written and is_long:
-        raise InputError(f"-o {view.file}: {limit}; write .csv, .jsonl or .parquet")
+    is_long = len(table) > MOST_ROWS_SHOWN
+    if is_long:
+        _check_long(view, form)
     if view.file and not written:
         save(table, view.written, study, view.file)
-    if is_long and form == "csv":
-        echo(encoded(table, view.columns, "csv").decode())
-    elif is_long and form != "json":
-        if not view.file:
-            raise InputError(f"{limit}; print them with --format csv or json")
-    else:
-        rows = table if isinstance(table, list) else rows_of(table)
-        if below is None:
-            below = getattr(table, "attrs", {}).get("conclusion", ())
-        if written:
-            shown = display(rows, replace(view, form=written), usual, study, requested)
-            shown = replace(shown, title=title or shown.title)
-            text = text_of(shown, written, view)
-            save_bytes(text.encode(), len(shown.rows), study, view.file)
+    if is_long and form != "json":
+        if form == "csv":
+            echo(encoded(table, view.columns, "csv").decode())
+        return
+    rows = rows_of(table)
+    if below is None:
+        below = getattr(table, "attrs", {}).get("conclusion", ())
+
+    def shown_as(form: str) -> Display:
         shown = display(rows, replace(view, form=form), usual, study, requested)
-        prices = prices_of(study, [*comma_list(view.columns), *requested])
-        told = (*below, *left_out(rows, shown, view, study), *prices)
-        shown = replace(shown, title=title or shown.title, below=told)
-        echo(text_of(shown, form, view))
-        check_answered(rows)
+        return replace(shown, title=title or shown.title)
+
+    if written:
+        shown = shown_as(written)
+        text = text_of(shown, written, view)
+        save_bytes(text.encode(), len(shown.rows), study, view.file)
+    shown = shown_as(form)
+    prices = prices_of(study, [*comma_list(view.columns), *requested])
+    told = (*below, *left_out(rows, shown, view, study), *prices)
+    echo(text_of(replace(shown, below=told), form, view))
+    check_answered(rows)
+
+
+def _check_long(view: View, form: str) -> None:
+    """Refuse to show readers more rows than they can read."""
+    from nearkv.sweeps.tables.table import MOST_ROWS_SHOWN
+
+    limit = f"more than {MOST_ROWS_SHOWN:,} rows are too many to read"
+    if text_format(view.file):
+        raise InputError(f"-o {view.file}: {limit}; write .csv, .jsonl or .parquet")
+    if form not in ("csv", "json") and not view.file:
+        raise InputError(f"{limit}; print them with --format csv or json")
 
 
 def text_of(shown: Display, form: str, view: View) -> str:
@@ -128,8 +138,7 @@ def text_of(shown: Display, form: str, view: View) -> str:
     from nearkv.sweeps.tables.formats import render
 
     if form == "csv":
-        rows = list(shown.rows)
-        return encoded(rows, "", form).decode() if rows else "\n"
+        return encoded(shown.rows, "", form).decode() if shown.rows else "\n"
     return render(shown, form, view.caption, view.label)
 
 
@@ -144,15 +153,17 @@ def prices_of(study: Study | None, names: Collection[str]) -> list[str]:
     return price_sentences(blocks(study))
 
 
-def check_answered(rows: Sequence[Row]) -> None:
+def check_answered(table: pd.DataFrame | Rows) -> None:
     """End the command where the only row is infeasible, not modelled or never meets its limits.
 
     Raises:
         typer.Exit: it is.
     """
-    if len(rows) != 1:
+    from nearkv.sweeps.api.tables import rows_of
+
+    if len(table) != 1:
         return
-    (row,) = rows
+    (row,) = rows_of(table)
     fails = row.get("status") in ("infeasible", "not-modelled")
     if fails or row.get("limit") == "never" or row.get("largest_batch") == 0:
         raise typer.Exit(NO_ANSWER)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from nearkv.sweeps.commands.options import View
 from nearkv.sweeps.commands.printing import print_table
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from nearkv.sweeps.study.study import Study
-    from nearkv.sweeps.tables.table import Row
+    from nearkv.sweeps.tables.table import Rows
 
 MOST_ROWS_TOLD = 64
 """Rows of a table below which the sentence stands; more are read by a program."""
@@ -23,26 +25,28 @@ TOLD_BEYOND = 0.1
 def tell_solved(
     study: Study,
     view: View,
-    rows: Sequence[Row],
-    published: Callable[[Study], Sequence[Row]] | None = None,
+    table: pd.DataFrame | Rows,
+    published: Callable[[Study], pd.DataFrame | Rows] | None = None,
 ) -> None:
     """Print on a terminal that knobs are solved which a paper sets, and what its settings take.
 
     Args:
         study: what was asked.
         view: how its answer is shown.
-        rows: the answer.
-        published: answers a study in the form of `rows`; without it, no times are compared.
+        table: the answer.
+        published: answers a study in the form of `table`; without it, no times are compared.
     """
+    from nearkv.sweeps.api.tables import rows_of
+
     is_read = view.is_for_people and not view.file and sys.stdout.isatty()
-    if not is_read or len(rows) > MOST_ROWS_TOLD or not _is_solved(study):
+    if not is_read or len(table) > MOST_ROWS_TOLD or not _is_solved(study):
         return
     sentence = "knobs solved; --published for the papers' settings"
     if published is not None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they are those of the first answer
             papers = published(study.but(published=True, band=None))
-        sentence += "".join(_times_as_long(rows, papers))
+        sentence += "".join(_times_as_long(rows_of(table), rows_of(papers)))
     print_table([], title=f"{sentence}.")
 
 
@@ -58,7 +62,7 @@ def _is_solved(study: Study) -> bool:
     )
 
 
-def _times_as_long(rows: Sequence[Row], papers: Sequence[Row]) -> list[str]:
+def _times_as_long(rows: Rows, papers: Rows) -> list[str]:
     """Ratios of whole requests by papers' settings over solved ones, where they are notable."""
     ratios: dict[str, list[float]] = {}
     short: dict[str, str] = {}

@@ -129,7 +129,6 @@ def show_knob(
 ) -> None:
     """Solve a knob, and print the point, the answer, the bound, the paper's rules, and why."""
     from nearkv.sweeps.api.solve import solve
-    from nearkv.sweeps.api.tables import rows_of
 
     view, study = options.view_of(line), options.study_of(line, systems)
     check_readable(view, study)
@@ -138,9 +137,7 @@ def show_knob(
     beside = ("value_", "regret_", "bound_", "rule")
     names = [name for name in answer.columns if name.startswith(beside)]
     print_table(answer, view, ",".join([usual, *names]), study)
-    tell_solved(
-        study, view, rows_of(answer), lambda other: rows_of(solve(question, other, **asked))
-    )
+    tell_solved(study, view, answer, lambda other: solve(question, other, **asked))
 
 
 def show_searched(
@@ -153,13 +150,12 @@ def show_searched(
         first: columns that come before the others.
     """
     from nearkv.sweeps.api.solve import solve
-    from nearkv.sweeps.api.tables import rows_of
 
     view, study = options.view_of(line), options.study_of(line, systems)
     answer = solve(question, study, **asked)
     names = [name for name in answer.columns if name not in SEARCHED]
     print_table(answer, view, ",".join([first, *names]), study)
-    tell_solved(study, view, rows_of(answer))
+    tell_solved(study, view, answer)
 
 
 @options.taking(options.of_study, options.of_table)

@@ -30,16 +30,15 @@ def systems(
     With --platform, which of them run on it, and what it lacks for the others.
     """
     from nearkv.sweeps.api import catalogues
-    from nearkv.sweeps.api.tables import rows_of
 
     view = options.view_of(line)
-    rows = rows_of(catalogues.systems(plugin=plugins, platform=platform))
+    table = catalogues.systems(plugin=plugins, platform=platform)
     usual = "system,runs,lacks,what" if platform else "system,what,paper,platform,knobs"
-    below = [f"{len(rows)} systems; `nearkv systems show NAME` prints the knobs of one."]
+    below = [f"{len(table)} systems; `nearkv systems show NAME` prints the knobs of one."]
     if platform:
-        running = sum(row["runs"] == "yes" for row in rows)
-        below = [f"{running} of {len(rows)} systems run on {platform}."]
-    print_table(rows, view, usual, below=below)
+        running = (table["runs"] == "yes").sum()
+        below = [f"{running} of {len(table)} systems run on {platform}."]
+    print_table(table, view, usual, below=below)
 
 
 @options.taking(options.of_table)

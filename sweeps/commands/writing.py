@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
+
+from nearkv.sweeps.study.sizes import comma_list
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from nearkv.sweeps.study.study import Study
-
-    Table = pd.DataFrame | list[dict[str, Any]]
-    """Rows, as a DataFrame or as dictionaries that all have the same keys."""
+    from nearkv.sweeps.tables.table import Row
 
 
 def check_output(file: str) -> None:
@@ -38,7 +38,9 @@ def text_format(file: str) -> str:
     return TEXTS.get(Path(file).suffix, "")
 
 
-def save(table: Table, only: str, study: Study | None, file: str) -> None:
+def save(
+    table: pd.DataFrame | Sequence[Row], only: str, study: Study | None, file: str
+) -> None:
     """Write the columns of a comma-separated list, and beside them where every number comes from.
 
     Raises:
@@ -49,18 +51,20 @@ def save(table: Table, only: str, study: Study | None, file: str) -> None:
     save_bytes(encoded(table, only, form_of(Path(file))), len(table), study, file)
 
 
-def encoded(table: Table, only: str, form: str) -> bytes:
+def encoded(table: pd.DataFrame | Sequence[Row], only: str, form: str) -> bytes:
     """The columns of a comma-separated list as a program reads them.
 
     Raises:
         InputError: a name that is no column.
     """
-    from nearkv.sweeps.api.tables import columns_of
-    from nearkv.sweeps.jobs.formats import encoded, table_of
-    from nearkv.sweeps.tables.table import select
+    import pandas as pd
 
-    columns = select(columns_of(table), only)
-    return encoded(table_of(columns), form)
+    from nearkv.sweeps.jobs.formats import encoded, table_of
+    from nearkv.sweeps.tables.table import check_columns
+
+    frame, names = pd.DataFrame(table), list(comma_list(only))
+    check_columns(frame, names)
+    return encoded(table_of(frame[names] if names else frame), form)
 
 
 def save_bytes(content: bytes, rows: int, study: Study | None, file: str) -> None:

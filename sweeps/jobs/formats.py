@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Mapping
-from typing import IO
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,10 @@ import pyarrow.parquet
 from nearkv.sweeps.evaluate.columns import Categories, Cell
 from nearkv.sweeps.jobs.plan import ColumnKind, Piece, unpacked
 from nearkv.sweeps.study.grid import shape_of
-from nearkv.sweeps.tables.table import Columns, is_whole, plain
+from nearkv.sweeps.tables.table import is_number, is_whole, plain
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 TYPES = {
     "text": pa.dictionary(pa.int32(), pa.string()),
@@ -58,22 +61,28 @@ def piece_table(packed: bytes, piece: Piece) -> pa.Table:
     return pa.Table.from_batches(batches).unify_dictionaries()
 
 
-def table_of(columns: Columns) -> pa.Table:
-    """A table in memory as one of Arrow."""
-    kinds: dict[str, ColumnKind] = {}
-    cells: dict[str, Cell] = {}
-    shape: tuple[int, ...] = ()
-    for name, values in columns.items():
-        shape = values.shape
-        if values.dtype.kind in "fiu":
-            kinds[name] = "whole" if is_whole(values) else "number"
-            cells[name] = np.asarray(values, np.float64)
-            continue
-        distinct, places = np.unique(values, return_inverse=True)
-        texts = ("" if (text := plain(value)) is None else str(text) for value in distinct)
-        kinds[name] = "text"
-        cells[name] = Categories(places.reshape(shape), tuple(texts))
-    return pa.Table.from_batches([_batch(cells, shape, kinds)])
+def table_of(frame: pd.DataFrame) -> pa.Table:
+    """A table in memory as one of Arrow; its values may be of any type."""
+    return pa.table({str(name): _column(values) for name, values in frame.items()})
+
+
+def _column(values: pd.Series[Any]) -> pa.Array:
+    """A column as numbers, where all that is not blank is one, or else as text."""
+    if values.dtype.kind in "fiu":
+        numbers = values.to_numpy(float)
+    else:
+        cells = [plain(value) for value in values]
+        stated = [cell for cell in cells if cell not in (None, "")]
+        if not stated or not all(map(is_number, stated)):
+            return pa.array(map(_text, cells), pa.string()).dictionary_encode()
+        numbers = np.array([cell if is_number(cell) else np.nan for cell in cells], float)
+    return _array(numbers, numbers.shape, "whole" if is_whole(numbers) else "number")
+
+
+def _text(cell: object) -> str:
+    if isinstance(cell, list):
+        return " ".join(map(str, cell))
+    return "" if cell is None else str(cell)
 
 
 def _batch(

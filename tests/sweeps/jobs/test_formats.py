@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow.parquet
 import pytest
 from support.command_line import succeed
@@ -137,7 +138,7 @@ def test_columns_chosen_are_columns_written_in_that_order(tmp_path: Path) -> Non
 
 
 def test_names_that_csv_must_quote_are_quoted() -> None:
-    found = {"model": np.array(['say "x"', "plain"]), "step_ms": np.array([1.5, np.inf])}
+    found = pd.DataFrame({"model": ['say "x"', "plain"], "step_ms": [1.5, np.inf]})
     text = encoded(table_of(found), "csv").decode()
     rows = list(csv.DictReader(io.StringIO(text)))
     assert rows == [{"model": 'say "x"', "step_ms": "1.5"}, {"model": "plain", "step_ms": "inf"}]
@@ -148,5 +149,5 @@ def test_names_that_csv_must_quote_are_quoted() -> None:
 
 def test_numbers_beyond_64_bits_are_written_as_they_are() -> None:
     """10^19 is above 2^63: as an integer it would be written as -9223372036854775808."""
-    table = table_of({"bytes": np.array([1e19]), "batch": np.array([16.0])})
+    table = table_of(pd.DataFrame({"bytes": [1e19], "batch": [16.0]}))
     assert table.to_pylist() == [{"bytes": 1e19, "batch": 16}]
