@@ -267,16 +267,15 @@ def _print_version(requested: bool) -> None:
         raise typer.Exit
 
 
-VersionOption = Annotated[
-    bool,
-    typer.Option(
-        "--version", callback=_print_version, is_eager=True, help="Print the version."
-    ),
-]
-
-
 @app.callback()
-def nearkv(version: VersionOption = False) -> None:
+def nearkv(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
     """Take the options of `nearkv` itself."""
 
 

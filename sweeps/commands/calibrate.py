@@ -13,30 +13,27 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-Paper = Annotated[str, option("PAPER", "Fit to its measured claims: hilos.")]
-Runs = Annotated[
-    str,
-    option("FILE.csv", "Fit to runs: system,model,batch,context,output_tokens,step_ms."),
-]
-PlatformOption = Annotated[
-    str, option("PLATFORM", "The machine; default: that of the claims, or of the system.")
-]
-Factors = Annotated[
-    list[str], option("ROLE.KEY", "A number to fit: derate.pcie. At most six.")
-]
-LeftOut = Annotated[list[str], option("ROW", "Leave out: 'line 5', or a claim's id.")]
-TomlFile = Annotated[
-    str, option("FILE.toml", "Write the fitted platform.", "--output-file", "-o")
-]
-
-
 def calibrate(
-    claims: Paper = "",
-    measurements: Runs = "",
-    platform: PlatformOption = "",
-    factor: Factors = [],
-    without: LeftOut = [],
-    file: TomlFile = "",
+    claims: Annotated[str, option("PAPER", "Fit to its measured claims: hilos.")] = "",
+    measurements: Annotated[
+        str,
+        option(
+            "FILE.csv", "Fit to runs: system,model,batch,context,output_tokens,step_ms."
+        ),
+    ] = "",
+    platform: Annotated[
+        str,
+        option("PLATFORM", "The machine; default: that of the claims, or of the system."),
+    ] = "",
+    factor: Annotated[
+        list[str], option("ROLE.KEY", "A number to fit: derate.pcie. At most six.")
+    ] = [],
+    without: Annotated[
+        list[str], option("ROW", "Leave out: 'line 5', or a claim's id.")
+    ] = [],
+    file: Annotated[
+        str, option("FILE.toml", "Write the fitted platform.", "--output-file", "-o")
+    ] = "",
     columns: options.ColumnsOption = "",
     form: options.Format = "table",
 ) -> None:

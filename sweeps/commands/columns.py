@@ -9,8 +9,6 @@ import typer
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.printing import print_table
 
-ColumnName = Annotated[str, typer.Argument(metavar="COLUMN", help="A column of a result.")]
-
 
 @options.taking(options.of_table)
 def columns(line: typer.Context) -> None:
@@ -24,7 +22,10 @@ def columns(line: typer.Context) -> None:
 
 
 @options.taking(options.of_table)
-def show(line: typer.Context, name: ColumnName) -> None:
+def show(
+    line: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="COLUMN", help="A column of a result.")],
+) -> None:
     """Print what a column means.
 
     Example: nearkv columns show step_ms

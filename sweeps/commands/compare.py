@@ -21,20 +21,18 @@ from nearkv.sweeps.commands.printing import BRIEF, check_answered, print_table
 from nearkv.sweeps.commands.published import tell_solved
 from nearkv.sweeps.commands.writing import check_output, save
 
-Ratio = Annotated[
-    str,
-    option(
-        "COLUMNS",
-        "Add ratios over the first system of these columns too: energy_j_tok,cost_usd.",
-    ),
-]
-
 
 @options.taking(options.of_study, options.of_load, options.of_table)
 def compare(
     line: typer.Context,
     systems: options.Systems,
-    ratio: Ratio = "",
+    ratio: Annotated[
+        str,
+        option(
+            "COLUMNS",
+            "Add ratios over the first system of these columns too: energy_j_tok,cost_usd.",
+        ),
+    ] = "",
     breakdown: options.Breakdown = False,
     chart: Chart = False,
 ) -> None:

@@ -21,13 +21,15 @@ is the upper over the lower end of the 90 % band (median), score its interval sc
 model errors.
 """
 
-RecordErrors = Annotated[
-    bool, typer.Option("--record", help="Pool the model errors anew, for every later band.")
-]
-
 
 @options.taking(options.of_table)
-def coverage(line: typer.Context, record: RecordErrors = False) -> None:
+def coverage(
+    line: typer.Context,
+    record: Annotated[
+        bool,
+        typer.Option("--record", help="Pool the model errors anew, for every later band."),
+    ] = False,
+) -> None:
     """Say how many measured runs lie in the bands that are predicted without them.
 
     A claim's band has the model error of the rows of other papers and sources.

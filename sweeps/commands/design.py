@@ -17,61 +17,6 @@ from nearkv.sweeps.commands.options import option
 from nearkv.sweeps.commands.printing import print_table
 from nearkv.sweeps.commands.writing import check_new, tell, write_new
 
-SystemsOrStudy = Annotated[
-    str,
-    typer.Argument(
-        metavar="SYSTEMS|STUDY.toml",
-        help="Comma-separated systems, all by default, or a study of one workload.",
-    ),
-]
-Budget = Annotated[
-    list[str], option("LIMITS", "Limits by unit: 100kUSD, 30USD/h, 10kW, 8U.")
-]
-Classes = Annotated[
-    list[str],
-    option(
-        "NAME:CONTEXT:OUTPUT:RATE",
-        "Requests that machines share: chat:4k:256:2.5.",
-        "--class",
-    ),
-]
-LimitsOption = Annotated[
-    list[str], option("LIMITS", "Limits on columns: tpot_ms=66,ttft_s=10.")
-]
-ObjectiveOption = Annotated[str, option("COLUMN", "Make this least; cost_usd by default.")]
-Maximize = Annotated[str, option("COLUMN", "Make this highest, as throughput_tok_s.")]
-Pareto = Annotated[
-    str, option("COLUMNS", "Instead the front of two or three columns: cost_usd,tpot_ms.")
-]
-BatchOption = Annotated[
-    int | None,
-    option("NUMBER", "Sequences of one batch, not of load: all served at once.", min=1),
-]
-ServersOption = Annotated[
-    str,
-    option(
-        "SERVERS",
-        "Servers, or path/file.toml; all of the catalogue by default.",
-        "--server",
-    ),
-]
-Prices = Annotated[
-    str, option("FILE.csv", "Prices of your own: part,usd[,low,high,basis,date,source].")
-]
-OwnershipOption = Annotated[float | None, option("NUMBER", "Years of a purchase.")]
-UsdKwh = Annotated[float | None, option("USD", "Price of electricity.")]
-Pue = Annotated[float | None, option("FACTOR", "Power of the building over it.")]
-Utilisation = Annotated[
-    float | None, option("SHARE", "Share of the hours with requests to serve.")
-]
-Rent = Annotated[
-    bool, typer.Option("--rent", help="Rank rented machines, too, by usd_hour or usd_mtok.")
-]
-SecondsOption = Annotated[float, option("SECONDS", "Stop then, with the best so far.")]
-MachineOut = Annotated[
-    str, option("FILE.toml", "Write the best machine, which --platform reads.")
-]
-
 SHOWN = (
     "server,cost_usd,ttft_s,tpot_ms,gpus,usd_mtok,throughput_tok_s,hosts,dram_gib,ssds,csds,"
     "batch_run,power_w,bottleneck"
@@ -82,23 +27,69 @@ SHOWN = (
 @options.taking(options.of_table)
 def design(
     line: typer.Context,
-    systems: SystemsOrStudy = "",
-    budget: Budget = [],
-    classes: Classes = [],
-    slo: LimitsOption = [],
-    minimize: ObjectiveOption = "",
-    maximize: Maximize = "",
-    pareto: Pareto = "",
-    users: BatchOption = None,
-    servers: ServersOption = "",
-    prices: Prices = "",
-    years: OwnershipOption = None,
-    usd_kwh: UsdKwh = None,
-    pue: Pue = None,
-    utilisation: Utilisation = None,
-    rent: Rent = False,
-    seconds: SecondsOption = math.inf,
-    machine_out: MachineOut = "",
+    systems: Annotated[
+        str,
+        typer.Argument(
+            metavar="SYSTEMS|STUDY.toml",
+            help="Comma-separated systems, all by default, or a study of one workload.",
+        ),
+    ] = "",
+    budget: Annotated[
+        list[str], option("LIMITS", "Limits by unit: 100kUSD, 30USD/h, 10kW, 8U.")
+    ] = [],
+    classes: Annotated[
+        list[str],
+        option(
+            "NAME:CONTEXT:OUTPUT:RATE",
+            "Requests that machines share: chat:4k:256:2.5.",
+            "--class",
+        ),
+    ] = [],
+    slo: Annotated[
+        list[str], option("LIMITS", "Limits on columns: tpot_ms=66,ttft_s=10.")
+    ] = [],
+    minimize: Annotated[
+        str, option("COLUMN", "Make this least; cost_usd by default.")
+    ] = "",
+    maximize: Annotated[
+        str, option("COLUMN", "Make this highest, as throughput_tok_s.")
+    ] = "",
+    pareto: Annotated[
+        str,
+        option("COLUMNS", "Instead the front of two or three columns: cost_usd,tpot_ms."),
+    ] = "",
+    users: Annotated[
+        int | None,
+        option("NUMBER", "Sequences of one batch, not of load: all served at once.", min=1),
+    ] = None,
+    servers: Annotated[
+        str,
+        option(
+            "SERVERS",
+            "Servers, or path/file.toml; all of the catalogue by default.",
+            "--server",
+        ),
+    ] = "",
+    prices: Annotated[
+        str,
+        option("FILE.csv", "Prices of your own: part,usd[,low,high,basis,date,source]."),
+    ] = "",
+    years: Annotated[float | None, option("NUMBER", "Years of a purchase.")] = None,
+    usd_kwh: Annotated[float | None, option("USD", "Price of electricity.")] = None,
+    pue: Annotated[float | None, option("FACTOR", "Power of the building over it.")] = None,
+    utilisation: Annotated[
+        float | None, option("SHARE", "Share of the hours with requests to serve.")
+    ] = None,
+    rent: Annotated[
+        bool,
+        typer.Option("--rent", help="Rank rented machines, too, by usd_hour or usd_mtok."),
+    ] = False,
+    seconds: Annotated[
+        float, option("SECONDS", "Stop then, with the best so far.")
+    ] = math.inf,
+    machine_out: Annotated[
+        str, option("FILE.toml", "Write the best machine, which --platform reads.")
+    ] = "",
     model: options.OneModel = "",
     batch: options.Batch = "16",
     context: options.Context = "32k",

@@ -17,23 +17,20 @@ if TYPE_CHECKING:
 TREE = "span,seconds,share,resource,equation,amount,unit,word"
 """Columns that a terminal shows of a time tree."""
 
-Explain = Annotated[
-    bool, typer.Option("--explain", help="Print where the time goes, line by line.")
-]
-Footprint = Annotated[
-    bool,
-    typer.Option(
-        "--footprint", help="Print what lies in each memory, and what it can hold."
-    ),
-]
-
 
 @options.taking(options.of_study, options.of_load, options.of_table)
 def estimate(
     line: typer.Context,
     system: options.SystemArgument,
-    explain: Explain = False,
-    footprint: Footprint = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print where the time goes, line by line.")
+    ] = False,
+    footprint: Annotated[
+        bool,
+        typer.Option(
+            "--footprint", help="Print what lies in each memory, and what it can hold."
+        ),
+    ] = False,
 ) -> None:
     """Predict one system on one workload.
 

@@ -15,19 +15,6 @@ from nearkv.sweeps.commands.writing import printable, report_problems, write_tom
 NUMBERS = "part,key,value,unit,kind,source,at,range,si,note"
 """Columns of a number, the most important first."""
 
-PlatformOrPart = Annotated[
-    str, typer.Argument(metavar="NAME", help="A platform or a part, or path/file.toml.")
-]
-KindOfPart = Annotated[
-    str,
-    typer.Argument(metavar="KIND", help="A kind of part, or a role of one: gpu, ssd, ..."),
-]
-NewPlatform = Annotated[
-    str, typer.Argument(metavar="NAME", help="Name of the new platform.")
-]
-BasePlatform = Annotated[str, option("NAME", "Platform to start from.", "--from")]
-OwnFile = Annotated[str, typer.Argument(metavar="FILE.toml", help="A part or a platform.")]
-
 
 @options.taking(options.of_table)
 def hardware(line: typer.Context) -> None:
@@ -43,7 +30,9 @@ def hardware(line: typer.Context) -> None:
 @options.taking(options.of_table)
 def show(
     line: typer.Context,
-    name: PlatformOrPart,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="A platform or a part, or path/file.toml.")
+    ],
     sets: options.SetOnce = [],
 ) -> None:
     """Print every number of a platform or part with unit, kind and source.
@@ -60,7 +49,15 @@ def show(
 
 
 @options.taking(options.of_table)
-def keys(line: typer.Context, kind: KindOfPart) -> None:
+def keys(
+    line: typer.Context,
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="KIND", help="A kind of part, or a role of one: gpu, ssd, ..."
+        ),
+    ],
+) -> None:
     """List the numbers that a kind of part has: unit, meaning, usual range, systems that read it.
 
     Example: nearkv hardware keys gpu
@@ -87,7 +84,12 @@ def formats(line: typer.Context) -> None:
     print_table(format_rows(), options.view_of(line))
 
 
-def new(name: NewPlatform, base: BasePlatform = "hilos-a100") -> None:
+def new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new platform.")],
+    base: Annotated[
+        str, option("NAME", "Platform to start from.", "--from")
+    ] = "hilos-a100",
+) -> None:
     """Write NAME.toml, a platform that works as it is, its numbers as comments to change.
 
     Example: nearkv hardware new my-machine --from hilos-a100
@@ -97,7 +99,9 @@ def new(name: NewPlatform, base: BasePlatform = "hilos-a100") -> None:
     write_toml(name, lambda stem: new_platform(stem, base), "--platform")
 
 
-def check(file: OwnFile) -> None:
+def check(
+    file: Annotated[str, typer.Argument(metavar="FILE.toml", help="A part or a platform.")],
+) -> None:
     """Say all that is wrong with a part or platform file; exit 1 where something is.
 
     Where nothing is, say which of its numbers were measured on another chip.

@@ -12,15 +12,6 @@ from nearkv.sweeps.commands.options import option
 from nearkv.sweeps.commands.printing import counted_by, print_table
 from nearkv.sweeps.commands.writing import report_problems, write_toml
 
-ModelArgument = Annotated[
-    str, typer.Argument(metavar="MODEL", help="A model, or path/config.json.")
-]
-NewModel = Annotated[str, typer.Argument(metavar="NAME", help="Name of the new model.")]
-StartModel = Annotated[str, option("NAME", "Model to start from.", "--from")]
-ModelFile = Annotated[
-    str, typer.Argument(metavar="FILE", help="A model as FILE.toml, or a config.json.")
-]
-
 
 @options.taking(options.of_table)
 def models(line: typer.Context) -> None:
@@ -34,7 +25,12 @@ def models(line: typer.Context) -> None:
 
 
 @options.taking(options.of_table)
-def show(line: typer.Context, name: ModelArgument) -> None:
+def show(
+    line: typer.Context,
+    name: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A model, or path/config.json.")
+    ],
+) -> None:
     """Print parameters, weights, KV cache and layers of a model, and every number's source.
 
     Example: nearkv models show mixtral-8x7b
@@ -45,7 +41,10 @@ def show(line: typer.Context, name: ModelArgument) -> None:
     print_table(rows, options.view_of(line), below=[counted_by(rows, "kind", "number")])
 
 
-def new(name: NewModel, base: StartModel = "llama2-7b") -> None:
+def new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new model.")],
+    base: Annotated[str, option("NAME", "Model to start from.", "--from")] = "llama2-7b",
+) -> None:
     """Write NAME.toml, a model that works as it is, each number with its meaning.
 
     Example: nearkv models new my-model --from llama2-7b
@@ -55,7 +54,11 @@ def new(name: NewModel, base: StartModel = "llama2-7b") -> None:
     write_toml(name, lambda stem: own.new_model(stem, base), "--model")
 
 
-def check(file: ModelFile) -> None:
+def check(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A model as FILE.toml, or a config.json.")
+    ],
+) -> None:
     """Say all that is wrong with a model file; exit 1 where something is.
 
     Example: nearkv models check my-model.toml

@@ -96,33 +96,11 @@ StudyFile = Annotated[
 Format = Annotated[
     str, option("FORMAT", "table, csv, json, markdown or latex.", "--format")
 ]
-Pivot = Annotated[
-    str,
-    option(
-        "COLUMN",
-        "Make a column of each value of this one: context_tok. Cells show the first of "
-        "--columns that is an answer.",
-    ),
-]
-Caption = Annotated[
-    str, option("TEXT", "Caption of the table, with --format latex or -o FILE.tex.")
-]
-Label = Annotated[str, option("NAME", "Label of the table, as --caption.")]
 ColumnsOption = Annotated[str, option("COLUMNS", "Show only these: system,model,speedup.")]
 Breakdown = Annotated[
     bool, typer.Option("--breakdown", help="Add the seconds of each resource as columns.")
 ]
 Of = Annotated[str, option("COLUMN", "The column that is asked about.")]
-Out = Annotated[
-    str,
-    option(
-        "FILE",
-        "Write FILE.csv, .jsonl or .parquet, or for readers .tex, .md or .json, and the "
-        "sources of its numbers beside it; compare and sweep also draw FILE.pdf, .svg or .png.",
-        "--output-file",
-        "-o",
-    ),
-]
 Yes = Annotated[
     bool,
     typer.Option(
@@ -135,10 +113,28 @@ Yes = Annotated[
 def of_table(
     columns: ColumnsOption = "",
     form: Format = "",
-    file: Out = "",
-    pivot: Pivot = "",
-    caption: Caption = "",
-    label: Label = "",
+    file: Annotated[
+        str,
+        option(
+            "FILE",
+            "Write FILE.csv, .jsonl or .parquet, or for readers .tex, .md or .json, and the "
+            "sources of its numbers beside it; compare and sweep also draw FILE.pdf, .svg or .png.",
+            "--output-file",
+            "-o",
+        ),
+    ] = "",
+    pivot: Annotated[
+        str,
+        option(
+            "COLUMN",
+            "Make a column of each value of this one: context_tok. Cells show the first of "
+            "--columns that is an answer.",
+        ),
+    ] = "",
+    caption: Annotated[
+        str, option("TEXT", "Caption of the table, with --format latex or -o FILE.tex.")
+    ] = "",
+    label: Annotated[str, option("NAME", "Label of the table, as --caption.")] = "",
 ) -> None:
     """Options that say how a table is shown."""
 

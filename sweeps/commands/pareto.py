@@ -14,23 +14,22 @@ from nearkv.sweeps.commands.writing import ask, tell
 DESIGN = "system,model,platform,batch,context_tok,output_tokens,devices,step_ms"
 """Columns that a terminal shows of a design."""
 
-FrontOf = Annotated[str, option("COLUMNS", "The two or three columns to trade off.")]
-DesignsOption = Annotated[
-    list[str],
-    option(
-        "COLUMN<=VALUE",
-        "Keep only such designs: step_ms<=200. = stands for the better side.",
-    ),
-]
-
 
 @options.taking(options.of_study, options.of_table)
 def pareto(
     line: typer.Context,
     study_file: options.StudyFile = "",
     system: options.SystemNames = "",
-    by: FrontOf = "throughput_tok_s,cost_usd",
-    where: DesignsOption = [],
+    by: Annotated[
+        str, option("COLUMNS", "The two or three columns to trade off.")
+    ] = "throughput_tok_s,cost_usd",
+    where: Annotated[
+        list[str],
+        option(
+            "COLUMN<=VALUE",
+            "Keep only such designs: step_ms<=200. = stands for the better side.",
+        ),
+    ] = [],
     yes: options.Yes = False,
 ) -> None:
     """Keep the Pareto-optimal designs of a sweep.

@@ -9,27 +9,10 @@ import typer
 from nearkv.sweeps.commands.drawing import check_figure, save_figure
 from nearkv.sweeps.commands.options import arguments, option, taking
 
-TableArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="TABLE",
-        help="A .csv, .jsonl or .parquet table of nearkv; - reads CSV from a pipe.",
-    ),
-]
 Figure = Annotated[
     str, option("FILE", "The figure to write: .pdf, .svg or .png.", "--output-file", "-o")
 ]
-RowsOption = Annotated[
-    list[str], option("COLUMN=VALUES", "Keep only rows with these: context_tok=64k,128k.")
-]
-Title = Annotated[str, option("TEXT", "What stands above the figure.")]
-Labels = Annotated[
-    list[str],
-    option("NAME=TEXT", "Print a name of the figure as this: hilos=Ours; may be repeated."),
-]
 Font = Annotated[str, option("NAME", "Font of all text: Times New Roman.")]
-Limits = Annotated[str, option("LOW:HIGH", "Ends of the upright axis.")]
-Legend = Annotated[str, option("PLACE", "above, right or none.")]
 
 ValueOption = Annotated[str, option("COLUMN", "The column that is drawn.")]
 Over = Annotated[str, option("COLUMN", "The column along the axis; default: what varies.")]
@@ -42,14 +25,28 @@ Upwards = Annotated[str, option("COLUMN", "The column upwards.", "--y")]
 
 
 def of_figure(
-    table: TableArgument,
+    table: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE",
+            help="A .csv, .jsonl or .parquet table of nearkv; - reads CSV from a pipe.",
+        ),
+    ],
     file: Figure,
-    where: RowsOption = [],
-    title: Title = "",
-    labels: Labels = [],
+    where: Annotated[
+        list[str],
+        option("COLUMN=VALUES", "Keep only rows with these: context_tok=64k,128k."),
+    ] = [],
+    title: Annotated[str, option("TEXT", "What stands above the figure.")] = "",
+    labels: Annotated[
+        list[str],
+        option(
+            "NAME=TEXT", "Print a name of the figure as this: hilos=Ours; may be repeated."
+        ),
+    ] = [],
     font: Font = "",
-    ylim: Limits = "",
-    legend: Legend = "",
+    ylim: Annotated[str, option("LOW:HIGH", "Ends of the upright axis.")] = "",
+    legend: Annotated[str, option("PLACE", "above, right or none.")] = "",
 ) -> None:
     """Options of every figure: the table, the file, and what the figure says."""
 

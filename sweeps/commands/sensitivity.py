@@ -9,20 +9,19 @@ import typer
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.printing import print_table
 
-Sobol = Annotated[
-    bool,
-    typer.Option(
-        "--sobol", help="Shares of the band's variance, and what measuring a number buys."
-    ),
-]
-
 
 @options.taking(options.of_study, options.of_table)
 def sensitivity(
     line: typer.Context,
     system: options.SystemArgument,
     of: options.Of = "throughput_tok_s",
-    sobol: Sobol = False,
+    sobol: Annotated[
+        bool,
+        typer.Option(
+            "--sobol",
+            help="Shares of the band's variance, and what measuring a number buys.",
+        ),
+    ] = False,
 ) -> None:
     """Say which hardware numbers a prediction depends on, and how far its assumptions reach.
 

@@ -54,12 +54,6 @@ SUBBATCH_COLUMNS = (
 SEARCHED = ("method", "resolution")
 """Columns that say how an answer was searched, which people do not see."""
 
-KnobName = Annotated[
-    str, typer.Argument(metavar="KNOB", help="A knob; `nearkv systems show` lists them.")
-]
-SolveMethod = Annotated[
-    str, option("METHOD", "exact, greedy (Algorithm 1), milp or brute.")
-]
 TargetsOption = Annotated[
     list[str],
     option(
@@ -67,43 +61,6 @@ TargetsOption = Annotated[
         "What must hold: throughput_tok_s=1.0, or step_ms=50,prefill_s=2.",
         "--slo",
     ),
-]
-SearchOption = Annotated[
-    str, option("SEARCH", "full: the proven best block; paper: FlexGen's own walk.")
-]
-GpuBatch = Annotated[
-    int | None, option("N", "Sequences on the GPU at once; default: the best.")
-]
-NumBatches = Annotated[
-    int | None, option("N", "GPU batches of a block; default: the best.")
-]
-Fix = Annotated[list[str], option("SHARE=VALUE", "A share that is fixed: wg=0.2, cc=100%.")]
-Vary = Annotated[str, option("ROLE.KEY[=LOW:HIGH]", "The number to choose: csd.count.")]
-AlongOption = Annotated[
-    str,
-    option(
-        "AXIS=LOW:HIGH", "The axis to search: context=4k:1M, batch=1:64 or csd.count=1:64."
-    ),
-]
-InFlight = Annotated[
-    str, option("SIZES", "Contexts in flight: 2k,3k,4k,5k, a trace, or FILE.csv.")
-]
-Prompts = Annotated[
-    str, option("SIZES", "Prompts that wait: 96,1k. A trace brings its own.")
-]
-Ranksets = Annotated[
-    str, option("RULE", "balanced, or random: each request on one rankset.")
-]
-DrawSeed = Annotated[
-    int,
-    option(
-        "NUMBER",
-        "Seed of requests drawn from a trace, of their ages, and of random ranksets.",
-        min=0,
-    ),
-]
-TimeLimit = Annotated[
-    float, option("SECONDS", "Time to search; what is not proven by then is marked.")
 ]
 
 
@@ -190,7 +147,10 @@ def spill(
 @options.taking(options.of_study, options.of_table)
 def knob(
     line: typer.Context,
-    name: KnobName,
+    name: Annotated[
+        str,
+        typer.Argument(metavar="KNOB", help="A knob; `nearkv systems show` lists them."),
+    ],
     system: options.SystemNames = "hilos",
 ) -> None:
     """Find the best value of any knob, such as one of a system of your own.
@@ -225,7 +185,9 @@ def mapping(
     platform: options.StatedPlatforms = "gh-asymmetric",
     sets: options.Sets = [],
     parts: options.Parts = [],
-    method: SolveMethod = "exact",
+    method: Annotated[
+        str, option("METHOD", "exact, greedy (Algorithm 1), milp or brute.")
+    ] = "exact",
 ) -> None:
     """Find the heads of each sub-layer to put on HBM, for one decode step.
 
@@ -248,12 +210,27 @@ def mapping(
 def subbatch(
     line: typer.Context,
     model: options.OneModel,
-    requests: InFlight,
-    prompts: Prompts = "",
+    requests: Annotated[
+        str, option("SIZES", "Contexts in flight: 2k,3k,4k,5k, a trace, or FILE.csv.")
+    ],
+    prompts: Annotated[
+        str, option("SIZES", "Prompts that wait: 96,1k. A trace brings its own.")
+    ] = "",
     platform: options.OnePlatform = "dgx-a100-pim",
-    homes: Ranksets = "balanced",
-    time_limit: TimeLimit = 10.0,
-    seed: DrawSeed = 0,
+    homes: Annotated[
+        str, option("RULE", "balanced, or random: each request on one rankset.")
+    ] = "balanced",
+    time_limit: Annotated[
+        float, option("SECONDS", "Time to search; what is not proven by then is marked.")
+    ] = 10.0,
+    seed: Annotated[
+        int,
+        option(
+            "NUMBER",
+            "Seed of requests drawn from a trace, of their ages, and of random ranksets.",
+            min=0,
+        ),
+    ] = 0,
     sets: options.SetOnce = [],
     parts: options.OnePart = [],
 ) -> None:
@@ -284,10 +261,18 @@ def placement(
     platform: options.StatedPlatforms = "t4-flexgen",
     sets: options.Sets = [],
     parts: options.Parts = [],
-    search: SearchOption = "full",
-    gpu_batch: GpuBatch = None,
-    num_batches: NumBatches = None,
-    fix: Fix = [],
+    search: Annotated[
+        str, option("SEARCH", "full: the proven best block; paper: FlexGen's own walk.")
+    ] = "full",
+    gpu_batch: Annotated[
+        int | None, option("N", "Sequences on the GPU at once; default: the best.")
+    ] = None,
+    num_batches: Annotated[
+        int | None, option("N", "GPU batches of a block; default: the best.")
+    ] = None,
+    fix: Annotated[
+        list[str], option("SHARE=VALUE", "A share that is fixed: wg=0.2, cc=100%.")
+    ] = [],
 ) -> None:
     """Place weights, KV cache and activations on GPU, CPU and disk.
 
@@ -331,7 +316,7 @@ def batch(
 @options.taking(options.of_study, options.of_table)
 def hardware(
     line: typer.Context,
-    vary: Vary,
+    vary: Annotated[str, option("ROLE.KEY[=LOW:HIGH]", "The number to choose: csd.count.")],
     limits: TargetsOption = [],
     system: options.SystemNames = "hilos",
 ) -> None:
@@ -349,7 +334,13 @@ def hardware(
 @options.taking(options.of_study, options.of_table)
 def crossover(
     line: typer.Context,
-    along: AlongOption,
+    along: Annotated[
+        str,
+        option(
+            "AXIS=LOW:HIGH",
+            "The axis to search: context=4k:1M, batch=1:64 or csd.count=1:64.",
+        ),
+    ],
     system: options.SystemNames = "flexgen-dram,hilos",
     of: options.Of = "decode_tok_s",
 ) -> None:

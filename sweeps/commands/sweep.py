@@ -26,22 +26,6 @@ if TYPE_CHECKING:
     from nearkv.sweeps.study.study import Study
     from nearkv.sweeps.tables.table import Columns
 
-TopOption = Annotated[int | None, option("N", "Keep only the N best rows.")]
-RankOption = Annotated[
-    str, option("COLUMN", "What --top and --best-per compare by; throughput_tok_s.")
-]
-BestPerOption = Annotated[
-    str, option("COLUMNS", "Keep only the best row for each of their values.")
-]
-Jobs = Annotated[int, option("N", "Processes that evaluate.")]
-Scheduler = Annotated[
-    str, option("ADDRESS", "Evaluate on a Dask cluster: tcp://host:8786.")
-]
-Resume = Annotated[
-    bool, typer.Option("--resume", help="Go on with a file that was not finished.")
-]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Show neither estimate nor progress.")]
-
 
 @options.taking(options.of_study, options.of_load, options.of_table)
 def sweep(
@@ -49,14 +33,24 @@ def sweep(
     study_file: options.StudyFile = "",
     system: options.SystemNames = "",
     breakdown: options.Breakdown = False,
-    top: TopOption = None,
-    by: RankOption = "",
-    best_per: BestPerOption = "",
-    jobs: Jobs = 1,
-    scheduler: Scheduler = "",
-    resume: Resume = False,
+    top: Annotated[int | None, option("N", "Keep only the N best rows.")] = None,
+    by: Annotated[
+        str, option("COLUMN", "What --top and --best-per compare by; throughput_tok_s.")
+    ] = "",
+    best_per: Annotated[
+        str, option("COLUMNS", "Keep only the best row for each of their values.")
+    ] = "",
+    jobs: Annotated[int, option("N", "Processes that evaluate.")] = 1,
+    scheduler: Annotated[
+        str, option("ADDRESS", "Evaluate on a Dask cluster: tcp://host:8786.")
+    ] = "",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a file that was not finished.")
+    ] = False,
     yes: options.Yes = False,
-    quiet: Quiet = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Show neither estimate nor progress.")
+    ] = False,
 ) -> None:
     """Evaluate a grid of design points into a file, or keep only the best.
 

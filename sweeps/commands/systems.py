@@ -11,13 +11,6 @@ from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.printing import print_table
 from nearkv.sweeps.commands.writing import write_new
 
-NewSystem = Annotated[
-    str, typer.Argument(metavar="NAME", help="Name of the new system, as in my-system.")
-]
-OwnSystem = Annotated[
-    str, typer.Argument(metavar="FILE.py", help="A file that registers systems.")
-]
-
 
 @options.taking(options.of_table)
 def systems(
@@ -60,7 +53,11 @@ def show(
     print_table(knob_rows(name), options.view_of(line), usual, title=title, below=below)
 
 
-def new(name: NewSystem) -> None:
+def new(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of the new system, as in my-system.")
+    ],
+) -> None:
     """Write a system that works as it is, as a commented example, and its test.
 
     Example: nearkv systems new my-system
@@ -74,7 +71,11 @@ def new(name: NewSystem) -> None:
     typer.echo(f"wrote {system} and {test}; use it as --plugin {system}")
 
 
-def check(file: OwnSystem) -> None:
+def check(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE.py", help="A file that registers systems.")
+    ],
+) -> None:
     """Try the systems of a file against the contracts of all systems; exit 1 where one breaks.
 
     Example: nearkv systems check my_system.py

@@ -26,30 +26,27 @@ fitted.
 """
 
 
-PaperName = Annotated[
-    str,
-    typer.Argument(
-        metavar="PAPER", help="hilos, inf2, hillinfer, l3, h2m2, independent or reuse."
-    ),
-]
-Ids = Annotated[list[str], option("ID", "Compare only this claim: hilos-tput-max.", "--id")]
-ClaimsFile = Annotated[str, option("FILE.csv", "Your own claims, in the form of ours.")]
-Verdicts = Annotated[
-    str, option("VERDICTS", "Show only these, largest errors first: miss,near.")
-]
-RecordVerdicts = Annotated[
-    bool, typer.Option("--record", help="Compare later changes with these verdicts.")
-]
-
-
 @options.taking(options.of_table)
 def validate(
     line: typer.Context,
-    paper: PaperName = "",
-    ids: Ids = [],
-    claims: ClaimsFile = "",
-    verdict: Verdicts = "",
-    record: RecordVerdicts = False,
+    paper: Annotated[
+        str,
+        typer.Argument(
+            metavar="PAPER", help="hilos, inf2, hillinfer, l3, h2m2, independent or reuse."
+        ),
+    ] = "",
+    ids: Annotated[
+        list[str], option("ID", "Compare only this claim: hilos-tput-max.", "--id")
+    ] = [],
+    claims: Annotated[
+        str, option("FILE.csv", "Your own claims, in the form of ours.")
+    ] = "",
+    verdict: Annotated[
+        str, option("VERDICTS", "Show only these, largest errors first: miss,near.")
+    ] = "",
+    record: Annotated[
+        bool, typer.Option("--record", help="Compare later changes with these verdicts.")
+    ] = False,
 ) -> None:
     """Compare every published claim with what the model predicts.
 
