@@ -8,39 +8,45 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nearkv.costmodel.algebra.compose import overlap as overlap
-    from nearkv.costmodel.algebra.compose import pipeline as pipeline
-    from nearkv.costmodel.algebra.compose import serial as serial
-    from nearkv.costmodel.algebra.compose import stream as stream
-    from nearkv.costmodel.algebra.span import Leaf as Leaf
-    from nearkv.costmodel.algebra.span import Span as Span
-    from nearkv.costmodel.model.capacity import Fits as Fits
-    from nearkv.costmodel.model.capacity import fits as fits
+    from nearkv.costmodel.algebra.compose import (
+        overlap as overlap,
+        pipeline as pipeline,
+        serial as serial,
+        stream as stream,
+    )
+    from nearkv.costmodel.algebra.span import Leaf as Leaf, Span as Span
+    from nearkv.costmodel.model.capacity import Fits as Fits, fits as fits
     from nearkv.costmodel.model.estimate import Estimate as Estimate
-    from nearkv.costmodel.model.registry import Knob as Knob
-    from nearkv.costmodel.model.registry import system as system
-    from nearkv.hardware.errors import InputError as InputError
-    from nearkv.hardware.errors import NearkvError as NearkvError
-    from nearkv.hardware.errors import NearkvWarning as NearkvWarning
+    from nearkv.costmodel.model.registry import Knob as Knob, system as system
+    from nearkv.hardware.errors import (
+        InputError as InputError,
+        NearkvError as NearkvError,
+        NearkvWarning as NearkvWarning,
+    )
     from nearkv.sweeps.api.arguments import Axes as Axes
-    from nearkv.sweeps.api.catalogues import columns as columns
-    from nearkv.sweeps.api.catalogues import load_model as load_model
-    from nearkv.sweeps.api.catalogues import load_platform as load_platform
-    from nearkv.sweeps.api.catalogues import models as models
-    from nearkv.sweeps.api.catalogues import parts as parts
-    from nearkv.sweeps.api.catalogues import platforms as platforms
-    from nearkv.sweeps.api.catalogues import systems as systems
+    from nearkv.sweeps.api.catalogues import (
+        columns as columns,
+        load_model as load_model,
+        load_platform as load_platform,
+        models as models,
+        parts as parts,
+        platforms as platforms,
+        systems as systems,
+    )
     from nearkv.sweeps.api.design import design as design
-    from nearkv.sweeps.api.estimate import Prediction as Prediction
-    from nearkv.sweeps.api.estimate import estimate as estimate
-    from nearkv.sweeps.api.evidence import Fit as Fit
-    from nearkv.sweeps.api.evidence import calibrate as calibrate
-    from nearkv.sweeps.api.evidence import coverage as coverage
-    from nearkv.sweeps.api.evidence import validate as validate
-    from nearkv.sweeps.api.questions import compare as compare
-    from nearkv.sweeps.api.questions import pareto as pareto
-    from nearkv.sweeps.api.questions import sensitivity as sensitivity
-    from nearkv.sweeps.api.questions import sweep as sweep
+    from nearkv.sweeps.api.estimate import Prediction as Prediction, estimate as estimate
+    from nearkv.sweeps.api.evidence import (
+        Fit as Fit,
+        calibrate as calibrate,
+        coverage as coverage,
+        validate as validate,
+    )
+    from nearkv.sweeps.api.questions import (
+        compare as compare,
+        pareto as pareto,
+        sensitivity as sensitivity,
+        sweep as sweep,
+    )
     from nearkv.sweeps.api.reuse import reuse as reuse
     from nearkv.sweeps.api.solve import solve as solve
     from nearkv.sweeps.figures import plot as plot

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 from support.drawing import POINTS, Design, designs, goods, is_good, seeded, value_of
 from support.systems import SYSTEMS, machine_of, model
 

@@ -8,8 +8,7 @@ from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, settings, strategies as st
 from hypothesis.vendor.pretty import RepresentationPrinter
 from numpy.typing import NDArray
 from support.systems import NATIVE, SYSTEMS

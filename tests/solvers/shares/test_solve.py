@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from support.systems import SYSTEMS, model
 
 from nearkv.costmodel.algebra.compose import overlap, serial

@@ -8,8 +8,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from support.command_line import printed
 from support.drawing import CASES, seeded
 from support.studies import drawn_study

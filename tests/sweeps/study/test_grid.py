@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from nearkv.hardware.catalog import load_llm
 from nearkv.sweeps.study.grid import Axis, Grid

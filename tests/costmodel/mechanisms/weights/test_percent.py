@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from support.offloading import bed
 from support.systems import SYSTEMS, model
-from support.tiny import TINY
-from support.tiny import WORK as TINY_WORK
+from support.tiny import TINY, WORK as TINY_WORK
 
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.weights.percent import gpu_breaks, whole_tensors
