@@ -51,7 +51,7 @@ LARGE = [
         (["hardware", "show", "hilos-a100", "--set", "csd.count=x"], "not a number"),
         (["solve", "alpha", "--model", "opt-66b", "--system", "hierarchical"], "has no knobs"),
         (["sweep", "nowhere.toml"], "cannot be read"),
-        (["sweep"], "nothing to evaluate"),
+        (["sweep"], "no system is named"),
         (["sweep", "--system", "hilos", "--model", "opt-66b", "--batch", "1:1e15:+1"], "1e+15"),
         (
             ["sweep", "--system", "hilos", "--model", "opt-66b", "--resume"],

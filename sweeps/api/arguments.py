@@ -11,7 +11,7 @@ from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.part import Part
 from nearkv.sweeps.study.axes import FIELD_OF
 from nearkv.sweeps.study.sizes import names
-from nearkv.sweeps.study.study import Study, stated_study
+from nearkv.sweeps.study.study import NO_MODEL, Study, stated_study
 from nearkv.sweeps.study.study_files import load_study, varied
 
 Value = str | float | os.PathLike[str]
@@ -119,8 +119,8 @@ def study_of(systems: Study | Names, model: Models | None, axes: Axes) -> Study:
         if model is not None or axes:
             raise InputError(f"{_HOLDS_AXES}: give them there")
         return systems
-    if model is None:
-        raise InputError("model is missing; name one, as in model='opt-66b'")
+    if not model:
+        raise InputError(NO_MODEL)
     given = _fields(axes) | {"systems": systems, "models": model}
     named: dict[str, object] = {"systems": systems, "model": model}
     named |= {name: axes.get(name) for name in ("platform", "trace", "plugin")}

@@ -35,6 +35,7 @@ from nearkv.sweeps.study.sizes import (
 )
 from nearkv.sweeps.study.traces import Trace, is_file, traces_of
 
+NO_MODEL = "no --model is named; `nearkv models` lists them"
 OWN = "own"
 """In place of a platform: each system's own test bed."""
 COME = {"rate": "rate_req_s", "users": "users"}
@@ -222,8 +223,10 @@ def _blocks(study: Study) -> list[Block]:
     if study.plugins:
         load_plugins(study.plugins)
     systems = list(map(find_system, study.systems))
-    if not systems or not study.models:
-        raise InputError("nothing to evaluate; name at least one system and one --model")
+    if not systems:
+        raise InputError("no system is named; `nearkv systems` lists them")
+    if not study.models:
+        raise InputError(NO_MODEL)
     once(study.systems, "systems")
     parts, labels = models_and_labels(study.models)
     check_knobs(systems, study.knobs)

@@ -70,7 +70,7 @@ def _budget(text: str) -> Target:
     except InputError:
         value, dimension = 0.0, ""
     if dimension not in BUDGETS or not value:
-        raise InputError(f"{where} is no amount with a unit of a budget; write {_EXAMPLES}")
+        raise InputError(f"{where} is no amount of a budget above zero; write {_EXAMPLES}")
     column, size = BUDGETS[dimension]
     return Target(column, "", False, value * size, "--budget")
 

@@ -174,7 +174,7 @@ def test_a_front_has_no_machine_that_another_dominates() -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("--budget", "100k"), "is no amount with a unit of a budget"),
+        (("--budget", "100k"), "is no amount of a budget above zero"),
         (("--budget", "1kUSD,2kUSD"), "names 'cost_usd' twice"),
         (("--slo", "colour=3"), "unknown column 'colour'"),
         (("--slo", "speedup:hilos>=2"), "compares with no other system"),
