@@ -60,7 +60,8 @@ def load_config(path: Path) -> Part:
     beside = path.parent / QUANTISATION_FILE
     if "quantization_config" not in table and beside.is_file():
         table["quantization_config"] = _read(beside).get("quantization")
-    name = path.resolve().parent.name or path.stem
+    folder = path.resolve().parent.name
+    name = folder if folder and path.name == "config.json" else path.stem
     if "quantization_config" not in table and (said := _QUANTISED.search(name)):
         files = f"neither this file nor {QUANTISATION_FILE} beside it states a scheme"
         warn(f"{path}: {name} sounds like {said[0]}, but {files}; weights count 16 bits")
@@ -224,8 +225,28 @@ def _common(shape: ConfigShape) -> dict[str, float]:
         "tied": float(shape.flag("tied")),
     }
     if positions:
-        common["longest"] = float(positions)
+        common["longest"] = max(float(positions), _widened(shape.config))
     return common
+
+
+def _widened(config: Config) -> float:
+    """Tokens that scaled positions reach, as engines count them: those before, times the factor.
+
+    YaRN (arXiv:2309.00071, sec. 3.4) and its kin state both; 0 where a config does not. Newer
+    configs hold a table for each type of layer.
+    """
+    reach = 0.0
+    for key in ("rope_scaling", "rope_parameters"):
+        scaling = config.value(key)
+        if not isinstance(scaling, dict):
+            continue
+        within = [value for value in scaling.values() if isinstance(value, dict)]
+        for stated in (scaling, *within):
+            table = Config(stated, f"{config.where}: {key}")
+            before = table.count("original_max_position_embeddings", default=0)
+            factor = table.number("factor", low=1.0, high=LARGEST, default=1.0)
+            reach = max(reach, before * factor)
+    return reach
 
 
 def _numbers(layer: LayerParts, shape: ConfigShape) -> dict[str, float]:

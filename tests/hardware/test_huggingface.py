@@ -481,3 +481,52 @@ def test_a_catalogued_model_reads_without_a_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert model("deepseek-v3.2").parameters > 671e9
+
+
+@pytest.mark.parametrize(
+    ("scaling", "window"),
+    [
+        (
+            {
+                "rope_scaling": {
+                    "rope_type": "yarn",
+                    "factor": 4.0,
+                    "original_max_position_embeddings": 32768,
+                }
+            },
+            131072,
+        ),
+        (
+            {
+                "rope_parameters": {
+                    "full_attention": {"factor": 4, "original_max_position_embeddings": 32768}
+                }
+            },
+            131072,
+        ),
+        # Llama 3's own scaling: the config states more
+        ({"rope_scaling": {"factor": 8.0, "original_max_position_embeddings": 2048}}, 40960),
+        ({"rope_scaling": {"rope_type": "linear", "factor": 8.0}}, 40960),
+        ({}, 40960),
+    ],
+)
+def test_scaled_positions_widen_the_window(
+    scaling: dict[str, object], window: float, tmp_path: Path
+) -> None:
+    """Qwen3-32B states 40,960 positions; with YaRN by its card, 4 times 32,768."""
+    llm = read(tmp_path, {**LLAMA, "max_position_embeddings": 40960, **scaling})
+    assert llm.longest == window
+
+
+def test_a_factor_that_is_no_number_is_refused(tmp_path: Path) -> None:
+    scaling = {"factor": "four"}
+    config = {**LLAMA, "max_position_embeddings": 4096, "rope_scaling": scaling}
+    with pytest.raises(InputError, match=r"rope_scaling: factor must be a number from 1"):
+        read(tmp_path, config)
+
+
+def test_a_model_is_named_after_its_file_or_the_folder_of_its_config(tmp_path: Path) -> None:
+    (tmp_path / "qwen3-yarn.json").write_text(json.dumps(LLAMA))
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    assert load_llm(str(tmp_path / "qwen3-yarn.json")).name == "qwen3-yarn"
+    assert load_llm(str(tmp_path / "config.json")).name == tmp_path.name
