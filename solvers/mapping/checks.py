@@ -8,6 +8,7 @@ Symbols: x_in = 1 where sub-layer i has n units on HBM, N units.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pulp
@@ -15,7 +16,15 @@ import pulp
 from nearkv.costmodel.algebra.span import Numbers
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import HeadTables, Three
 from nearkv.hardware.errors import InputError
-from nearkv.solvers.mapping.tables import HeadMapping, evaluate
+from nearkv.solvers.mapping.tables import (
+    Array,
+    FlatTables,
+    HeadMapping,
+    Units,
+    evaluate,
+    flatten,
+    mapping_of,
+)
 
 
 def milp(tables: HeadTables) -> HeadMapping:
@@ -37,79 +46,49 @@ def milp(tables: HeadTables) -> HeadMapping:
         raise InputError(
             f"method milp: solves one point at a time, not {count:g}; use --method exact"
         )
-    fastest = _MappingProgram(tables).solve(fits=True)
-    mapping = fastest or _MappingProgram(tables).solve(fits=False)
-    if mapping is None:
+    flat = flatten(tables)
+    n = _solved(flat, fits=True)
+    if n is None:
+        n = _solved(flat, fits=False)
+    if n is None:
         raise RuntimeError("HiGHS found no mapping although bytes may be missing")
-    return mapping
+    return mapping_of(tables, flat, n)
 
 
-def _flat(three: Three) -> list[Numbers]:
-    return [np.ravel(table) for table in three]
+def _solved(flat: FlatTables, fits: bool) -> Units | None:
+    """Units that are fastest within both memories, None if none; else those that lack least."""
+    lp = pulp.LpProblem("head_mapping", pulp.LpMinimize)
+    seconds = flat.seconds[:, 0]
+    x = {}
+    for i, n in np.argwhere(np.isfinite(seconds)).tolist():
+        x[i, n] = lp.add_variable(f"x_{i}_{n}", cat="Binary")
 
+    def total(table: Array, size: float) -> Any:
+        entries = table[:, 0] / size
+        return pulp.lpSum(float(entries[place]) * chosen for place, chosen in x.items())
 
-class _MappingProgram:
-    """The integer program over the tables of one design point."""
-
-    def __init__(self, tables: HeadTables) -> None:
-        self.tables = tables
-        self.seconds = _flat(tables.seconds)
-        self.lp = pulp.LpProblem("head_mapping", pulp.LpMinimize)
-        self.x = [self._choices(i, table) for i, table in enumerate(self.seconds)]
-
-    def _choices(self, i: int, table: Numbers) -> dict[int, pulp.LpVariable]:
-        """One binary for every number of units that sub-layer i can have."""
-        choices = {}
-        for n in np.flatnonzero(np.isfinite(table)).tolist():
-            choices[n] = self.lp.add_variable(f"x_{i}_{n}", cat="Binary")
-        return choices
-
-    def _total(self, tables: list[Numbers], size: float) -> pulp.LpAffineExpression:
-        """Sum of three tables at the choice, in units of a size."""
-        terms = []
-        for table, row in zip(tables, self.x, strict=True):
-            for n, chosen in row.items():
-                weight = float(table[n]) / size
-                terms.append(weight * chosen)
-        return pulp.lpSum(terms)
-
-    def solve(self, fits: bool) -> HeadMapping | None:
-        """The fastest that both memories hold, None if nothing; else that which lacks least."""
-        tables = self.tables
-        hbm, lpddr = (
-            float(np.ravel(headroom)[0])
-            for headroom in (tables.hbm_headroom, tables.lpddr_headroom)
-        )
-        finite = [table[np.isfinite(table)] for table in self.seconds]
-        scale = sum(float(table.max()) for table in finite)
-        size = max(hbm, lpddr, 1.0)
-        missing = 0.0 if fits else self.lp.add_variable("missing", lowBound=0.0)
-        self.lp += self._total(self.seconds, scale or 1.0) if fits else missing
-        for row in self.x:
-            self.lp += pulp.lpSum(row.values()) == 1
-        on_hbm = self._total(_flat(tables.hbm), size)
-        on_lpddr = self._total(_flat(tables.lpddr), size)
-        self.lp += on_hbm <= hbm / size + missing
-        self.lp += on_lpddr <= lpddr / size + missing
-        self.lp += on_hbm + on_lpddr <= (hbm + lpddr) / size + missing
-        self.lp.solve(pulp.HiGHS(msg=False, threads=1, gapRel=0.0, gapAbs=0.0))
-        status = pulp.LpStatus[self.lp.status]
-        if status == "Infeasible":
-            return None
-        if status != "Optimal":
-            raise RuntimeError(f"HiGHS gave up: {status}")
-        return self._answer(fits)
-
-    def _answer(self, ok: bool) -> HeadMapping:
-        chosen = []
-        for row in self.x:
-            taken = {n: variable.value() for n, variable in row.items()}
-            chosen.append(max(taken, key=taken.__getitem__))
-        seconds = 0.0
-        for table, n in zip(self.seconds, chosen, strict=True):
-            seconds = seconds + float(table[n])
-        attention, qkv, fc = map(float, chosen)
-        return HeadMapping((attention, qkv, fc), seconds, ok)
+    hbm, lpddr = float(flat.hbm_headroom[0]), float(flat.lpddr_headroom[0])
+    slowest = np.max(seconds, axis=1, where=np.isfinite(seconds), initial=0.0)
+    size = max(hbm, lpddr, 1.0)
+    missing = 0.0 if fits else lp.add_variable("missing", lowBound=0.0)
+    lp += total(flat.seconds, float(slowest.sum()) or 1.0) if fits else missing
+    for sublayer in range(len(seconds)):
+        lp += pulp.lpSum(chosen for (i, _), chosen in x.items() if i == sublayer) == 1
+    on_hbm, on_lpddr = total(flat.hbm, size), total(flat.lpddr, size)
+    lp += on_hbm <= hbm / size + missing
+    lp += on_lpddr <= lpddr / size + missing
+    lp += on_hbm + on_lpddr <= (hbm + lpddr) / size + missing
+    lp.solve(pulp.HiGHS(msg=False, threads=1, gapRel=0.0, gapAbs=0.0))
+    status = pulp.LpStatus[lp.status]
+    if status == "Infeasible":
+        return None
+    if status != "Optimal":
+        raise RuntimeError(f"HiGHS gave up: {status}")
+    taken = np.zeros(seconds.shape)
+    for place, chosen in x.items():
+        taken[place] = chosen.value()
+    units: Units = taken.argmax(axis=1)[:, np.newaxis]
+    return units
 
 
 def brute(tables: HeadTables) -> HeadMapping:
