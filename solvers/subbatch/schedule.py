@@ -178,7 +178,6 @@ def optimal(
     end = time.monotonic() + time_limit
     rule = greedy(problem)
     program = _ScheduleProgram(problem, rule.decode)
-    program.decode()
     proof = program.solve(end)
     start = min(rule, one_batch(problem), key=lambda plan: plan.decode)
     splits = [start.in_one]
@@ -213,8 +212,7 @@ def _with_prompts(
     """
     if not len(problem.prompts):
         return replace(best, most_tokens=0.0)
-    program = _ScheduleProgram(problem, best.decode)
-    program.carry_prompts(limit)
+    program = _ScheduleProgram(problem, best.decode, limit)
     most = float(problem.prompts.sum())
     for _ in range(_MOST_ROUNDS):
         proof = program.solve(end)
@@ -356,11 +354,6 @@ class _Ride:
     square: Any
 
     @property
-    def most_steps(self) -> int:
-        """Steps of 16 tokens in the whole prompt."""
-        return int(self.length) // CHUNK_TOKENS
-
-    @property
     def tokens(self) -> Any:
         """Tokens that ride."""
         return self.length * self.whole + CHUNK_TOKENS * self.steps
@@ -376,49 +369,37 @@ class _Ride:
         return self.square >= (CHUNK_TOKENS / self.length) ** 2 * line
 
 
-@dataclass(frozen=True)
-class _Side:
-    """Work that the prompts add to a sub-batch."""
-
-    tokens: Any = 0.0
-    squares: Any = 0.0
-
-
 class _ScheduleProgram:
-    """The integer program over a problem.
+    """The integer program over a problem: min D_0 + D_1, or the most prompts within a limit.
 
     Args:
         problem: one iteration.
         scale: times are in units of it [s].
+        limit: of D_0 + D_1 [s]; without one no prompts ride.
     """
 
-    def __init__(self, problem: SubbatchProblem, scale: float) -> None:
+    def __init__(self, problem: SubbatchProblem, scale: float, limit: float = 0.0) -> None:
         self.problem, self.scale = problem, scale
-        self.lp: Any = None
-        self.z: list[Any] = []
+        self.lp = pulp.LpProblem("split", pulp.LpMinimize)
         self.rides: list[_Ride] = []
-
-    def decode(self) -> None:
-        """Min D_0 + D_1, no prompts."""
-        self.lp = pulp.LpProblem("decode", pulp.LpMinimize)
-        self.lp += self._phases([_Side(), _Side()])
-
-    def carry_prompts(self, limit: float) -> None:
-        """Max prompt tokens, D_0 + D_1 <= limit [s]."""
-        self.lp = pulp.LpProblem("prompts", pulp.LpMinimize)
-        for prompt, length in enumerate(self.problem.prompts.tolist()):
+        for prompt, length in enumerate(problem.prompts.tolist() if limit else ()):
             both = [self._ride(prompt, side, length) for side in (0, 1)]
             self.lp += pulp.lpSum(ride.whole + ride.part for ride in both) <= 1
             self.rides += both
-        sides = []
+        tokens = []
         for side in (0, 1):
-            mine = [ride for ride in self.rides if ride.side == side]
+            mine = self._of_side(side)
             self.lp += pulp.lpSum(ride.part for ride in mine) <= 1
-            tokens = pulp.lpSum(ride.tokens for ride in mine)
-            squares = pulp.lpSum(ride.squares for ride in mine)
-            sides.append(_Side(tokens, squares))
-        self.lp += self._phases(sides) <= limit / self.scale
-        self.lp += -(sides[0].tokens + sides[1].tokens)
+            tokens.append(pulp.lpSum(ride.tokens for ride in mine))
+        seconds = self._phases(tokens)
+        if limit:
+            self.lp += seconds <= limit / scale
+            self.lp += -pulp.lpSum(tokens)
+        else:
+            self.lp += seconds
+
+    def _of_side(self, side: int) -> list[_Ride]:
+        return [ride for ride in self.rides if ride.side == side]
 
     def _ride(self, prompt: int, side: int, length: float) -> _Ride:
         name = f"{prompt}_{side}"
@@ -437,7 +418,7 @@ class _ScheduleProgram:
             self.lp += ride.chord(k)
         return ride
 
-    def _phases(self, sides: list[_Side]) -> Any:
+    def _phases(self, tokens: list[Any]) -> Any:
         """D_0 + D_1, each at least every plane of its phase."""
         n = len(self.problem.contexts)
         self.z = [self.lp.add_variable(f"z{i}", cat="Binary") for i in range(n)]
@@ -453,8 +434,8 @@ class _ScheduleProgram:
             self.lp += used[ride.side] >= ride.whole
             self.lp += used[ride.side] >= ride.part
         for side in (0, 1):
-            self._gpu_planes(seconds[side], used[side], side, sides[side])
-            self._pim_planes(seconds[side], side, sides[side])
+            self._gpu_planes(seconds[side], used[side], side, tokens[side])
+            self._pim_planes(seconds[side], side, tokens[side])
         return seconds[0] + seconds[1]
 
     def _count(self, side: int) -> Any:
@@ -462,15 +443,17 @@ class _ScheduleProgram:
         in_one = pulp.lpSum(self.z)
         return in_one if side == 1 else len(self.z) - in_one
 
-    def _gpu_planes(self, seconds: Any, used: Any, side: int, prompts: _Side) -> None:
+    def _gpu_planes(self, seconds: Any, used: Any, side: int, prompt_tokens: Any) -> None:
         planes = self.problem.costs.gpu / self.scale
         count = self._count(side)
+        squares = pulp.lpSum(ride.squares for ride in self._of_side(side))
         for const, per_request, per_token, per_square in planes.tolist():
             requests = const * used + per_request * count
-            chunks = per_token * prompts.tokens + per_square * prompts.squares
-            self.lp += seconds >= requests + chunks
+            self.lp += (
+                seconds >= requests + per_token * prompt_tokens + per_square * squares
+            )
 
-    def _pim_planes(self, seconds: Any, side: int, prompts: _Side) -> None:
+    def _pim_planes(self, seconds: Any, side: int, prompt_tokens: Any) -> None:
         planes = self.problem.costs.pim / self.scale
         count = self._count(1 - side)
         for tokens in self.problem.loads.T.tolist():
@@ -478,7 +461,7 @@ class _ScheduleProgram:
             held = in_one if side == 0 else sum(tokens) - in_one
             for _, per_request, per_held, per_token in planes.tolist():
                 attended = per_request * count + per_held * held
-                self.lp += seconds >= attended + per_token * prompts.tokens
+                self.lp += seconds >= attended + per_token * prompt_tokens
 
     def refine(self) -> None:
         """Hold the squares exactly at the last parts, for every prompt that is as long."""
