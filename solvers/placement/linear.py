@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from types import ModuleType
 from typing import Any
 
+import highspy
 import numpy as np
-from numpy.typing import NDArray
+import pulp
 
 from nearkv.costmodel.algebra.span import Booleans, Numbers
 from nearkv.hardware.errors import InputError
 
-SparseIndices = NDArray[np.int32]
 _SIMPLEX_TOLERANCE = 1e-9
 """Tolerance of HiGHS, below its own 1e-7: bounds must meet values up to a relative 1e-9."""
 _SMALLEST_ENTRY = 1e-12
@@ -58,11 +56,6 @@ class Program:
         corner = np.where(left > 0, self.low, self.high)
         return float(prices @ self.limit + left @ corner)
 
-    def having(self, matrix: Numbers, low: Numbers) -> Program:
-        """The program with other entries and lower bounds of the same size."""
-        rest = (self.high, self.rows, self.columns)
-        return Program(self.cost, matrix, self.limit, self.equal, low, *rest)
-
     def with_row(self, name: str, entries: Numbers, limit: float) -> Program:
         """The program with one constraint more: entries . x <= limit."""
         return replace(
@@ -93,22 +86,6 @@ class Optimum:
     basis: Any = None
 
 
-def installed(package: str) -> ModuleType:
-    """Import a solver.
-
-    Raises:
-        InputError: it is not installed.
-    """
-    from importlib import import_module
-
-    try:
-        return import_module(package)
-    except ImportError:
-        raise InputError(
-            f"a linear program needs {package!r}, which is missing; pip install {package}"
-        ) from None
-
-
 class Simplex:
     """HiGHS in process; programs start from the basis of one of their size.
 
@@ -117,16 +94,16 @@ class Simplex:
     """
 
     def __init__(self) -> None:
-        self._highspy: Any = installed("highspy")
-        self._highs = self._highspy.Highs()
-        for option, value in {
+        self._highs: Any = highspy.Highs()  # type: ignore[no-untyped-call]
+        options: dict[str, Any] = {
             "output_flag": False,
             "presolve": "off",
             "threads": 1,
             "primal_feasibility_tolerance": _SIMPLEX_TOLERANCE,
             "dual_feasibility_tolerance": _SIMPLEX_TOLERANCE,
             "small_matrix_value": _SMALLEST_ENTRY,
-        }.items():
+        }
+        for option, value in options.items():
             self._highs.setOptionValue(option, value)
         self.solved = 0
         self._rows = 0
@@ -148,7 +125,7 @@ class Simplex:
             self._highs.setBasis(basis)
         self._highs.run()
         self.solved += 1
-        statuses = self._highspy.HighsModelStatus
+        statuses = highspy.HighsModelStatus
         decided = (statuses.kOptimal, statuses.kInfeasible)
         if self._highs.getModelStatus() not in decided:  # begin anew, and with a presolve
             self._highs.clearSolver()
@@ -170,35 +147,24 @@ class Simplex:
     def _pass(self, program: Program) -> None:
         rows, columns = program.matrix.shape
         self._rows = rows
-        start, index, continuous = _every_entry(rows, columns)
+        index = np.tile(np.arange(columns, dtype=np.int32), rows)
         self._highs.passModel(
             columns,
             rows,
             len(index),
-            int(self._highspy.MatrixFormat.kRowwise),
-            int(self._highspy.ObjSense.kMinimize),
+            int(highspy.MatrixFormat.kRowwise),
+            int(highspy.ObjSense.kMinimize),
             0.0,
             program.cost,
             program.low,
             program.high,
             np.where(program.equal, program.limit, -np.inf),
             program.limit,
-            start,
+            columns * np.arange(rows + 1, dtype=np.int32),
             index,
             program.matrix.ravel(),
-            continuous,
+            np.zeros(columns, np.int32),
         )
-
-
-@cache
-def _every_entry(
-    rows: int, columns: int
-) -> tuple[SparseIndices, SparseIndices, SparseIndices]:
-    """Row starts and column indices of a dense matrix, and that no column is integer."""
-    start = columns * np.arange(rows + 1, dtype=np.int32)
-    index = np.tile(np.arange(columns, dtype=np.int32), rows)
-    continuous = np.zeros(columns, np.int32)
-    return start, index, continuous
 
 
 def reference(program: Program, solver: Any = None) -> Optimum | None:
@@ -210,20 +176,15 @@ def reference(program: Program, solver: Any = None) -> Optimum | None:
 
     Returns:
         The optimum, or None where no point satisfies the program.
-
-    Raises:
-        InputError: PuLP or HiGHS is not installed.
     """
-    pulp: Any = installed("pulp")
-    installed("highspy")
     problem = pulp.LpProblem("program", pulp.LpMinimize)
     bounds = zip(program.columns, program.low, program.high, strict=True)
     x = [problem.add_variable(name, low, high) for name, low, high in bounds]
-    problem += _form(pulp, x, program.cost)
+    problem += _form(x, program.cost)
     for name, entries, limit, equal in zip(
         program.rows, program.matrix, program.limit, program.equal, strict=True
     ):
-        form = _form(pulp, x, entries)
+        form = _form(x, entries)
         problem += (form == limit if equal else form <= limit), name
     if problem.solve(solver or pulp.HiGHS(msg=False, threads=1)) != pulp.LpStatusOptimal:
         return None
@@ -234,7 +195,7 @@ def reference(program: Program, solver: Any = None) -> Optimum | None:
     return Optimum(float(program.cost @ values), program.bound(prices), values, prices)
 
 
-def _form(pulp: Any, x: Sequence[Any], entries: Numbers) -> Any:
+def _form(x: Sequence[Any], entries: Numbers) -> Any:
     """A linear form in PuLP's variables, those with an entry."""
     pairs = zip(x, entries.tolist(), strict=True)
     return pulp.LpAffineExpression([(column, entry) for column, entry in pairs if entry])

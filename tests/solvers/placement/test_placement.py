@@ -302,22 +302,6 @@ def test_a_dead_rate_is_refused(rate: str) -> None:
         place(T4.with_values({f"offload.{rate}": 0.0}), model("opt-6.7b"), WORK)
 
 
-@pytest.mark.parametrize("package", ["pulp", "highspy"])
-def test_a_missing_solver_is_one_sentence(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    import importlib
-
-    real = importlib.import_module
-
-    def without(name: str, *rest: Any) -> Any:
-        if name == package:
-            raise ImportError(name)
-        return real(name, *rest)
-
-    monkeypatch.setattr(importlib, "import_module", without)
-    with pytest.raises(InputError, match=f"pip install {package}"):
-        place(T4, model("opt-6.7b"), WORK)
-
-
 BLOCK = Workload(1.0, 512.0, 32.0)
 
 
