@@ -15,7 +15,7 @@ from nearkv.hardware.part import (
     check_role,
     warn_of_doubts,
 )
-from nearkv.hardware.quantity import stated_by_user
+from nearkv.hardware.quantity import Quantity, stated_by_user
 from nearkv.hardware.schema import ROLES, Key, check_factor, keys_of
 
 
@@ -42,6 +42,14 @@ class Platform:
         """Its name, and the parts that were swapped."""
         swaps = [f"{role}={name}" for role, name in self.swapped.items()]
         return " ".join([self.name, *swaps])
+
+    @property
+    def numbers(self) -> dict[str, Quantity]:
+        """Every number, by `role.key`."""
+        numbers: dict[str, Quantity] = {}
+        for role, part in self.roles.items():
+            numbers |= {f"{role}.{key}": number for key, number in part.numbers.items()}
+        return numbers
 
     @property
     def part_columns(self) -> dict[str, str]:

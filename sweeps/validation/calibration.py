@@ -84,14 +84,12 @@ def fit_factors(evidence: Evidence, chosen: Sequence[str] = ()) -> Calibration:
 def ranges(platform: Platform) -> dict[str, Quantity]:
     """Numbers of a platform that a fit may move: with a range, not whole."""
     ranged = {}
-    for role, part in platform.roles.items():
-        for key, number in part.numbers.items():
-            address = f"{role}.{key}"
-            if number.range_si is None or platform.key(address).whole:
-                continue
-            low, high = number.range_si
-            if low < high:
-                ranged[address] = number
+    for address, number in platform.numbers.items():
+        if number.range_si is None or platform.key(address).whole:
+            continue
+        low, high = number.range_si
+        if low < high:
+            ranged[address] = number
     return ranged
 
 

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -96,9 +97,13 @@ def is_formula(metric: str) -> bool:
 
 def columns_in(metric: str) -> list[str]:
     """Columns that a metric needs of the claim's own system; none where it needs the baseline's."""
-    if BASELINE in metric or " = " in metric:
-        return []
-    return [word for word in dict.fromkeys(metric.split()) if word.isidentifier()]
+    return [] if BASELINE in metric or " = " in metric else columns_of_either(metric)
+
+
+def columns_of_either(metric: str) -> list[str]:
+    """Columns that a metric names, of the claim's own system and of the baseline, each once."""
+    words = metric.partition(" = ")[0].replace(BASELINE, "").split()
+    return [word for word in dict.fromkeys(words) if word.isidentifier()]
 
 
 def formula(claim: Claim, column: Callable[[str, bool], Numbers]) -> Numbers:
@@ -141,24 +146,8 @@ def _column(claim: Claim, metric: str, baseline: bool) -> Numbers:
 # --- trends ---------------------------------------------------------------------------------------
 
 
-def _rises(_: Numbers, y: Numbers) -> bool:
-    return bool(np.all(np.diff(y) > 0))
-
-
-def _falls(_: Numbers, y: Numbers) -> bool:
-    return bool(np.all(np.diff(y) < 0))
-
-
-def _exceeds_one(_: Numbers, y: Numbers) -> bool:
-    return bool(np.all(y > 1))
-
-
-def _exponent(x: Numbers, y: Numbers) -> float:
-    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
-
-
-def _linearity(x: Numbers, y: Numbers) -> float:
-    return float(np.corrcoef(x, y)[0, 1] ** 2)
+WORTHWHILE = 1.01
+"""Gain from one value of an axis to the next from which on the next one pays [1]."""
 
 
 def _last_that_pays(x: Numbers, y: Numbers) -> float:
@@ -166,20 +155,14 @@ def _last_that_pays(x: Numbers, y: Numbers) -> float:
     return float(x[np.argmin(gains)])
 
 
-def _largest(x: Numbers, _: Numbers) -> float:
-    return float(np.max(x))
-
-
-WORTHWHILE = 1.01
-"""Gain from one value of an axis to the next from which on the next one pays [1]."""
-TRENDS: dict[str, Callable[[Numbers, Numbers], float]] = {
-    "rises": _rises,
-    "falls": _falls,
-    "exceeds 1": _exceeds_one,
-    "exponent": _exponent,
-    "linearity": _linearity,
+TRENDS: dict[str, Callable[[Numbers, Numbers], Any]] = {
+    "rises": lambda _, y: bool(np.all(np.diff(y) > 0)),
+    "falls": lambda _, y: bool(np.all(np.diff(y) < 0)),
+    "exceeds 1": lambda _, y: bool(np.all(y > 1)),
+    "exponent": lambda x, y: np.polyfit(np.log(x), np.log(y), 1)[0],
+    "linearity": lambda x, y: np.corrcoef(x, y)[0, 1] ** 2,
     "last that pays": _last_that_pays,
-    "largest that fits": _largest,
+    "largest that fits": lambda x, _: np.max(x),
 }
 """Trends that a claim may state of a metric along an axis: it rises or falls at each step, or
 exceeds 1 everywhere; the exponent of a power law; R^2 of a straight line; the value of the axis up
@@ -321,10 +304,7 @@ def command_of(claim: Claim) -> str:
         return ""
     if claim.metric == "number" or claim.metric in checks():
         return f"nearkv validate --id {shlex.quote(claim.id)}"
-    words = [
-        word.removeprefix(BASELINE) for word in claim.metric.partition(" = ")[0].split()
-    ]
-    shown = [word for word in dict.fromkeys(words) if word.isidentifier()]
+    shown = columns_of_either(claim.metric)
     own = _compare(question_of(claim), shown)
     if not claim.over:
         return own

@@ -28,7 +28,7 @@ from nearkv.sweeps.validation.claims import (
     Claim,
 )
 from nearkv.sweeps.validation.evidence import asked_of
-from nearkv.sweeps.validation.prediction import BASELINE, question_of
+from nearkv.sweeps.validation.prediction import columns_of_either, question_of
 from nearkv.sweeps.validation.questions import blocks_of
 
 ALL_PAPERS = "all papers"
@@ -96,8 +96,7 @@ def moves_with_fit(paper: str, claim: Claim) -> bool:
     wherever their platform has a fitted rate or latency. Fitted powers enter energy alone, which no
     check asks for.
     """
-    words = claim.metric.replace(BASELINE, "").split()
-    columns = [word for word in words if word.isidentifier()]
+    columns = columns_of_either(claim.metric)
     asks_columns = all(name in COLUMNS for name in columns) and not claim.trend
     if not asks_columns or claim.method == "simulate":
         beds = _beds(paper, claim)
@@ -125,22 +124,22 @@ def _scaled(block: Block) -> dict[str, Numbers]:
 def _fitted(platform: Platform) -> dict[str, Quantity]:
     """Numbers of a platform that are fitted, or have the value of one that is, by `role.key`."""
     return {
-        f"{role}.{key}": number
-        for role, part in platform.roles.items()
-        for key, number in part.numbers.items()
-        if (key, number.si) in _fitted_values()
+        address: number
+        for address, number in platform.numbers.items()
+        if (_key(address), number.si) in _fitted_values()
     }
 
 
 @cache
 def _fitted_values() -> set[tuple[str, float]]:
     """Keys and values of all fitted numbers of the catalogue [SI]."""
-    parts = [
-        part for name in names("platform") for part in load_platform(name).roles.values()
-    ]
-    return {
-        (key, number.si)
-        for part in parts
-        for key, number in part.numbers.items()
-        if number.kind == "fitted"
-    }
+    values = set()
+    for name in names("platform"):
+        for address, number in load_platform(name).numbers.items():
+            if number.kind == "fitted":
+                values.add((_key(address), number.si))
+    return values
+
+
+def _key(address: str) -> str:
+    return address.partition(".")[2]
