@@ -10,6 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Booleans, Real
+from nearkv.costmodel.model.copies import (
+    has_one_gpu,
+    number_of_copies,
+    of_all_copies,
+    of_one_copy,
+)
 from nearkv.costmodel.model.estimate import Estimate, Notes
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import Knob, System
@@ -166,7 +172,7 @@ def resolve_knobs(
     """
     question = _Question(system, hw, llm, work, requested, explained, timed)
     try:
-        return _resolve(question)
+        return _on_each_gpu(question)
     except MissingNumberError:
         if hw.platform == system.platform:  # its own bed has what the system should read
             raise
@@ -176,7 +182,7 @@ def resolve_knobs(
 def _refusal(question: _Question) -> LackingError:
     """All that the machine lacks for the system, in one sentence, and how to add it."""
     hw, system = question.hw, question.system
-    lacks = lacking(hw, lambda complete: _resolve(replace(question, hw=complete)))
+    lacks = lacking(hw, lambda complete: _on_each_gpu(replace(question, hw=complete)))
     advice = (
         f"add it in a platform of your own (`nearkv hardware new mine --from {hw.platform}`), "
         f"or take {system.platform}, which has it, and put in other parts (--part ROLE=PART)"
@@ -187,6 +193,17 @@ def _refusal(question: _Question) -> LackingError:
     listed = ", ".join(lacks)
     reader = f"platform {hw.platform!r} lacks what {system.name} reads"
     return LackingError(reader, listed, advice)
+
+
+def _on_each_gpu(question: _Question) -> Resolved:
+    """Evaluate a system as requested; one that knows a single GPU has a copy on each."""
+    hw, work = question.hw, question.work
+    if question.system.several_gpus or has_one_gpu(hw):
+        return _resolve(question)
+    copies = number_of_copies(hw, work)
+    own_hw, own_work = of_one_copy(hw, work, copies)
+    resolved = _resolve(replace(question, hw=own_hw, work=own_work))
+    return replace(resolved, estimate=of_all_copies(resolved.estimate, work, copies))
 
 
 def _resolve(question: _Question) -> Resolved:

@@ -168,6 +168,11 @@ class Leaf(Span):
         """A leaf on this resource at this rate, with another amount [B, FLOP or operations]."""
         return Leaf(self.resource, self.verb, amount, self.rate, self.unit, self.eq)
 
+    def of_several(self, number: Real) -> Leaf:
+        """A leaf on as many such resources, each with as much to do [1]."""
+        amount, rate = number * self.amount, number * self.rate
+        return Leaf(self.resource, self.verb, amount, rate, self.unit, self.eq)
+
     @property
     def resources(self) -> frozenset[str]:
         """The one resource that works."""
@@ -270,6 +275,34 @@ class Repeat(Span):
     def walk(self, path: str = "", times: Real = 1.0) -> Iterator[tuple[str, Span, Real]]:
         """Walk the span as one that runs as many times."""
         yield from self.span.walk(path, times * self.times)
+
+
+class SideBySide(Repeat):
+    """A span several times at once, each on resources of its own."""
+
+    @property
+    def seconds(self) -> Real:
+        """Seconds of one [s]."""
+        return self.span.seconds
+
+    def busy_of(self, resource: str) -> Real:
+        """Seconds that each one's own resource works [s]."""
+        return self.span.busy_of(resource)
+
+    def _active_of(self, role: str) -> Real:
+        return self.span.active_of(role)
+
+    def _attribute(self, path: str, times: Real, where: Mask) -> Leaves:
+        yield from self.span._attribute(path, times, where)
+
+    def walk(self, path: str = "", times: Real = 1.0) -> Iterator[tuple[str, Span, Real]]:
+        """Walk the span with the amounts, and the rates, of all."""
+        for place, part, runs in self.span.walk(path, times):
+            yield (
+                place,
+                part.of_several(self.times) if isinstance(part, Leaf) else part,
+                runs,
+            )
 
 
 def total(numbers: Iterable[Real]) -> Real:

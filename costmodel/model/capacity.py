@@ -38,6 +38,18 @@ class Fits:
         """These memories, with no answer where the system does not model what is needed."""
         return replace(self, not_modelled={**self.not_modelled, **not_modelled})
 
+    def times(self, number: Real) -> Fits:
+        """As many such memories together, each with as much to hold [1]."""
+        tiers = {
+            name: (number * needed, number * available)
+            for name, (needed, available) in self.tiers.items()
+        }
+        contents = {
+            name: {what: number * size for what, size in held.items()}
+            for name, held in self.contents.items()
+        }
+        return replace(self, tiers=tiers, contents=contents)
+
     @cached_property
     def ok(self) -> Booleans:
         """True where the system models the point and every memory holds what it must."""

@@ -147,6 +147,13 @@ class Reversal:
     why: str
 
 
+EACH_HAS_WEIGHTS = Reversal(
+    (*MONOTONE_COLUMNS, "status"),
+    ("gpu.count",),
+    "each GPU has a copy, which reads weights of its own from its share of host and drives",
+)
+
+
 @dataclass(frozen=True)
 class System:
     """A registered system.
@@ -166,6 +173,8 @@ class System:
         combinations: values that are tried together of knobs that are `auto`; without it, all
             that each allows.
         optima: systems on the same machine that no choice of this one beats.
+        several_gpus: whether it divides a model or its requests over GPUs itself; of another, each
+            GPU has a copy (`model.copies`).
     """
 
     name: str
@@ -180,6 +189,7 @@ class System:
     plugin: Plugin | None = None
     combinations: Combinations | None = None
     optima: tuple[str, ...] = ()
+    several_gpus: bool = False
 
     def is_monotone(self, measure: str, axis: str) -> bool:
         """Whether, at default knobs, more work takes no less and more hardware no more of a column.
@@ -279,13 +289,14 @@ def system(
     reversals: tuple[Reversal, ...] = (),
     combinations: Combinations | None = None,
     optima: tuple[str, ...] = (),
+    several_gpus: bool = False,
 ) -> Callable[[SystemFunction], SystemFunction]:
     """Register a system under a name.
 
     The function takes `hw, llm, work` and its knobs by name, or all of them as `**knobs`, and
     returns an `Estimate`. Where it names the attention of its layers (`attends`), it sums over the
     layer types of a model; a model with any other type is answered by `not-modelled`, for the
-    reason in `lacks`. `combinations` and `optima` are as in `System`.
+    reason in `lacks`. `combinations`, `optima` and `several_gpus` are as in `System`.
 
     Raises:
         ValueError: the name is taken, or the knobs are not the function's keyword arguments.
@@ -293,6 +304,7 @@ def system(
 
     def register(model: SystemFunction) -> SystemFunction:
         plugin = _RUNNING[-1] if _RUNNING else None
+        on_one_gpu = "gpu" in owns and not several_gpus
         registered = System(
             name,
             platform,
@@ -302,10 +314,11 @@ def system(
             model,
             attends,
             lacks,
-            reversals,
+            (*reversals, EACH_HAS_WEIGHTS) if on_one_gpu else reversals,
             plugin,
             combinations,
             optima,
+            several_gpus,
         )
         parameters = inspect.signature(model).parameters.values()
         arguments = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}

@@ -54,6 +54,7 @@ GPU_AND_HOST = replace(
     platform="inf2-h100",
     cite="inf2",
     owns=("gpu", "host"),
+    several_gpus=True,
     knobs={"weights": GPU_AND_HOST},
     attends=("full", "window", "chunk", "latent", "state"),
     lacks={"sparse": "Transformers has no indexer in its eager attention"},

@@ -368,6 +368,7 @@ class Offload:
     platform="workstation-5090",
     cite="ktransformers",
     owns=("gpu", "host", "ssd"),
+    several_gpus=True,
     attends=tuple(LAYER_CLASS),
     knobs={
         "gpu_experts": GPU_EXPERTS,
@@ -444,6 +445,7 @@ def expert_offload(
     platform="workstation-5090",
     cite="ktransformers",
     owns=("host", "ssd"),
+    several_gpus=True,
     attends=tuple(LAYER_CLASS),
     knobs={"chunk": CHUNK, "numa": NUMA, "reads": READS},
 )

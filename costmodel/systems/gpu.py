@@ -213,6 +213,7 @@ SEQUENCES = Knob(
     platform="hgx-h200",
     cite="vllm",
     owns=("gpu", "host"),
+    several_gpus=True,
     attends=tuple(LAYER_CLASS),
     knobs={
         "tp": TP,

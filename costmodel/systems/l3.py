@@ -80,6 +80,7 @@ PROMPTS_RIDE = Reversal(
     platform="dgx-a100-pim",
     cite="l3",
     owns=("gpu", "host", "dimm"),
+    several_gpus=True,
     attends=HEADS_AND_STATES,
     lacks=LACKS,
     knobs={

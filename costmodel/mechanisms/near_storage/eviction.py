@@ -87,7 +87,7 @@ def kv_budget(hw: Machine) -> Real:
             "host.kv_memory (M0) is larger than host.memory; "
             "lower it, as in --set host.kv_memory=48GiB"
         )
-    return hw.host.kv_memory
+    return hw.host.count * hw.host.kv_memory
 
 
 def place(hw: Machine, llm: LLM, work: Workload, placement: Real) -> Tiers:
@@ -261,7 +261,8 @@ def where_kv_lives(llm: LLM, work: Workload, tiers: Tiers) -> Mapping[str, Real]
 
 def cpu_scoring(hw: Machine) -> Port:
     """The CPU multiplying queries with keys in DRAM, in key bytes [B]."""
-    return Port("host.dram", "read", hw.host.bandwidth * hw.derate.cpu_scoring)
+    dram = hw.host.count * hw.host.bandwidth
+    return Port("host.dram", "read", dram * hw.derate.cpu_scoring)
 
 
 def scattered(hw: Machine, role: str, store: Drives | Csd) -> Port:

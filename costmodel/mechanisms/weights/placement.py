@@ -49,7 +49,7 @@ def capacity(hw: Machine) -> dict[str, Real]:
     """Bytes a placement may fill, by tier: alpha times the tier's size [B]."""
     sizes = {
         "gpu": hw.gpu.count * hw.gpu.memory,
-        "host": hw.host.memory,
+        "host": hw.host.count * hw.host.memory,
         "disk": hw.disk.count * hw.disk.capacity,
     }
     return {tier: hw.offload.memory_share * size for tier, size in sizes.items()}
