@@ -165,7 +165,9 @@ def load_platform(name: str, heirs: tuple[str, ...] = ()) -> Platform:
     """Read a platform by name or from a user's .toml file.
 
     Every table is a role. It names the part that fills it and its `count`, and may replace any of
-    the part's numbers; roles without a part (precision, policy, derate) hold all their own. A file
+    the part's numbers; roles without a part (precision, policy, derate) hold all their own. With
+    `follows = { count = "gpu.count" }` a number is always that of another role, and with
+    `kernel_tiled = { like = "inf2-a100" }` it is what that platform states of the role. A file
     may start from another platform (`base`), change numbers of its roles, fill them with other
     parts and leave roles out (`without`), which a table of the role then starts anew. A part is
     looked for beside the file, then by name in the folders of `NEARKV_PATH`, in `./parts` and in
@@ -199,8 +201,10 @@ def _read_platform(name: str, heirs: tuple[str, ...]) -> Platform:
         del roles[role]
     for role, entry in tables.items():
         _check_spelling(role, roles, where)
-        roles[role] = _role(role, entry, roles.get(role), path)
+        complete = _with_numbers_of_others(role, entry, (*heirs, name), where)
+        roles[role] = _role(role, complete, roles.get(role), path)
         check_part(roles[role], f"{where}: {role}", is_own=is_own)
+    _check_follows(roles, where)
     return Platform(
         name,
         title=str(fields.get("title", name)),
@@ -265,6 +269,47 @@ def _left_out(
     return {str(role) for role in without}
 
 
+def _with_numbers_of_others(
+    role: str, entry: Mapping[str, Any], heirs: tuple[str, ...], where: str
+) -> dict[str, Any]:
+    """A table of a platform with the numbers that it has from others, `{ like = "PLATFORM" }`.
+
+    Args:
+        role, entry: the table and its name.
+        heirs: platforms that read this one.
+        where: the file, put in front of the sentence.
+
+    Raises:
+        InputError: no such platform, or it does not state the number.
+    """
+    numbers = dict(entry)
+    for key, value in entry.items():
+        if isinstance(value, dict) and value.keys() == {"like"}:
+            at, other = f"{where}: {role}: {key}: like", str(value["like"])
+            check_exists("platform", other, at)
+            roles = load_platform(other, heirs).roles
+            stated = roles[role].numbers if role in roles else {}
+            check_known("number", [key], stated, f"{at} = {other!r}")
+            numbers[key] = stated[key]
+    return numbers
+
+
+def _check_follows(roles: Mapping[str, Part], where: str) -> None:
+    """Refuse to follow a number that the platform does not state.
+
+    Raises:
+        InputError: naming those that it states.
+    """
+    stated = [
+        f"{role}.{key}"
+        for role, part in roles.items()
+        for key in part.numbers
+        if key not in part.follows
+    ]
+    for role, part in roles.items():
+        check_known("number", part.follows.values(), stated, f"{where}: {role}: follows")
+
+
 def _check_spelling(role: str, inherited: Mapping[str, Part], where: str) -> None:
     """Refuse a new role whose name is nearly that of another; a number behind a name is no slip.
 
@@ -285,7 +330,8 @@ def _role(role: str, entry: Mapping[str, Any], inherited: Part | None, path: Pat
     own the role changes that of the base.
     """
     where = f"{path}: {role}"
-    own = {key: value for key, value in entry.items() if key != "part"}
+    follows = entry.get("follows", {})
+    own = {key: value for key, value in entry.items() if key not in ("part", "follows")}
     for name in own if role == "derate" else ():
         check_factor(name, where)
     if "part" in entry:
@@ -296,12 +342,14 @@ def _role(role: str, entry: Mapping[str, Any], inherited: Part | None, path: Pat
         if inherited is not None:
             part = part.in_place_of(inherited)
         changed = _changed(part, own, where)
-        if "count" in PART_TYPES[part.type] and "count" not in changed.numbers:
+        has_count = "count" in {**changed.numbers, **follows}
+        if "count" in PART_TYPES[part.type] and not has_count:
             raise InputError(f"{where} needs a count of its part")
-        return changed
+        return replace(changed, follows={**changed.follows, **follows})
     if inherited is not None:
         _warn_of_factors(inherited, own, path)
-        return _changed(inherited, own, where)
+        changed = _changed(inherited, own, where)
+        return replace(changed, follows={**changed.follows, **follows})
     if role not in PARTLESS:
         parts = ", ".join(names("part"))
         raise InputError(f'{where}: names no part; add part = "...", one of {parts}')
@@ -332,7 +380,8 @@ def _changed(part: Part, own: Mapping[str, Any], where: str) -> Part:
     """A part with the numbers that a platform replaces or adds."""
     keys = keys_of(part.type, [*part.numbers, *own])
     placed = part.placed | (own.keys() - part.numbers.keys())
-    changed = {**part.numbers, **numbers_of(own, keys, where)}
+    part = part.with_numbers(numbers_of(own, keys, where))
+    changed = dict(part.numbers)
     if narrow := [
         key for key in NARROW_OPERANDS if "flops" in own and key in changed.keys() - own
     ]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,10 +63,16 @@ class Machine:
     Args:
         platform: its name.
         roles: role -> key -> SI value.
+        follows: number -> the number of another role that it is always equal to, as `role.key`.
     """
 
-    def __init__(self, platform: str, roles: Mapping[str, Mapping[str, SiValue]]) -> None:
-        self.platform = platform
+    def __init__(
+        self,
+        platform: str,
+        roles: Mapping[str, Mapping[str, SiValue]],
+        follows: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self.platform, self.follows = platform, follows
         self.roles = {name: Role(platform, name, values) for name, values in roles.items()}
 
     def __getattr__(self, role: str) -> Role:
@@ -84,12 +91,18 @@ class Machine:
             ) from None
 
     def with_values(self, changes: Mapping[str, SiValue]) -> Machine:
-        """A copy with some numbers replaced, named as `role.key`, in SI units."""
+        """A copy with some numbers replaced, named as `role.key`, in SI units.
+
+        What follows one of them changes with it, unless it is replaced itself.
+        """
+        follows = {at: leader for at, leader in self.follows.items() if at not in changes}
+        following = {at: leader for at, leader in follows.items() if leader in changes}
+        all_changes = {**changes, **{at: changes[following[at]] for at in following}}
         changed: dict[str, dict[str, SiValue]] = {}
-        for address, value in changes.items():
+        for address, value in all_changes.items():
             role, _, key = address.partition(".")
             changed.setdefault(role, {})[key] = value
-        copy = Machine(self.platform, {})
+        copy = Machine(self.platform, {}, follows)
         copy.roles.update(self.roles)
         for role, values in changed.items():
             before = self[role].values
@@ -137,7 +150,7 @@ class _WatchedMachine(Machine):
     """A machine whose roles, and those of its copies, are watched."""
 
     def __init__(self, machine: Machine, watch: _Watch) -> None:
-        super().__init__(machine.platform, {})
+        super().__init__(machine.platform, {}, machine.follows)
         own = machine.roles.items()
         self.roles.update({name: _WatchedRole(role, watch) for name, role in own})
         self._watch = watch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from nearkv.hardware.errors import InputError, warn
@@ -29,6 +29,7 @@ class Part:
             all layers are alike, with full attention.
         form: of a card, what slots of servers take it.
         maker, generation: of a chip, by which its siblings are found.
+        follows: key -> number of another role that it is always equal to, as `role.key`.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Part:
     form: str = ""
     maker: str = ""
     generation: str = ""
+    follows: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def layer_types_or_self(self) -> tuple[Part, ...]:
@@ -60,7 +62,19 @@ class Part:
         """This part where another stood: what the place adds stays, as the count."""
         kept = before.placed & PART_TYPES[self.type].keys()
         numbers = {key: before.numbers[key] for key in kept}
-        return replace(self, numbers={**numbers, **self.numbers}, placed=before.placed)
+        return replace(
+            self,
+            numbers={**numbers, **self.numbers},
+            placed=before.placed,
+            follows=before.follows,
+        )
+
+    def with_numbers(self, numbers: Mapping[str, Quantity]) -> Part:
+        """This part with other numbers, which follow no other role's from then on."""
+        follows = {
+            key: leader for key, leader in self.follows.items() if key not in numbers
+        }
+        return replace(self, numbers={**self.numbers, **numbers}, follows=follows)
 
 
 def check_role(part: Part, role: str, where: str) -> None:

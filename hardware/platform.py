@@ -37,6 +37,25 @@ class Platform:
     roles: Mapping[str, Part]
     swapped: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Give the numbers that follow those of another role their values."""
+        for address, leader in self.follows.items():
+            role, _, key = address.partition(".")
+            other, _, name = leader.partition(".")
+            part = self.roles[role]
+            numbers = {**part.numbers, key: self.roles[other].numbers[name]}
+            roles = {**self.roles, role: replace(part, numbers=numbers)}
+            object.__setattr__(self, "roles", roles)
+
+    @property
+    def follows(self) -> dict[str, str]:
+        """Number -> the number of another role that it is always equal to, as `role.key`."""
+        return {
+            f"{role}.{key}": leader
+            for role, part in self.roles.items()
+            for key, leader in part.follows.items()
+        }
+
     @property
     def label(self) -> str:
         """Its name, and the parts that were swapped."""
@@ -62,7 +81,7 @@ class Platform:
             role: {key: number.si for key, number in part.numbers.items()}
             for role, part in self.roles.items()
         }
-        return Machine(self.name, values)
+        return Machine(self.name, values, self.follows)
 
     def with_part(self, role: str, part: Part, name: str) -> Platform:
         """A copy with another part in a role; what the place adds, as its count, stays.
@@ -163,5 +182,4 @@ class Platform:
         role, _, name = address.partition(".")
         part = self.roles[role]
         number = stated_by_user(value, self.key(address), requested)
-        changed = replace(part, numbers={**part.numbers, name: number})
-        return replace(self, roles={**self.roles, role: changed})
+        return replace(self, roles={**self.roles, role: part.with_numbers({name: number})})

@@ -227,10 +227,13 @@ def numbers_of(
         InputError: a key the schema does not know, or a number that fails `quantity`.
     """
     check_known("key", entries, keys, where)
-    return {
-        name: quantity(entry, keys[name], f"{where}: {name}")
-        for name, entry in entries.items()
-    }
+    numbers = {}
+    for name, entry in entries.items():
+        is_read = isinstance(entry, Quantity)
+        numbers[name] = (
+            entry if is_read else quantity(entry, keys[name], f"{where}: {name}")
+        )
+    return numbers
 
 
 def check_complete(numbers: Iterable[str], part_type: str, where: str) -> None:

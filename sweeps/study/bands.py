@@ -71,7 +71,8 @@ def draws_of(platform: Platform, stated: Collection[str] = ()) -> dict[str, str]
         for key, number in part.numbers.items():
             address = f"{role}.{key}"
             spread = number.range_si is not None or number.quantiles_si is not None
-            if spread and key != CHOSEN and address not in stated:
+            is_own = key != CHOSEN and key not in part.follows
+            if spread and is_own and address not in stated:
                 names[address] = number.shares or address
     return names
 
