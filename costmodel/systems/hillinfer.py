@@ -88,7 +88,7 @@ KV_MEMORY = Knob(
     "hillinfer",
     platform="aipc-4090",
     cite="hillinfer",
-    owns=("gpu", "host", "csd"),
+    owns=("gpu", "host", "csd", "chassis"),
     knobs={
         "hot_share": HOT_SHARE,
         "retention": RETENTION,

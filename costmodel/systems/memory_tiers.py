@@ -112,6 +112,7 @@ def one_memory(
         work=work,
         batch_run=work.batch,
         also={"memory_energy_j_tok": memory_energy(hw, step, work.batch, memory)},
+        accelerator_power={memory: on.power},
     )
 
 
@@ -196,4 +197,5 @@ def hierarchical(hw: Machine, llm: LLM, work: Workload) -> Estimate:
         work=work,
         batch_run=work.batch,
         also={"memory_energy_j_tok": memory_energy(hw, step, work.batch, "hbm", "lpddr")},
+        accelerator_power={"hbm": on.power},
     )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from support.systems import SYSTEMS, model
 
 from nearkv.costmodel.model.workload import Workload
-from nearkv.hardware.catalog import load_platform, names
+from nearkv.hardware.catalog import load_part, load_platform, names
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine, Role
 from nearkv.solvers.knobs import resolve_knobs
+from nearkv.sweeps.study.bands import draws_of
 from nearkv.sweeps.validation.contracts import ContractCase
 
 OFFLOADING = [
@@ -29,8 +32,27 @@ BESIDE_CPU = ["expert-offload", "cpu-only"]
 FOR = {
     "workstation-5090": [*OFFLOADING, *EVICTING, "gpu"],
     "h100-8nvme": OFFLOADING + EVICTING,
-    "gh200": OFFLOADING + EVICTING,
-    "a6000-box": OFFLOADING + EVICTING,
+    "gh200": [*OFFLOADING, *EVICTING, "gpu"],
+    "a6000-box": [*OFFLOADING, *EVICTING, "gpu"],
+    "t4-flexgen": OFFLOADING,
+    "hilos-a100": ["inf2"],
+    "common": [
+        *OFFLOADING,
+        *EVICTING,
+        *SERVING,
+        *BESIDE_CPU,
+        "flexgen-16ssd",
+        "flexgen-raid",
+        "hilos",
+        "inf2",
+        "hillinfer",
+        "l3",
+        "rank-pim",
+        "h2m2",
+        "asymmetric",
+        "hierarchical",
+        "lpddr-only",
+    ],
     "h200-node": OFFLOADING + EVICTING + SERVING,
     "hilos-pcie5": [*OFFLOADING, "hilos", "flexgen-raid", "flexgen-16ssd"],
     "aipc-4090": [*OFFLOADING, "hilos"],
@@ -75,13 +97,11 @@ FOR = {
     "gh-decoders": ["h2m2", "lpddr-only"],
 }
 """Platform -> systems; those that a system's paper names follow from the system itself."""
-NO_SYSTEM = {"t4-flexgen"}
-"""Constants of FlexGen's placement problem, which `nearkv solve placement` reads."""
 BATCHES = np.array([[1.0], [4.0]])
 PROMPTS = np.array([[512.0, 4096.0]])
 
 
-@pytest.mark.parametrize("platform", sorted(set(names("platform")) - NO_SYSTEM))
+@pytest.mark.parametrize("platform", names("platform"))
 def test_a_platform_runs_the_systems_it_is_for(platform: str) -> None:
     own = [name for name, system in SYSTEMS.items() if system.platform == platform]
     hw = load_platform(platform).machine()
@@ -109,7 +129,7 @@ def test_a_faster_link_shortens_what_waits_for_it(name: str) -> None:
 
 
 ON_DRIVES = ["flexgen-ssd", "hilos", "inf2", "accelerate", "deepspeed-uvm", "zero-inference"]
-NOT_FOR_OFFLOADING = ["dgx-a100-pim", "dgx-spark", "a100-slora", "t4-flexgen", "hgx-h200"]
+NOT_FOR_OFFLOADING = ["dgx-a100-pim", "dgx-spark", "a100-slora", "hgx-h200"]
 
 
 @pytest.mark.parametrize("name", ON_DRIVES)
@@ -137,5 +157,48 @@ def test_numbers_of_parts_that_are_missing_are_stated_with_set() -> None:
     """aipc-4090 has SmartSSDs, but no rate of INF²'s kernel."""
     hw = load_platform("aipc-4090").machine()
     llm, work = model("llama2-7b", hw), Workload(1.0, 512.0, 32.0)
-    with pytest.raises(InputError, match=r"reads: csd\.kernel_tiled; state it, as in --set csd"):
+    with pytest.raises(InputError, match=r"reads: csd\.kernel_tiled, derate\.tile_loads; "):
         resolve_knobs(SYSTEMS["inf2"], hw, llm, work, SYSTEMS["inf2"].defaults)
+
+
+def test_links_and_hbm_follow_the_gpus() -> None:
+    common = load_platform("common")
+    four = common.machine().with_values({"gpu.count": 4.0, "gpu.bandwidth": 1e12})
+    assert (four.gpu_link.count, four.hbm.count, four.lpddr.count) == (4.0, 4.0, 4.0)
+    assert (four.hbm.bandwidth, four.hbm.memory) == (1e12, four.gpu.memory)
+    assert common.override("gpu.count", 2.0).machine().nvlink.count == 2.0
+    a100 = common.with_part("gpu", load_part("a100-40gb"), "a100-40gb")
+    assert a100.machine().hbm.memory == load_part("a100-40gb").si["memory"]
+    assert not {"hbm.memory", "hbm.count"} & draws_of(common).keys()
+
+
+def test_what_is_stated_follows_no_longer() -> None:
+    common = load_platform("common")
+    stated = common.machine().with_values({"gpu_link.count": 2.0, "gpu.count": 4.0})
+    assert (stated.gpu_link.count, stated.nvlink.count) == (2.0, 4.0)
+    assert stated.with_values({"gpu.count": 8.0}).gpu_link.count == 2.0
+    overridden = common.override("gpu_link.count", 2.0).override("gpu.count", 4.0)
+    assert overridden.machine().gpu_link.count == 2.0
+
+
+def test_a_number_may_be_that_of_another_platform() -> None:
+    hilos, inf2 = load_platform("hilos-a100"), load_platform("inf2-a100")
+    assert hilos.roles["csd"].numbers["kernel_tiled"] == inf2.roles["csd"].numbers["kernel_tiled"]
+    assert load_platform("common").roles["csd"].si["kernel_tiled"] == 64e9
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ('[gpu]\nfollows = { count = "csd.cuont" }', r"follows: unknown number 'csd\.cuont'"),
+        ('[csd]\nlaunch = { like = "nowhere" }', r"launch: like: .*'nowhere'"),
+        ('[csd]\nlaunch = { like = "inf2-a100" }', r"like = 'inf2-a100': unknown number 'launch'"),
+        ('[csd]\nlaunch = { like = "./mine.toml" }', r"is its own base"),
+    ],
+)
+def test_what_cannot_be_followed_is_refused(tmp_path: Path, text: str, fault: str) -> None:
+    file = tmp_path / "mine.toml"
+    own = text.replace("./mine.toml", str(file))
+    file.write_text(f'base = "hilos-a100"\n{own}\n')
+    with pytest.raises(InputError, match=fault):
+        load_platform(str(file))

@@ -31,6 +31,7 @@ class Side:
         rows, columns: of one systolic array [1].
         fill: bytes one scratchpad buffer takes at a time [B].
         capacity: of the memory [B].
+        power: draw of the chips while they work, beyond that at rest [W].
     """
 
     name: str
@@ -43,6 +44,7 @@ class Side:
     columns: Real
     fill: Real
     capacity: Real
+    power: Real
 
 
 def side(hw: Machine, memory: str, *chips: str) -> Side:
@@ -64,12 +66,15 @@ def side(hw: Machine, memory: str, *chips: str) -> Side:
     cycles: Real = 0.0
     multiply_adds: Real = 0.0
     slowest: Real = np.inf
+    power: Real = 0.0
     for role in chips:
         core_cycles = hw[role].count * hw[role].cores * hw[role].frequency
         cycles = cycles + core_cycles
         lanes = hw[role].vector_arrays * hw[role].vector_lanes
         multiply_adds = multiply_adds + core_cycles * lanes
         slowest = np.minimum(slowest, hw[role].frequency)
+        idle = hw[role].maybe("idle_power", np.nan)
+        power = power + hw[role].count * (hw[role].maybe("power", idle) - idle)
     arrays = f"{memory}.arrays"
     return Side(
         name=memory,
@@ -82,6 +87,7 @@ def side(hw: Machine, memory: str, *chips: str) -> Side:
         columns=chip.columns,
         fill=chip.scratchpad,
         capacity=part.count * part.memory,
+        power=power,
     )
 
 

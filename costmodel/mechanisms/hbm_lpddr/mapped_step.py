@@ -159,8 +159,8 @@ def every_layer(
         prefill, step: of all layers.
         on_hbm, on_lpddr: bytes of each sub-layer on a side [B].
     """
-    hbm = hw.hbm.count * hw.hbm.memory
-    lpddr = hw.lpddr.count * hw.lpddr.memory
+    two = asymmetric_memory(hw)
+    hbm, lpddr = two.hbm.capacity, two.lpddr.capacity
     last = decoder_contents(llm, work.batch, np.maximum(work.final, work.context))
     check = fits(
         hbm=(by_kind(on_hbm), hbm),
@@ -180,6 +180,7 @@ def every_layer(
         work=work,
         batch_run=work.batch,
         also=also,
+        accelerator_power={"hbm": two.hbm.power, "lpddr": two.lpddr.power},
     )
 
 

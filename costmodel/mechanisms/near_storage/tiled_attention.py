@@ -56,7 +56,7 @@ def near_storage(
     bandwidth = hw.csd.count * hw.csd.memory_bandwidth
     # a DMA fills the buffer in long bursts; tiles are read row by row
     dma = Port("csd.dram", "write", bandwidth)
-    tiles = Port("csd.dram", "read", bandwidth * hw.derate.fpga_dram)
+    tiles = Port("csd.dram", "read", bandwidth * hw.derate.tile_loads)
 
     def read(sequences: Real) -> Span:
         kv = llm.kv_bytes(sequences, s)

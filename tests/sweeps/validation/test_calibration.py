@@ -123,7 +123,7 @@ def test_default_factors_are_the_derates_that_matter(exact: Evidence) -> None:
         "derate.cpu_scoring",
         "derate.gather",
     }
-    assert {"gpu.gemm", "derate.fpga_dram", "derate.uvm"} <= set(calibration.idle)
+    assert {"gpu.gemm", "derate.tile_loads", "derate.uvm"} <= set(calibration.idle)
     assert "No row depends on gpu.gemm" in sentences(calibration)[-1]
 
 
@@ -204,14 +204,14 @@ def test_claims_on_test_beds_with_the_same_derates_are_fitted_together() -> None
     rows = claimed("inf2")
     assert {"inf2-speed-30b", "inf2-flex-abs-1t"} <= set(rows.names)
     derates = rows.platform.roles["derate"].numbers
-    kernel, relay = derates["fpga_dram"], derates["cache_relay"]
+    kernel, relay = derates["tile_loads"], derates["cache_relay"]
     # the kernel's rate is what `at` says it is: a fit to both beds' rows
     assert kernel.kind == "fitted"
-    (fit,) = factor_rows(fit_factors(rows, ["derate.fpga_dram"]))
+    (fit,) = factor_rows(fit_factors(rows, ["derate.tile_loads"]))
     assert fit["fitted"] == pytest.approx(kernel.value, rel=1e-2)
     # the relay's is FlexGen's authors'; the rows alone ask for 0.069 (its note), which agrees
     assert relay.kind == "assumed"
-    both = factor_rows(fit_factors(rows, ["derate.fpga_dram", "derate.cache_relay"]))
+    both = factor_rows(fit_factors(rows, ["derate.tile_loads", "derate.cache_relay"]))
     assert [row["fitted"] for row in both] == pytest.approx([kernel.value, 0.069], rel=2e-2)
     assert both[1]["interval_low"] < relay.value < both[1]["interval_high"]
 

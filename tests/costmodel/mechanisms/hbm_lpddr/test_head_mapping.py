@@ -75,6 +75,7 @@ SIDE = Side(
     columns=5.0,
     fill=64.0,
     capacity=1e9,
+    power=0.0,
 )
 
 
