@@ -23,7 +23,7 @@ from nearkv.sweeps.explore.explain import (
 from nearkv.sweeps.study.grid import Block, scalar
 from nearkv.sweeps.study.sizes import names
 from nearkv.sweeps.study.study import Study, one_block
-from nearkv.sweeps.tables.table import cell_text, records
+from nearkv.sweeps.tables.table import Row, Rows, cell_text, records
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,7 +60,7 @@ class Prediction:
         return str(self.values["status"])
 
     @cached_property
-    def tree(self) -> list[dict[str, Any]]:
+    def tree(self) -> Rows:
         """The time tree, a row a span; see `explain`."""
         return time_tree(self.block, self.estimate)
 
@@ -85,7 +85,7 @@ class Prediction:
         return str(self["reason"])
 
     @cached_property
-    def footprint(self) -> list[dict[str, Any]]:
+    def footprint(self) -> Rows:
         """Rows of each memory: what it must hold in all, then each content that it holds.
 
         Returns:
@@ -95,7 +95,7 @@ class Prediction:
         rows = []
         fits = self.estimate.fits
         for memory, (needed, available) in fits.tiers.items():
-            row: dict[str, Any] = {"memory": memory, "content": "all"}
+            row: Row = {"memory": memory, "content": "all"}
             row["needed_gb"] = scalar(needed) / 1e9
             row["available_gb"] = scalar(available) / 1e9
             row["missing_gb"] = max(row["needed_gb"] - row["available_gb"], 0.0)

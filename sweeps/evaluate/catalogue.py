@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from nearkv.costmodel.model import registry
 from nearkv.costmodel.model.metrics import COLUMNS, Evaluated
@@ -19,7 +18,7 @@ from nearkv.hardware.machine import recording
 from nearkv.solvers.knobs import LackingError, resolve_knobs
 from nearkv.sweeps.evaluate.provenance import numbers, platform_numbers
 from nearkv.sweeps.study.sizes import number
-from nearkv.sweeps.tables.table import Rows
+from nearkv.sweeps.tables.table import Row, Rows
 
 
 def system_rows() -> Rows:
@@ -219,7 +218,7 @@ def column_rows() -> Rows:
     return rows
 
 
-def column_row(name: str) -> dict[str, Any]:
+def column_row(name: str) -> Row:
     """One column of results.
 
     Raises:

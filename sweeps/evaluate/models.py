@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from nearkv.costmodel.model.models import llm_from_part
 from nearkv.hardware.catalog import load_llm, names
 from nearkv.hardware.machine import Role
 from nearkv.sweeps.evaluate.provenance import numbers
-from nearkv.sweeps.tables.table import Rows, plain
+from nearkv.sweeps.tables.table import Row, Rows, plain
 
 _NATIVE_PRECISION = Role("", "precision", {"weight": 2.0, "kv": 2.0, "activation": 2.0})
 """16 bits, unless the model states its own widths."""
@@ -42,7 +41,7 @@ def model_rows() -> Rows:
     for name in names("model"):
         part = load_llm(name)
         llm = llm_from_part(part, _NATIVE_PRECISION)
-        row: dict[str, Any] = {"model": name}
+        row: Row = {"model": name}
         row |= {key: int(part.si[key]) for key in _SHAPE}
         row |= _attending_heads(llm)
         row["parameters_e9"] = float(llm.parameters) / 1e9
@@ -93,7 +92,7 @@ def kv_per_token_unlimited(llm: LLM) -> Real:
     return llm.sum_over_layers(one_layer)
 
 
-def _computed(llm: LLM) -> Iterator[dict[str, Any]]:
+def _computed(llm: LLM) -> Iterator[Row]:
     yield _row("parameters", llm.parameters, 1e9, "1e9", "")
     active, embeddings = llm.active_parameters, llm.embedding_parameters
     yield _row(
@@ -120,7 +119,7 @@ def _computed(llm: LLM) -> Iterator[dict[str, Any]]:
         yield _row(f"kv at {label}", cache, 1e9, "GB", whole)
 
 
-def _row(key: str, si: Real, size: float, unit: str, note: str) -> dict[str, Any]:
+def _row(key: str, si: Real, size: float, unit: str, note: str) -> Row:
     return {
         "key": key,
         "value": plain(float(si) / size),
@@ -130,7 +129,7 @@ def _row(key: str, si: Real, size: float, unit: str, note: str) -> dict[str, Any
     }
 
 
-def _kinds(llm: LLM) -> Iterator[dict[str, Any]]:
+def _kinds(llm: LLM) -> Iterator[Row]:
     """Rows per layer type: how many, and what all of them keep of a sequence."""
     for name, kind in (llm.layer_types or {"full": llm}).items():
         count = float(kind.layers)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,7 @@ from nearkv.costmodel.model.metrics import COLUMNS, Evaluated
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.study.grid import NO_NUMBERS, Block
-from nearkv.sweeps.tables.table import plain
+from nearkv.sweeps.tables.table import Row, plain
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ class Probe:
             self.block.system.owns,
         )
 
-    def names(self, point: int, without: Collection[str] = ()) -> dict[str, Any]:
+    def names(self, point: int, without: Collection[str] = ()) -> Row:
         """The columns that identify a design point: system, model, platform and its axes.
 
         Args:

@@ -24,7 +24,7 @@ from nearkv.hardware.catalog import Part, Platform, load_part, names
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.quantity import sources
 from nearkv.sweeps.study.grid import Block
-from nearkv.sweeps.tables.table import plain
+from nearkv.sweeps.tables.table import Rows, plain
 
 _PACKAGE_FOLDER = Path(__file__).parents[2]
 _COUNTED = (".py", ".toml", ".csv")
@@ -138,7 +138,7 @@ def write_text(path: Path, text: str) -> None:
         file.write(text)
 
 
-def numbers(name: str, part: Part) -> list[dict[str, Any]]:
+def numbers(name: str, part: Part) -> Rows:
     """One row per number of a part, with its unit, SI value, kind and source."""
     return [
         {
@@ -157,7 +157,7 @@ def numbers(name: str, part: Part) -> list[dict[str, Any]]:
     ]
 
 
-def platform_numbers(platform: Platform) -> list[dict[str, Any]]:
+def platform_numbers(platform: Platform) -> Rows:
     """One row per number of a platform, role by role."""
     return [row for role, part in platform.roles.items() for row in numbers(role, part)]
 

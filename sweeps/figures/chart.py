@@ -12,11 +12,11 @@ from rich.table import Table
 
 from nearkv.hardware.errors import check_known
 from nearkv.sweeps.figures.series import finite
-from nearkv.sweeps.tables.table import MARKS
+from nearkv.sweeps.tables.table import MARKS, Row
 
 
 def chart(
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[Row],
     values: Sequence[str],
     names: Sequence[str],
     width: int = 80,

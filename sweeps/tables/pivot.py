@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.sweeps.tables.layout import KEY, is_numeric
@@ -31,15 +30,11 @@ def pivoted(
     check_known("column", [by], rows[0], "--pivot")
     _check_axis(rows, by, axes)
     value = _value_column(rows, by, named, axes)
-    naming = list(axes)
-    for name in named:
-        is_name = name in KEY or not is_numeric(rows, name)
-        if is_name and name not in naming:
-            naming.append(name)
-    index = [name for name in naming if name not in (by, value)]
-    index = index or ["system"]
+    texts = [name for name in named if name in KEY or not is_numeric(rows, name)]
+    naming = dict.fromkeys([*axes, *texts])
+    index = [name for name in naming if name not in (by, value)] or ["system"]
     heads = dict.fromkeys(cell_text(row[by]) for row in rows)
-    lines: dict[str, dict[str, Any]] = {}
+    lines: dict[str, Row] = {}
     for row in rows:
         names = {name: row[name] for name in index}
         blank = {**names, **dict.fromkeys(heads)}

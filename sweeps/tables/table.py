@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.hardware.errors import check_known, once
-from nearkv.hardware.schema import ROLES
+from nearkv.sweeps.study.axes import AXES
+from nearkv.sweeps.study.sizes import comma_list
 from nearkv.sweeps.study.study import Study
 
 Columns = dict[str, NDArray[np.generic]]
@@ -60,7 +61,7 @@ def select(columns: Columns, only: str) -> Columns:
     Raises:
         InputError: a name that is no column, or comes twice.
     """
-    chosen = [name.strip() for name in only.split(",") if name.strip()]
+    chosen = comma_list(only)
     check_columns(columns, chosen)
     return {name: columns[name] for name in chosen} if chosen else columns
 
@@ -77,24 +78,15 @@ def check_columns(known: Iterable[object], names: Sequence[str]) -> None:
 
 def varying(columns: Iterable[object], study: Study) -> list[str]:
     """Those columns of what the study varies: its systems, models, workloads, numbers and knobs."""
-    given: dict[str, Sequence[object]] = {
-        "system": study.systems,
-        "model": study.models,
-        "platform": study.platforms,
-        "trace": study.traces,
-        "batch": study.batch,
-        "rate_req_s": study.rate,
-        "users": study.users,
-        "context": study.context,
-        "output_tokens": study.output_tokens,
-        **study.sets,
-        **study.knobs,
-        **{f"{role}.part": parts for role, parts in study.parts.items()},
-        **{name: values for name, values in study.zipped.items() if name not in ROLES},
-        **{f"{role}.part": study.zipped[role] for role in study.zipped if role in ROLES},
-    }
-    given["context_tok"] = given.pop("context")
-    names = {name for name, values in given.items() if len({*map(str, values)}) > 1}
+    given = {axis.name: getattr(study, axis.field) for axis in AXES}
+    given |= {"context_tok": study.context, "rate_req_s": study.rate}
+    given |= {"system": study.systems, **study.sets, **study.knobs, **study.zipped}
+    for role, parts in {**study.parts, **study.zipped}.items():
+        given[f"{role}.part"] = parts
+    names = set()
+    for name, values in given.items():
+        if isinstance(values, tuple) and len({*map(str, values)}) > 1:
+            names.add(name)
     numbers = tuple(f"{name}_" for name in names if "." in name)  # before their unit
     known = map(str, columns)
     return [name for name in known if name in names or name.startswith(numbers)]
@@ -120,7 +112,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def records(columns: Columns) -> list[dict[str, Any]]:
+def records(columns: Columns) -> Rows:
     """Rows as dictionaries of plain values."""
     listed = [list(map(plain, values.tolist())) for values in columns.values()]
     rows = zip(*listed, strict=True)
@@ -197,7 +189,7 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def indented(rows: Sequence[dict[str, Any]], key: str) -> list[dict[str, Any]]:
+def indented(rows: Sequence[Row], key: str) -> Rows:
     """Rows whose path is shown as a tree: its last name, further in the deeper it lies."""
     tree = []
     for row in rows:
