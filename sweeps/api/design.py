@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Unpack, cast
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
@@ -12,7 +13,12 @@ from nearkv.costmodel.model.registry import systems as all_systems
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.sweeps.api.arguments import Axes, Models, Names, Value, path_of, study_of
 from nearkv.sweeps.api.tables import table_of_rows
-from nearkv.sweeps.evaluate.slo import higher_is_better
+from nearkv.sweeps.evaluate.slo import (
+    Target,
+    check_quantities,
+    higher_is_better,
+    parse_targets,
+)
 from nearkv.sweeps.study.sizes import comma_list, names
 from nearkv.sweeps.study.study import Study
 
@@ -20,13 +26,35 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from nearkv.sweeps.explore.design.answer import Report
-    from nearkv.sweeps.explore.design.question import Question
 
 
-class DesignArguments(Axes, total=False):
-    """The workload, as `Axes` names it, and what is asked of the machine that serves it.
+def design(
+    systems: Study | Names = (),
+    model: Models | None = None,
+    *,
+    budget: Names = (),
+    classes: Names = (),
+    slo: Names = (),
+    minimize: str = "",
+    maximize: str = "",
+    pareto: str = "",
+    users: int = 0,
+    servers: Names = (),
+    prices: Value = "",
+    terms: Mapping[str, float] = MappingProxyType({}),
+    rent: bool = False,
+    seconds: float = np.inf,
+    report: Report | None = None,
+    **axes: Unpack[Axes],
+) -> pd.DataFrame:
+    """Find the machine that serves a workload best within limits, of all that may be built.
 
-    Attributes:
+    All servers of the catalogue with all parts that fit their slots are candidates, on every
+    system; a machine that cannot be assembled is none.
+
+    Args:
+        systems: names; all where none is named. Or a study, which holds model and workload too.
+        model: one name, config.json or `load_model` object.
         budget: limits told apart by their units: `100kUSD`, `30USD/h`, `10kW`, `8U`.
         classes: requests that several machines share, `name:context:output:rate` with the rate a
             second, in place of `context` and `output_tokens`; the budget is of all machines.
@@ -39,41 +67,9 @@ class DesignArguments(Axes, total=False):
         prices: CSV of part,usd[,low,high,basis,date,source] in place of the catalogue's prices.
         terms: `years`, `usd_kwh`, `pue`, `utilisation` in place of those of ownership.toml.
         rent: rank rented machines beside bought ones, by `usd_hour` or `usd_mtok`.
-    """
-
-    budget: str | Iterable[str]
-    classes: str | Iterable[str]
-    slo: str | Iterable[str]
-    minimize: str
-    maximize: str
-    pareto: str
-    users: int
-    servers: Names
-    prices: Value
-    terms: Mapping[str, float]
-    rent: bool
-
-
-def design(
-    systems: Study | Names = (),
-    model: Models | None = None,
-    *,
-    seconds: float = np.inf,
-    report: Report | None = None,
-    **asked: Unpack[DesignArguments],
-) -> pd.DataFrame:
-    """Find the machine that serves a workload best within limits, of all that may be built.
-
-    All servers of the catalogue with all parts that fit their slots are candidates, on every
-    system; a machine that cannot be assembled is none.
-
-    Args:
-        systems: names; all where none is named. Or a study, which holds model and workload too.
-        model: one name, config.json or `load_model` object.
         seconds: after which the search stops with its best so far.
         report: called with the number of machines that are done, and of all, after every chunk.
-        asked: budget, slo, minimize, maximize, pareto, users, ..., and one batch, context,
-            output_tokens and value of each knob; see `DesignArguments`. With a `band` it is also
+        axes: one batch, context, output_tokens and value of each knob. With a `band` it is also
             said in how many draws of all uncertain numbers the best machine wins.
 
     Returns:
@@ -95,12 +91,39 @@ def design(
     """
     from nearkv.sweeps.explore.design.answer import best_machines
     from nearkv.sweeps.explore.design.fleet import serve
+    from nearkv.sweeps.explore.design.goal import Goal
+    from nearkv.sweeps.explore.design.question import (
+        Question,
+        read_prices,
+        request_classes,
+    )
 
     if not seconds > 0:
         raise InputError(f"--seconds {seconds:g}: must be a number above 0")
-    question = _question(systems, model, asked)
-    find = serve if question.classes else best_machines
-    answer = find(question, seconds, report)
+    shared = request_classes(names(classes, "--class"))
+    is_stated = isinstance(systems, Study) or {"context", "output_tokens"} & axes.keys()
+    if shared and is_stated:
+        raise InputError(
+            "--class states context and output length; leave out a study and both options"
+        )
+    draws = bool(axes.pop("band", 0))
+    study = _study(systems, model, users, axes)
+    objectives, highest = _objectives(minimize, maximize, pareto)
+    limits = _limits(names(budget, "--budget"), names(slo, "--slo"), users)
+    if rent and not {*objectives} <= {"usd_hour", "usd_mtok"}:
+        why = "rented and bought machines compare by the hour alone"
+        raise InputError(f"--rent: {why}; --minimize usd_hour or usd_mtok")
+    question = Question(
+        study=study,
+        goal=Goal(objectives, highest, limits),
+        servers=names(servers, "servers"),
+        prices=read_prices(path_of(prices, "prices")),
+        terms=terms,
+        rents=rent,
+        draws=draws,
+        classes=shared,
+    )
+    answer = (serve if shared else best_machines)(question, seconds, report)
     table = table_of_rows(answer.rows(), answer.sentences())
     table.attrs["machine"] = [design.machine_file() for design in answer.designs]
     table.attrs["command"] = [design.command() for design in answer.designs]
@@ -110,59 +133,21 @@ def design(
     return table
 
 
-def _question(
-    systems: Study | Names, model: Models | None, asked: DesignArguments
-) -> Question:
-    """The question that the arguments of `design` ask.
+def _limits(budget: Sequence[str], slo: Sequence[str], users: int) -> tuple[Target, ...]:
+    """All that a machine must keep: a budget, limits on columns, and users served at once.
 
     Raises:
-        InputError: an argument that cannot be used.
+        InputError: a limit that cannot be read, or that compares with another system.
     """
-    from nearkv.sweeps.evaluate.slo import Target, check_quantities, parse_targets
-    from nearkv.sweeps.explore.design.goal import Goal
-    from nearkv.sweeps.explore.design.question import (
-        Question,
-        budget_limits,
-        read_prices,
-        request_classes,
-    )
+    from nearkv.sweeps.explore.design.question import budget_limits
 
-    own = {*_OF_MACHINES, "band"}
-    classes = request_classes(_listed(asked.get("classes", "")))
-    is_stated = isinstance(systems, Study) or {"context", "output_tokens"} & asked.keys()
-    if classes and is_stated:
-        raise InputError(
-            "--class states context and output length; leave out a study and both options"
-        )
-    of_axes = {name: value for name, value in asked.items() if name not in own}
-    users, rent = asked.get("users", 0), asked.get("rent", False)
-    study = _study(systems, model, users, cast("Axes", of_axes))
-    objectives, highest = _objectives(
-        asked.get("minimize", ""), asked.get("maximize", ""), asked.get("pareto", "")
-    )
-    targets = parse_targets(slo) if (slo := _listed(asked.get("slo", ""))) else ()
+    targets = parse_targets(slo) if slo else ()
     check_quantities(targets, ())
-    if ratios := [target.name for target in targets if target.against]:
-        raise InputError(f"--slo {ratios[0]}: design compares with no other system")
+    for target in targets:
+        if target.against:
+            raise InputError(f"--slo {target.name}: design compares with no other system")
     served = (Target("batch_run", "", True, float(users), "--users"),) if users else ()
-    limits = (*budget_limits(_listed(asked.get("budget", ""))), *targets, *served)
-    if rent and not {*objectives} <= {"usd_hour", "usd_mtok"}:
-        why = "rented and bought machines compare by the hour alone"
-        raise InputError(f"--rent: {why}; --minimize usd_hour or usd_mtok")
-    return Question(
-        study=study,
-        goal=Goal(objectives, highest, limits),
-        servers=names(asked.get("servers", ()), "servers"),
-        prices=read_prices(path_of(asked.get("prices", ""), "prices")),
-        terms=asked.get("terms", {}),
-        rents=rent,
-        draws=bool(asked.get("band")),
-        classes=classes,
-    )
-
-
-_OF_MACHINES = DesignArguments.__annotations__.keys() - Axes.__annotations__.keys()
-"""Arguments that are no axes of a study."""
+    return (*budget_limits(budget), *targets, *served)
 
 
 def _study(systems: Study | Names, model: Models | None, users: int, axes: Axes) -> Study:
@@ -203,7 +188,7 @@ def _objectives(
     if sum(map(bool, (minimize, maximize, pareto))) > 1:
         raise InputError("--minimize, --maximize and --pareto: give one of them")
     if pareto:
-        columns = tuple(comma_list(pareto))
+        columns = comma_list(pareto)
         if not 2 <= len(set(columns)) <= 3 or len(set(columns)) != len(columns):
             raise InputError(f"--pareto {pareto!r}: name two or three different columns")
         highest = tuple(map(higher_is_better, columns))
@@ -212,9 +197,3 @@ def _objectives(
         highest = (bool(maximize),)
     check_known("column", columns, COLUMNS, "what is made best")
     return columns, highest
-
-
-def _listed(texts: str | Iterable[str]) -> list[str]:
-    """Texts of an option that may be given several times, or with commas."""
-    several = [texts] if isinstance(texts, str) else list(texts)
-    return [text for item in several for text in comma_list(item)]

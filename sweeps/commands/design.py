@@ -109,7 +109,7 @@ def design(
     asked = _question(line)
     if machine_out:
         check_new(Path(machine_out))
-    table = design.design(**asked, seconds=seconds, report=_progress())
+    table = design.design(**asked, report=_progress())
     if machine_out:
         write_new(Path(machine_out), table.attrs["machine"][0])
     written = f"{table.attrs['command'][0]} {machine_out or 'best.toml'}"
@@ -136,18 +136,17 @@ def _question(line: typer.Context) -> dict[str, Any]:
     stated, asked = options.given(line), options.arguments(line)
     if asked["users"] and "batch" in stated:
         raise InputError("--users is the batch to serve at once; leave out --batch")
-    for name in ("seconds", "machine_out"):
-        del asked[name]
+    del asked["machine_out"]
     asked["plugin"] = asked.pop("plugins")
+    terms = {name: asked.pop(name) for name in ("years", "usd_kwh", "pue", "utilisation")}
+    asked["terms"] = {name: value for name, value in terms.items() if value is not None}
     is_study = asked["systems"].endswith(".toml")
     if is_study:
         asked["systems"] = load_study(asked["systems"], asked.pop("plugin"))
-    unstated = {"batch", "context", "output_tokens", "knobs"} - stated.keys()
-    own = unstated if is_study or asked["classes"] else set()
-    terms = {name: asked.pop(name) for name in ("years", "usd_kwh", "pue", "utilisation")}
-    asked["terms"] = {name: value for name, value in terms.items() if value is not None}
-    blank = {name for name in ("model", "plugin", "band") if not asked.get(name)}
-    return {name: value for name, value in asked.items() if name not in own | blank}
+    if is_study or asked["classes"]:
+        for name in {"batch", "context", "output_tokens", "knobs"} - stated.keys():
+            del asked[name]
+    return {name: value for name, value in asked.items() if value or name == "seconds"}
 
 
 def _progress() -> Callable[[int, int], None]:
