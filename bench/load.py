@@ -8,6 +8,7 @@ many.
 
 import os
 import warnings
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,13 +16,14 @@ from nearkv.costmodel.algebra.span import Numbers
 from nearkv.costmodel.mechanisms.serving.arrivals import FULL_SHARE, at_rate, laws_of
 from nearkv.costmodel.mechanisms.serving.residents import resident
 from nearkv.costmodel.model.queue import Serving
-from nearkv.costmodel.model.workload import ENDLESS_TOKENS, Arrivals
+from nearkv.costmodel.model.workload import Arrivals, Workload
 from nearkv.solvers.goodput import first_within, quantile, within
+from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.simulate.play import simulate
 from nearkv.sweeps.study.study import Study, blocks
 from nearkv.sweeps.study.traces import Trace
 
-CASES = (
+MACHINES = (
     ("llama3.1-8b", "hgx-h100", 1, 1),
     ("llama3.1-8b", "hgx-a100", 1, 2),
     ("llama3.1-70b", "hgx-h200", 4, 1),
@@ -30,44 +32,60 @@ CASES = (
     ("mixtral-8x7b", "hgx-h200", 2, 2),
     ("qwen3-30b-a3b", "hgx-h100", 1, 4),
     ("gpt-oss-120b", "hgx-b200", 1, 2),
+    ("qwen3-8b", "rtx-4090-box", 1, 1),
+    ("llama3.1-8b", "rtx-5090-server", 1, 8),
 )
 """Model, platform, tp and dp."""
 REQUESTS = 4000
 
 
-def lengths(random: np.random.Generator, mean: float, ratio: float, most: float) -> Numbers:
-    """Tokens of requests whose 99th percentile is `ratio` medians."""
-    sigma = np.log(ratio) / 2.326
+def lengths(random: np.random.Generator, mean: float, most: float) -> Numbers:
+    """Tokens of requests by a lognormal law whose 99th percentile is 1 to 20 medians."""
+    sigma = np.log(random.uniform(1, 20)) / 2.326
     drawn = np.exp(sigma * random.standard_normal(REQUESTS) - sigma**2 / 2) * mean
     tokens: Numbers = np.clip(np.rint(drawn), 2, most)
     return tokens
 
 
-def drawn(random: np.random.Generator) -> tuple[Trace, Serving]:
-    """A workload that fits, and how it is served."""
+def unlike(random: np.random.Generator) -> Trace:
+    """Requests of unlike lengths, answers of 8 to 1,500 tokens on average."""
+    prompt, output = np.exp(random.uniform(np.log([128, 8]), np.log([16_000, 1500])))
+    return Trace("drawn", lengths(random, prompt, 60_000), lengths(random, output, 8000))
+
+
+def served(
+    random: np.random.Generator, trace: Trace, **load: str
+) -> tuple[Workload, Serving] | None:
+    """Requests as a machine serves them that is drawn; none where it does not hold them.
+
+    Args:
+        random, trace: where the machine is drawn from, and the requests.
+        load: `rate` or `users`, as a study takes it.
+    """
+    model, platform, tp, dp = MACHINES[random.integers(len(MACHINES))]
+    chunk = random.choice([0, 512, 2048, 8192, 8192])
+    knobs = {"tp": tp, "dp": dp, "pp": 1, "ep": 1, "attention": "tp", "chunk": chunk}
+    study = Study(("gpu",), (model,), platforms=(platform,), knobs=knobs, **load)
+    (block,) = blocks(study)
+    hw, llm, asked, named = block.inputs(block.grid.whole)
+    mean = trace.workload
+    work = replace(mean, batch=asked.batch, arrivals=asked.arrivals)
+    answer = resolve_knobs(block.system, hw, llm, work, named).estimate
+    serving = answer.serving
+    assert serving is not None
+    longest = float(np.max(trace.prompt + trace.output))
+    of_a_replica = float(serving.capacity / serving.replicas)
+    if np.all(answer.fits.fit) and longest < of_a_replica / 2:
+        return work, serving
+    return None
+
+
+def at_a_rate(random: np.random.Generator) -> tuple[Trace, Workload, Serving]:
+    """Requests, and a machine that holds them."""
     while True:
-        model, platform, tp, dp = CASES[random.integers(len(CASES))]
-        prompt = np.exp(random.uniform(np.log(128), np.log(16_000)))
-        output = np.exp(random.uniform(np.log(32), np.log(1500)))
-        prompts = lengths(random, prompt, random.uniform(1, 20), 60_000)
-        outputs = lengths(random, output, random.uniform(1, 20), 8000)
-        trace = Trace(f"{model} {platform} {tp}x{dp}", prompts, outputs)
-        knobs = {"tp": tp, "dp": dp, "pp": 1, "ep": 1, "attention": "tp"}
-        knobs["chunk"] = random.choice([512, 2048, 8192])
-        (block,) = blocks(Study(("gpu",), (model,), rate=1, platforms=(platform,), knobs=knobs))
-        hw, llm, work, asked = block.inputs(block.grid.whole)
-        means = trace.workload
-        work = type(work)(
-            ENDLESS_TOKENS, means.prompt, means.output, spread=means.spread, arrivals=work.arrivals
-        )
-        numbers = {name: float(np.ravel(value)[0]) for name, value in asked.items()}
-        answer = block.system(hw, llm, work, numbers)
-        serving = answer.serving
-        assert serving is not None
-        longest = float(np.max(prompts + outputs))
-        replica = float(serving.capacity / serving.replicas)
-        if np.all(answer.fits.fit) and longest < replica / 2:
-            return trace, serving
+        trace = unlike(random)
+        if held := served(random, trace, rate="1"):
+            return trace, *held
 
 
 def saturation(trace: Trace, serving: Serving) -> float:
@@ -86,13 +104,13 @@ def main() -> None:
     says, goodputs = [], []
     for seed in range(int(os.environ.get("NEARKV_WORKLOADS", "200"))):
         random = np.random.default_rng(seed)
-        trace, serving = drawn(random)
+        trace, work, serving = at_a_rate(random)
         share = random.uniform(0.6, 0.8) if seed % 4 == 0 else random.uniform(0.1, 0.6)
         rate = share * saturation(trace, serving)
         queue = simulate(trace, serving, Arrivals(rate=rate), seed)
-        answer = at_rate(trace.workload, serving, rate)
+        answer = at_rate(work, serving, rate)
         laws = laws_of(answer)
-        held = float(resident(trace.workload, serving) / serving.replicas)
+        held = float(resident(work, serving) / serving.replicas)
         flagged = bool(answer.overloaded) or float(answer.at_once) > FULL_SHARE * held
         ttft, tpot = float(answer.latency.ttft), float(answer.latency.tpot)
         p90 = float(quantile(laws, 0.9))

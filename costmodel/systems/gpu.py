@@ -149,7 +149,9 @@ def splits(hw: Machine, llm: LLM) -> Mapping[str, Numbers]:
         one = np.ones_like(degrees)
         return {"tp": one, "pp": degrees, "dp": one, "ep": one, "attention": 0 * one}
     layer_types = tuple(llm.layer_types.values()) or (llm,)
-    pps = [pp for pp in degrees if np.any(np.mod(llm.layers, pp) == 0)]
+    fullest = np.ceil(np.ravel(llm.layers)[:, np.newaxis] / degrees)
+    # stages beyond the fewest with as many layers in the fullest have no more room
+    pps = np.unique(np.ceil(np.ravel(llm.layers)[:, np.newaxis] / fullest))
     tps = [
         tp
         for tp in degrees

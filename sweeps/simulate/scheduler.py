@@ -366,76 +366,53 @@ class Queue:
 
     def play(self) -> None:
         """Let requests come and be served until nothing is left."""
-        self._begin(set(range(len(self.replicas))))
+        self._begin(0.0)
         while self.coming or self.clock:
             now = min(heap[0][0] for heap in (self.coming, self.clock) if heap)
-            ready = self._end(now)
+            self._end(now)
             while self.coming and self.coming[0][0] <= now:
-                ready.add(self._route())
-            self._begin(ready)
+                self._route()
+            self._begin(now)
 
-    def _end(self, now: float) -> set[int]:
-        """End the runs that end now; each answered request lets another one come.
-
-        Returns:
-            The numbers of their replicas.
-        """
-        ended = set()
+    def _end(self, now: float) -> None:
+        """End the runs that end now; each answered request lets another one come."""
         while self.clock and self.clock[0][0] <= now:
             until, number = heapq.heappop(self.clock)
             replica = self.replicas[number]
             if replica.run is None or replica.run.until != until:
                 continue  # interrupted before
-            ended.add(number)
             for _ in replica.end():
                 if self.later:
                     successor = self.later.popleft()
                     successor.arrived = replica.now
                     self.ask([successor])
-        return ended
 
-    def _route(self) -> int:
-        """Let the next request wait at the replica that has least to do.
-
-        Returns:
-            The number of that replica.
-        """
+    def _route(self) -> None:
+        """Let the next request wait at the replica that has least to do."""
         now, _, request = heapq.heappop(self.coming)
         busy = [OF_WAITING * len(one.waiting) + one.running for one in self.replicas]
         number = busy.index(min(busy))
         chosen = self.replicas[number]
-        if chosen.run is None:
-            chosen.now = now
-        elif not chosen.waiting:  # whom another one waits for waits as long
+        # whom another one waits for waits as long
+        if chosen.run is not None and not chosen.waiting:
             chosen.interrupt(now)
             heapq.heappush(self.clock, (chosen.run.until, number))
         chosen.waiting.append(request)
-        return number
 
-    def _begin(self, ready: set[int]) -> None:
-        """Let replicas admit who waits, and run."""
-        for number in sorted(ready):
-            replica = self.replicas[number]
-            if replica.run is not None:
-                continue
-            while (
-                replica.waiting
-                and replica.takes(replica.waiting[0])
-                and not self._yields(replica)
-            ):
+    def _begin(self, now: float) -> None:
+        """Let replicas that do nothing admit who waits, the one with fewest first, and run."""
+        idle = {number: one for number, one in enumerate(self.replicas) if one.run is None}
+        admitting = {number for number, one in idle.items() if one.waiting}
+        while admitting:
+            number = min(admitting, key=lambda each: (idle[each].running, each))
+            replica = idle[number]
+            is_taken = bool(replica.waiting) and replica.takes(replica.waiting[0])
+            if is_taken:
                 replica.admit(replica.waiting.popleft())
-                if not replica.rules.chunked:
-                    break
+            if not (is_taken and replica.rules.chunked):
+                admitting.remove(number)
+        for number, replica in idle.items():
+            replica.now = now
             replica.begin()
             if replica.run is not None:
                 heapq.heappush(self.clock, (replica.run.until, number))
-
-    def _yields(self, replica: SimulatedReplica) -> bool:
-        """True if a replica leaves the next request of its line to another with fewer."""
-        return any(
-            one.waiting is replica.waiting
-            and one.run is None
-            and one.running < replica.running
-            and one.takes(replica.waiting[0])
-            for one in self.replicas
-        )

@@ -51,6 +51,15 @@ def test_a_study_of_many_models_answers_as_for_each_alone(name: str) -> None:
             assert together[column][place] == pytest.approx(alone[column][0], nan_ok=True)
 
 
+def test_a_reason_does_not_depend_on_the_models_beside_it() -> None:
+    reasons = []
+    for models in (("gemma3-27b",), ("opt-66b", "gemma3-27b"), ("gemma3-27b", "opt-66b")):
+        answer = table(Study(("h2m2",), models))
+        reasons += answer["reason"][answer["model"] == "gemma3-27b"].tolist()
+    assert len(reasons) == 3
+    assert len(set(reasons)) == 1
+
+
 def test_a_system_without_the_physics_of_a_kind_says_why() -> None:
     rows = table(Study(tuple(SYSTEMS), ("deepseek-v3",), batch="1", context="8k"))
     reasons = dict(zip(rows["system"], rows["reason"], strict=True))

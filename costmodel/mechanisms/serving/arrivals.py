@@ -260,11 +260,18 @@ def pace_of(replica: Replica, starts: Real, added: Real, apart: Real, choice: Re
     return Pace(mixed, mean, added, share, busy, choice)
 
 
-def open_pace(replica: Replica, rate: Real) -> Pace:
-    """The iterations under a stream, of which a prompt shares its own with what comes during one.
+def choice_of(replica: Replica) -> Real:
+    """Replicas among which the router finds the one with fewest prompts [1].
 
     The next request goes to the replica with the least of 4 x waiting + running [3], which says
     little of prompts where the numbers that run, apart by sqrt(n), differ by more than 4.
+    """
+    dp = replica.serving.replicas
+    return 1 + (dp - 1) / (1 + np.sqrt(replica.others) / OF_WAITING)
+
+
+def open_pace(replica: Replica, rate: Real) -> Pace:
+    """The iterations under a stream, of which a prompt shares its own with what comes during one.
 
     Args:
         replica: where requests are served.
@@ -272,9 +279,7 @@ def open_pace(replica: Replica, rate: Real) -> Pace:
     """
     added = replica.added(rate * replica.plain)
     mean = replica.plain / (1 - np.minimum(rate * replica.over_prompts(added), _BELOW_ONE))
-    dp = replica.serving.replicas
-    choice = 1 + (dp - 1) / (1 + np.sqrt(replica.others) / OF_WAITING)
-    return pace_of(replica, rate * mean, added, replica.apart, choice)
+    return pace_of(replica, rate * mean, added, replica.apart, choice_of(replica))
 
 
 def respond(replica: Replica, rate: Real) -> Response:
@@ -455,9 +460,11 @@ class Loop:
     def respond(self, starts: Real) -> Response:
         """The response in which as many prompts begin in an iteration, x.
 
-        A request that decodes meets mixed iterations but its own. Prompts wait as in M/G/1, of
-        which each user brings no more than one while another is computed: with a rate mu of each,
-        (P - 1) (S - (1 - exp(-mu S)) / mu) in place of lambda S^2 / 2. Of X that come at once the
+        A request that decodes meets mixed iterations but its own. Prompts wait as in M/G/1, counted
+        in iterations as answers are, for which they fill S = l / C of them: each user brings no
+        more than one while another is computed, with mu of each an iteration (P - 1) (S - (1 -
+        exp(-mu S)) / mu) in place of x S^2 / 2, less rho / 2 that an iteration has begun with. A
+        full one takes as long as all its prompt tokens make it. Of X that come at once the
         first X / 4 stay with their replica, whose line is longest at that moment, and others come
         within another's iteration.
         """
@@ -468,7 +475,7 @@ class Loop:
         replica = Replica(work, serving, self.strangers * n)
         added, chunked, chunks = replica.added(beside), serving.chunked, replica.chunks
         apart = np.where(alike, 1.0, replica.apart)
-        pace = pace_of(replica, starts, added, apart, dp)
+        pace = pace_of(replica, starts, added, apart, choice_of(replica))
         rate = starts / pace.mean
         others = np.maximum(self.inside - 1, 0.0)
         seen = pace.share * np.minimum(others / np.maximum(n, _LEAST_RATE), 1.0)
@@ -476,14 +483,15 @@ class Loop:
         tokens = np.maximum(replica.parts(work.outputs) - 1, 1.0)
 
         service = added + replica.plain * replica.prompts / replica.most
-        load = self.strangers * rate * replica.over_prompts(service)
-        rho = np.minimum(load, _BELOW_ONE)
-        own = rate / self.inside
-        late = others * replica.over_prompts(service + np.expm1(-own * service) / own)
+        filled = replica.prompts / replica.most
+        of_prompts = replica.over_prompts(filled)
+        rho = np.minimum(self.strangers * starts * of_prompts, _BELOW_ONE)
+        own = starts / self.inside
+        late = others * replica.over_prompts(filled + np.expm1(-own * filled) / own)
         chance = pace.chance(rho) / np.maximum(rho, _LEAST_RATE)
-        running = pace.busy * (pace.mixed - replica.plain) / 2
-        queue = np.maximum(chance * late / (dp * (1 - rho)) - running, 0.0)
-        queue = np.where(alike, 0.0, queue)
+        iterations = np.maximum(chance * late / (pace.choice * (1 - rho)) - rho / 2, 0.0)
+        full = replica.over_prompts(service) / np.maximum(of_prompts, _LEAST_RATE)
+        queue = np.where(alike, 0.0, iterations * full)
         at_once = beside * replica.over_prompts(added) / 2
         rest = np.minimum(replica.most * chunks - replica.prompts, beside * work.prompt)
         behind = replica.over_prompts(rest * added / replica.prompts)

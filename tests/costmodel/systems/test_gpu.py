@@ -362,7 +362,8 @@ def test_splits_divide_heads_layers_and_experts() -> None:
     hw = load_platform("hgx-h200").machine()
     dense = splits(hw, model("llama3.1-70b"))
     assert set(dense["tp"]) == {1, 2, 4, 8}
-    assert set(dense["pp"]) == {1, 2, 4, 5, 8}
+    # 80 layers over three stages: 27 in the fullest; all numbers of stages differ in that
+    assert set(dense["pp"]) == set(range(1, 9))
     assert set(dense["ep"]) == {1}
     experts = splits(hw, model("mixtral-8x7b"))
     assert set(experts["ep"]) == {1, 2, 4, 8}

@@ -114,6 +114,28 @@ def test_events_come_when_they_do_by_hand(named: str) -> None:
     assert queue.ended == pytest.approx(ended)
 
 
+def test_a_batch_goes_to_the_replica_with_fewest_and_nobody_rests_for_it() -> None:
+    """Two replicas have answered one token each by 1.5 s; only the first has another to decode.
+
+    Both take a prompt all the same until 3 s; then each decodes two more tokens of one request.
+    """
+    trace = Trace("by-hand", np.full(4, 50.0), np.array([3.0, 1.0, 3.0, 1.0]))
+    queue = simulate(trace, serving(dp=2.0, chunked=0.0))
+    assert queue.first == pytest.approx([1.5, 1.5, 3, 3])
+    assert queue.ended == pytest.approx([6, 1.5, 6, 3])
+
+
+def test_a_replica_without_work_takes_what_another_puts_back() -> None:
+    """From 3 s on two hold 102 tokens of one replica's 110 and grow by 2 each 2 s: 112 at 13 s.
+
+    The newest has 4 of its 10 tokens to go; the other replica computes its 56 so far in 1.56 s.
+    """
+    trace = Trace("by-hand", np.full(4, 50.0), np.array([10.0, 1.0, 1.0, 10.0]))
+    queue = simulate(trace, serving(dp=2.0, chunked=0.0, capacity=110.0))
+    assert queue.preempted == 1
+    assert queue.ended == pytest.approx([13 + 4 * 1.5, 1.5, 3, 13 + 1.56 + 3 * 1.5])
+
+
 def test_only_what_is_put_back_counts_as_preempted() -> None:
     how, rows, *_ = SEQUENCES["the newest is put back"]
     assert played(rows, serving(**how)).preempted == 1

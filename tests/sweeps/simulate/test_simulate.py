@@ -80,12 +80,3 @@ def test_replicas_take_prompts_as_they_are_free(tmp_path: Path) -> None:
     # the fluid has no end: the last answers of 25 requests a replica take a quarter of the run
     assert simulated == pytest.approx(fluid, rel=0.25)
     assert simulated[1] <= simulated[0]
-
-
-def test_a_reason_does_not_depend_on_the_models_beside_it() -> None:
-    reasons = []
-    for models in (("gemma3-27b",), ("opt-66b", "gemma3-27b"), ("gemma3-27b", "opt-66b")):
-        answer = table(Study(("h2m2",), models))
-        reasons += answer["reason"][answer["model"] == "gemma3-27b"].tolist()
-    assert len(reasons) == 3
-    assert len(set(reasons)) == 1
