@@ -106,6 +106,7 @@ class Estimate:
         notes: sentence saying what differs from the workload as asked -> where it does.
         queued: times of a mean request of a queue; those of a static batch where there is none.
         laws: of the latencies of requests that arrive.
+        attention: role -> share of the attention of a step that it computes [1].
     """
 
     prefill: Span
@@ -120,6 +121,7 @@ class Estimate:
     notes: Notes = field(default_factory=dict)
     queued: Latency | None = None
     laws: Laws | None = None
+    attention: Mapping[str, Real] = field(default_factory=lambda: {"gpu": 1.0})
 
     @property
     def latency(self) -> Latency:

@@ -437,7 +437,11 @@ def expert_offload(
     of_gpus = engine.paged_memory * gpu(hw).memory - hw.gpu.count * engine.reserved
     held = placed.capacity_check(of_gpus, np.minimum(tokens, chunk))
     answer = estimate(llm, work, prefill, decode, head, held)
-    return replace(answer, also={"crossover_tok": placed.crossover})
+    return replace(
+        answer,
+        also={"crossover_tok": placed.crossover},
+        attention={"gpu": 1 - cache, "host": cache},
+    )
 
 
 @system(
@@ -488,7 +492,8 @@ def cpu_only(
         return cores.layer(kind, TokenChunks(b), cores.attention(kind, b, s), held)
 
     in_memory = memories(hw, (1 - held) * movable, in_host)
-    return estimate(llm, work, prefill, decode, cores.head(llm, b), in_memory)
+    answer = estimate(llm, work, prefill, decode, cores.head(llm, b), in_memory)
+    return replace(answer, attention={"host": 1.0})
 
 
 def estimate(

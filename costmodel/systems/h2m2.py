@@ -266,4 +266,5 @@ def naive_granularity(
         step=serial(layers=over_layers(llm, step_layer), head=head),
         on_hbm=on_hbm,
         on_lpddr={name: size - on_hbm[name] for name, size in sizes.items()},
+        attention=share["attention"],
     )

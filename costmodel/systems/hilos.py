@@ -93,4 +93,5 @@ def hilos(
         batch_run=b,
         also={"x_over_kv": llm.x_over_kv},
         accelerator_power={"csd": kernel_power(hw, llm)},
+        attention={"csd": 1 - alpha, "gpu": alpha},
     )

@@ -258,6 +258,7 @@ def inf2(
         also={"x_over_kv": llm.x_over_kv},
         accelerator_power={"csd": devices.kernel_power},
         notes={BESIDE: beside} if np.any(beside) else {},
+        attention=split.attention,
     )
 
 

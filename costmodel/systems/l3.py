@@ -142,7 +142,8 @@ def l3(
         gpu=(weights_and_states(llm, work, serving), gpu(hw).memory),
         dimm=({"KV cache": cache_needed(llm, work, serving)}, memory.capacity),
     )
-    return steady(work, serving, memories, pu_overhead(hw), {"dimm.banks": memory.power})
+    answer = steady(work, serving, memories, pu_overhead(hw), {"dimm.banks": memory.power})
+    return replace(answer, attention={"dimm": 1.0})
 
 
 def iteration(

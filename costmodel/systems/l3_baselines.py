@@ -7,6 +7,7 @@ Symbols: n decoding sequences, N resident, Ng and Nc of them on the GPU and the 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -123,7 +124,9 @@ def cpu_offload(hw: Machine, llm: LLM, work: Workload, *, cpu_share: Real) -> Es
         by_type=seen_by_type(llm, work),
         in_parts=True,
     )
-    return steady(work, serving, both_memories(hw, llm, work, serving, cpu_share))
+    memories = both_memories(hw, llm, work, serving, cpu_share)
+    shares = {"gpu": 1 - cpu_share, "host": cpu_share}
+    return replace(steady(work, serving, memories), attention=shares)
 
 
 def both_memories(
@@ -290,4 +293,4 @@ def rank_pim(
         gpu=(weights_and_states(llm, work, serving), gpu(hw).memory),
         dimm=({"KV cache": cache_needed(llm, work, serving)}, memory.capacity),
     )
-    return steady(work, serving, memories)
+    return replace(steady(work, serving, memories), attention={"dimm": 1.0})

@@ -113,6 +113,7 @@ def one_memory(
         batch_run=work.batch,
         also={"memory_energy_j_tok": memory_energy(hw, step, work.batch, memory)},
         accelerator_power={memory: on.power},
+        attention={memory: 1.0},
     )
 
 
@@ -198,4 +199,5 @@ def hierarchical(hw: Machine, llm: LLM, work: Workload) -> Estimate:
         batch_run=work.batch,
         also={"memory_energy_j_tok": memory_energy(hw, step, work.batch, "hbm", "lpddr")},
         accelerator_power={"hbm": on.power},
+        attention={"hbm": 1.0},
     )

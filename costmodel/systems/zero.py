@@ -125,12 +125,14 @@ def zero_inference(
         )
         return fetched(layer_type, packed, prefetch, computed)
 
+    by_gpu = 1.0 if isinstance(llm, Latent) else on_gpu
     return Estimate(
         prefill=weights.over_layers(prefill_layer, b),
         step=weights.over_layers(decode_layer, b),
         fits=memories(weights, work, drives_of(hw), place, passing, weights.in_host),
         work=work,
         batch_run=b,
+        attention={"host": 1 - by_gpu, "gpu": by_gpu},
     )
 
 

@@ -110,6 +110,7 @@ def print_chart(table: pd.DataFrame, study: Study, view: View) -> None:
     from nearkv.sweeps.tables.pivot import pivoted
     from nearkv.sweeps.tables.table import marked, varying
     from nearkv.sweeps.tables.terminal import width_of_output
+    from nearkv.sweeps.tables.unequal import unequal
 
     names = varying(table, study) or ["system"]
     value = drawn_column(table, view.columns)
@@ -122,5 +123,6 @@ def print_chart(table: pd.DataFrame, study: Study, view: View) -> None:
     typer.echo(title)
     for line in chart(rows, values, names, min(width_of_output(), WIDEST_CHART)):
         typer.echo(line)
-    for sentence in table.attrs["conclusion"]:
+    told = unequal(rows_of(table), [*names, *values])
+    for sentence in (*table.attrs["conclusion"], *told):
         typer.echo(sentence)

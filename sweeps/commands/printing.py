@@ -223,6 +223,8 @@ def left_out(
     """
     if not rows:
         return []
+    from nearkv.sweeps.tables.unequal import unequal
+
     sentences = []
     hidden = [name for name in axes_of(rows, study) if name not in shown.names]
     chooses = bool(view.columns and not view.pivot)
@@ -230,8 +232,9 @@ def left_out(
         sentences.append(
             f"Rows differ in {' and '.join(hidden)}, which --columns leaves out."
         )
-    if chooses and "platform" not in {*hidden, *shown.names}:
-        sentences += _machines(rows)
+    differ = len({row.get("platform") for row in rows}) > 1
+    if view.pivot or (chooses and differ and "platform" not in {*hidden, *shown.names}):
+        sentences += unequal(rows, shown.names)
     why: dict[str, None] = {}
     for row in rows:
         name, status = row.get("system", "It"), row.get("status")
@@ -246,23 +249,6 @@ def left_out(
         more = GIVES_MORE.get(str(short.get("short_of")), "")
         why[f"{asked} lists what lies in each memory{more}."] = None
     return [*sentences, *why]
-
-
-def _machines(rows: Sequence[Row]) -> list[str]:
-    """Name the platforms, where they differ, and what only their own notes say."""
-    notes: dict[tuple[str, str], str] = {}
-    for row in rows:
-        machine = row.get("system", ""), row.get("platform", "")
-        notes.setdefault(machine, row.get("note") or "")
-    if len({platform for _, platform in notes}) == 1:
-        return []
-    usual = (rows[0].get("note") or "").split("; ")
-    machines = []
-    for (system, platform), note in notes.items():
-        own = [text for text in note.split("; ") if text not in usual]
-        why = f" ({', '.join(own)})" if own else ""
-        machines.append(f"{system} runs on {platform}{why}")
-    return [f"{'; '.join(machines)}."]
 
 
 def _is_as_usual(row: Row, name: str) -> bool:

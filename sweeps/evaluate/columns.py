@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Booleans, Indices, Integers, Numbers, Real
+from nearkv.costmodel.algebra.span import Booleans, Integers, Numbers, Real
 from nearkv.costmodel.mechanisms.serving.arrivals import FULL, PUT_BACK
 from nearkv.costmodel.model.capacity import STATUSES, Fits
 from nearkv.costmodel.model.estimate import Estimate
@@ -22,8 +21,9 @@ from nearkv.costmodel.model.metrics import COLUMNS, Evaluated, without_idle_powe
 from nearkv.costmodel.model.registry import Knob
 from nearkv.costmodel.model.workload import Workload
 from nearkv.solvers.knobs import Resolved, resolve_knobs
+from nearkv.sweeps.evaluate.ground import GROUND, ground
 from nearkv.sweeps.study.grid import NO_NUMBERS, Block, Slices, shape_of
-from nearkv.sweeps.tables.table import Columns
+from nearkv.sweeps.tables.table import EVERYWHERE, Categories, Columns
 
 BOTTLENECK = "bottleneck"
 """Prefix of columns of the resource with most of the time."""
@@ -33,7 +33,7 @@ FOOTPRINT = "footprint_gb:"
 """Prefix of columns of what a model keeps in memory."""
 OF_ONE_FIGURE = ("hbm_", "rank_pu_area_pct", "pu_power_pct", "rack_units")
 """Prefixes of columns that one figure, or one question, asks for."""
-ON_REQUEST = (BOTTLENECK, TIME_PREFIX, FOOTPRINT, *OF_ONE_FIGURE)
+ON_REQUEST = (BOTTLENECK, TIME_PREFIX, FOOTPRINT, *GROUND, *OF_ONE_FIGURE)
 """Columns that begin so take longer than others, or say what few decide by."""
 PARTLY = "fits in some draws alone (fits_share), and the band is of these"
 """The note of a design that does not fit in every draw of its band."""
@@ -66,21 +66,6 @@ def is_asked(name: str, wanted: Collection[str], extra: Collection[str] = ()) ->
     return name.startswith(tuple(extra)) or not name.startswith(ON_REQUEST)
 
 
-@dataclass(frozen=True)
-class Categories:
-    """Text at every design point, as places in a list of names.
-
-    Attributes:
-        places: broadcast over design points.
-        names: the text of each place.
-    """
-
-    places: Indices
-    names: tuple[str, ...]
-
-
-EVERYWHERE = np.zeros((), int)
-"""Places of a text that all design points have: the first of its `Categories`."""
 Cell = Real | Booleans | Categories
 """A column of a box of design points before it is spread over them: it broadcasts to the box."""
 Mesh = Mapping[str, Numbers]
@@ -188,7 +173,7 @@ def cells_at(
         resolved = resolve_knobs(block.system, hw, llm, work, requested)
     estimate = resolved.estimate
     answer = Evaluated(estimate, hw, block.system.owns)
-    asked = on_request([*wanted, *extra])
+    asked = {*on_request([*wanted, *extra])}
     answers = _point(block, mesh, shown, work, resolved.knobs)
     answers |= _shortage(estimate.fits, wanted)
     if is_asked("note", wanted):
@@ -203,6 +188,8 @@ def cells_at(
             of_closed_form = (FULL, PUT_BACK)
             notes = {name: notes[name] for name in notes if name not in of_closed_form}
         answers["note"] = noted(notes)
+    if not asked.isdisjoint(GROUND):
+        answers |= ground(answer, block.platform, llm)
     answers |= _metrics(answer, wanted, extra)
     if block.method != "simulate" and (BOTTLENECK in asked or TIME_PREFIX in asked):
         answers |= _times(estimate, asked)

@@ -12,6 +12,7 @@ from nearkv.hardware.catalog import Platform
 from nearkv.hardware.errors import check_known
 from nearkv.sweeps.evaluate.columns import BOTTLENECK
 from nearkv.sweeps.evaluate.evaluate import evaluate, stack
+from nearkv.sweeps.evaluate.ground import GROUND
 from nearkv.sweeps.evaluate.no_effect import checked_blocks
 from nearkv.sweeps.evaluate.slo import RATIOS
 from nearkv.sweeps.study.bands import FASTER_SHARES
@@ -64,7 +65,7 @@ def compare_systems(
         InputError: the study cannot be evaluated, or a ratio of something that is no number.
     """
     parts = checked_blocks(study)
-    shown = evaluate(parts, (BOTTLENECK, *extra))
+    shown = evaluate(parts, (BOTTLENECK, *GROUND, *extra))
     for block, columns in zip(parts, shown, strict=True):
         if difference := difference_of(block, parts[0]):
             columns["note"] = _noted(columns["note"], np.array(difference))

@@ -19,7 +19,7 @@ from nearkv.costmodel.algebra.span import Integers, Numbers
 from nearkv.costmodel.mechanisms.kv_tiers import TIERS, WHOLE_ROLES, write_price
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.units import parse
-from nearkv.sweeps.evaluate.columns import Categories, Cell
+from nearkv.sweeps.evaluate.columns import Cell
 from nearkv.sweeps.evaluate.slo import Target
 from nearkv.sweeps.explore.kv_node import Node
 from nearkv.sweeps.explore.reuse import (
@@ -42,6 +42,7 @@ from nearkv.sweeps.jobs.search import (
 )
 from nearkv.sweeps.study.grid import scalar
 from nearkv.sweeps.study.sizes import Reader, comma_list, values
+from nearkv.sweeps.tables.table import Categories
 
 YEAR_HOURS = 365 * 24
 HOUR = 3600.0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearkv.hardware.errors import InputError, unknown, warn
+from nearkv.sweeps.figures.below import say_unequal
 from nearkv.sweeps.figures.series import (
     NO_MARK,
     Mark,
@@ -130,6 +131,8 @@ def bars(
     say_empty(target, table, value)
     if len(series) > 1:
         legend_above(target, by)
+    if axes is None:
+        say_unequal(target, table)
     return target
 
 

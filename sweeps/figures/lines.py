@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Numbers
+from nearkv.sweeps.figures.below import say_unequal
 from nearkv.sweeps.figures.series import (
     NO_MARK,
     Mark,
@@ -100,6 +101,8 @@ def lines(
     legend_above(target, by)
     if len(names) > len(SERIES_MARKERS):
         _name_at_ends(target)
+    if axes is None:
+        say_unequal(target, table)
     return target
 
 

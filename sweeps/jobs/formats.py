@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from nearkv.sweeps.evaluate.columns import Categories, Cell
+from nearkv.sweeps.evaluate.columns import Cell
 from nearkv.sweeps.jobs.plan import ColumnKind, Piece, unpacked
 from nearkv.sweeps.study.grid import shape_of
-from nearkv.sweeps.tables.table import is_number, is_whole, plain
+from nearkv.sweeps.tables.table import Categories, is_number, is_whole, plain
 
 if TYPE_CHECKING:
     import pandas as pd

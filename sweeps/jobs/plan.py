@@ -15,7 +15,6 @@ import numpy as np
 from nearkv.sweeps.evaluate.columns import (
     FOOTPRINT,
     ON_REQUEST,
-    Categories,
     Cell,
     cells,
     is_asked,
@@ -25,7 +24,7 @@ from nearkv.sweeps.evaluate.no_effect import checked_blocks
 from nearkv.sweeps.jobs.identity import package_digest
 from nearkv.sweeps.study.grid import Block, Slices, shape_of
 from nearkv.sweeps.study.study import Study, blocks
-from nearkv.sweeps.tables.table import check_columns, is_whole
+from nearkv.sweeps.tables.table import Categories, check_columns, is_whole
 
 ColumnKind = Literal["text", "whole", "number"]
 

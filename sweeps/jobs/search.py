@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from nearkv.costmodel.algebra.span import Indices, Numbers
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.solvers.frontier import frontier
-from nearkv.sweeps.evaluate.columns import Categories, Cell, at, cells_at, on_request
+from nearkv.sweeps.evaluate.columns import Cell, at, cells_at, on_request
 from nearkv.sweeps.evaluate.slo import Target, higher_is_better
 from nearkv.sweeps.jobs.plan import ColumnKind
 from nearkv.sweeps.study.grid import NO_NUMBERS, Block
+from nearkv.sweeps.tables.table import Categories
 
 MOST_KEPT = 1_000_000
 """More rows than this are no summary."""

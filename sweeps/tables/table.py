@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkv.costmodel.algebra.span import Indices
 from nearkv.hardware.errors import check_known, once
 from nearkv.sweeps.study.axes import AXES
 from nearkv.sweeps.study.sizes import comma_list
@@ -26,6 +27,23 @@ LARGEST_WHOLE = 2**53
 """From here on not every whole number is a float; such a number is shown as the float it is."""
 MOST_ROWS_SHOWN = 10_000
 """Rows that a terminal, Markdown or LaTeX shows; more are written as CSV or JSON."""
+
+
+@dataclass(frozen=True)
+class Categories:
+    """Text at every design point, as places in a list of names.
+
+    Attributes:
+        places: broadcast over design points.
+        names: the text of each place.
+    """
+
+    places: Indices
+    names: tuple[str, ...]
+
+
+EVERYWHERE = np.zeros((), int)
+"""Places of a text that all design points have: the first of its `Categories`."""
 
 
 @dataclass(frozen=True)

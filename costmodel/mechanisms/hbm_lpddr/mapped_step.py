@@ -95,6 +95,7 @@ def mapped(
         step=step,
         on_hbm=footprint(llm, work, n_attention, n_qkv, n_fc),
         on_lpddr=footprint(llm, work, n - n_attention, n - n_qkv, n - n_fc),
+        attention=n_attention / n,
     )
 
 
@@ -151,6 +152,7 @@ def every_layer(
     step: Span,
     on_hbm: Mapping[str, Real],
     on_lpddr: Mapping[str, Real],
+    attention: Real,
 ) -> Estimate:
     """Check this step's mapping, and the cache of the last step, against the memories.
 
@@ -158,6 +160,7 @@ def every_layer(
         hw, llm, work: as in `mapped`.
         prefill, step: of all layers.
         on_hbm, on_lpddr: bytes of each sub-layer on a side [B].
+        attention: share on HBM [1].
     """
     two = asymmetric_memory(hw)
     hbm, lpddr = two.hbm.capacity, two.lpddr.capacity
@@ -181,6 +184,7 @@ def every_layer(
         batch_run=work.batch,
         also=also,
         accelerator_power={"hbm": two.hbm.power, "lpddr": two.lpddr.power},
+        attention={"hbm": attention, "lpddr": 1 - attention},
     )
 
 

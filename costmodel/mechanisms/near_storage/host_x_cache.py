@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from nearkv.costmodel.algebra.compose import overlap, serial, stream
-from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.algebra.span import Real, Span, total
 from nearkv.costmodel.mechanisms.near_storage.tiled_attention import near_storage
 from nearkv.costmodel.mechanisms.near_storage.writeback import (
     Writeback,
@@ -43,6 +45,13 @@ class CacheSplit:
     near: Real
     beside: Real
     with_x: Real
+
+    @property
+    def attention(self) -> dict[str, Real]:
+        """Share of the sequences that each role attends to [1]."""
+        attended = {"csd": self.near, "host": self.beside, "gpu": self.with_x}
+        batch = np.maximum(total(attended.values()), 1e-9)
+        return {role: number / batch for role, number in attended.items()}
 
 
 @dataclass(frozen=True)

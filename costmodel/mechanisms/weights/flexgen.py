@@ -90,13 +90,19 @@ class FlexgenBlock:
 
     def estimate(self, weights: WeightStream, fits: Fits, blocks: Real = 1.0) -> Estimate:
         """All layers of all prompts and of a step, as many times as the work has blocks [1]."""
+        on_gpu = self.gpu_attention(weights.llm)
         return Estimate(
             prefill=blocks * weights.over_layers(self.prefill_layer, self.b),
             step=blocks * weights.over_layers(self.decode_layer, self.b),
             fits=fits,
             work=self.work,
             batch_run=self.b,
+            attention={"host": 1 - on_gpu, "gpu": on_gpu},
         )
+
+    def gpu_attention(self, llm: LLM) -> Real:
+        """Share of the attention that the GPU computes: no rate is known of a CPU at latents."""
+        return 1.0 if isinstance(llm, Latent) else 0.0
 
     @property
     def sequences(self) -> Real:
@@ -292,9 +298,13 @@ class EagerBlock(FlexgenBlock):
             ),
         )
 
+    def gpu_attention(self, llm: LLM) -> Real:
+        """Share of the attention that the GPU computes, to its own cache at least."""
+        return 1 - (1 - self._gpu_attends(llm)) * (1 - self.cache.gpu)
+
     def _gpu_attends(self, llm: LLM) -> Real:
-        """1 where the GPU attends to all of the cache: no rate is known of a CPU at latents."""
-        return 1.0 if isinstance(llm, Latent) else self.by_gpu
+        """1 where the GPU attends to all of the cache."""
+        return np.maximum(super().gpu_attention(llm), self.by_gpu)
 
     def _unpinned_bytes(self, weights: WeightStream, packed: Real) -> Real:
         """Weights of a layer that are copied to pinned buffers [B]."""

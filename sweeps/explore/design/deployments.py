@@ -16,12 +16,13 @@ from nearkv.costmodel.model.registry import System
 from nearkv.hardware.machine import MissingNumberError, recording
 from nearkv.hardware.platform import Platform
 from nearkv.solvers.knobs import resolve_knobs, tried_together
-from nearkv.sweeps.evaluate.columns import Categories, Cell
+from nearkv.sweeps.evaluate.columns import Cell
 from nearkv.sweeps.explore.design.goal import Goal
 from nearkv.sweeps.explore.design.space import OF_PARTS, Machines, Read
 from nearkv.sweeps.jobs.search import Candidates, candidates_at
 from nearkv.sweeps.study.grid import Block
 from nearkv.sweeps.study.study import Study, blocks
+from nearkv.sweeps.tables.table import Categories
 
 LACKING = "lack a number that the system reads"
 """How a machine ends on which a system cannot be evaluated."""

@@ -12,7 +12,7 @@ import numpy as np
 from nearkv.costmodel.algebra.span import Integers, Numbers
 from nearkv.hardware.errors import InputError, UnmetError
 from nearkv.solvers.mix import Mix, cheapest_mix
-from nearkv.sweeps.evaluate.columns import Categories, Cell
+from nearkv.sweeps.evaluate.columns import Cell
 from nearkv.sweeps.explore.design.answer import (
     Answer,
     Design,
@@ -26,7 +26,7 @@ from nearkv.sweeps.explore.design.goal import Goal
 from nearkv.sweeps.explore.design.question import Question
 from nearkv.sweeps.explore.design.space import OF_PARTS
 from nearkv.sweeps.jobs.search import Best, Candidates, Kept
-from nearkv.sweeps.tables.table import Rows, cell_text, counted
+from nearkv.sweeps.tables.table import Categories, Rows, cell_text, counted
 
 SERVED = "throughput_tok_s"
 """How fast a machine serves a class, in tokens that it generates."""

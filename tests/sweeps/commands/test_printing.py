@@ -173,11 +173,23 @@ def test_machines_that_columns_leave_out_are_told_once() -> None:
     """HILOS runs on its own test bed, INF2 on one with other drives."""
     words = (*DEFAULTS, "--context", "16k,32k", "--columns")
     told = " ".join(printed(*words, "system,context_tok,decode_tok_s").split())
-    assert told.count("hilos runs on hilos-a100; inf2 runs on inf2-a100 (") == 1
-    assert re.search(r"on inf2-a100 against hilos-a100, costs 1\.\d+ times as much\)\.", told)
-    assert "runs on" not in printed(*words, "system,context_tok,platform")
+    assert told.count("hilos: on hilos-a100; 1 a100-40gb, 1 xeon-6342-1s, 8 smartssd, ") == 1
+    assert re.search(r"inf2: on inf2-a100; .*; 75,400 USD; \d+ (to \d+ )?W\.", told)
+    assert "USD" not in printed(*words, "system,context_tok,platform")
     alike = printed(*words, "system,context_tok,step_ms", "--platform", "inf2-a100")
-    assert "runs on" not in alike
+    assert "USD" not in alike
+
+
+@pytest.mark.parametrize(
+    "form",
+    [("--pivot", "context_tok", "--columns", "step_ms"), ("--chart", "--columns", "step_ms")],
+)
+def test_what_makes_rows_unequal_stands_below(form: tuple[str, ...]) -> None:
+    """On one platform both own the same parts, of which other ones attend."""
+    words = (*DEFAULTS, "--platform", "common", "--context", "16k,32k")
+    told = " ".join(printed(*words, *form).split())
+    assert re.search(r"hilos: attention on csd( and gpu)?; 93,400 USD; \d+ to \d+ W\.", told)
+    assert "inf2: attention on host and gpu; K and V fit host memory: the CPU attends" in told
 
 
 @pytest.mark.parametrize("form", ["table", "markdown", "latex"])

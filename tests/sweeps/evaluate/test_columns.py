@@ -11,10 +11,10 @@ import pytest
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.registry import System
 from nearkv.sweeps.evaluate import columns
-from nearkv.sweeps.evaluate.columns import Categories, on_request, spread
+from nearkv.sweeps.evaluate.columns import on_request, spread
 from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.study.study import Study, blocks
-from nearkv.sweeps.tables.table import Columns
+from nearkv.sweeps.tables.table import Categories, Columns
 
 
 def test_weights_and_cache_are_those_of_the_model() -> None:

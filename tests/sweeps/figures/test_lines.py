@@ -27,3 +27,11 @@ def test_lines_pass_through_the_points_and_break_where_nothing_fits() -> None:
 def test_its_line_is_flat() -> None:
     axes: Any = plot.lines(LACKING, "step_ms")
     assert [line.get_ydata().tolist() for line in axes.get_lines()] == [[3.0, 2.0], [5.0, 5.0]]
+
+
+def test_what_makes_lines_unequal_stands_below() -> None:
+    """Only below a figure of their own: panels of others have their own texts."""
+    owned = TABLE.assign(machine=np.where(TABLE["system"] == "slow", "1 gpu", "1 gpu, 8 csd"))
+    figure: Any = plot.lines(owned, "decode_tok_s").figure
+    assert "slow: 1 gpu." in figure._supxlabel.get_text().splitlines()
+    assert figure.get_figheight() > plot.lines(TABLE, "decode_tok_s").figure.get_figheight()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from nearkv.sweeps.evaluate.columns import Categories, Cell, cells
+from nearkv.sweeps.evaluate.columns import Cell, cells
 from nearkv.sweeps.evaluate.slo import Target
 from nearkv.sweeps.jobs.search import (
     BEST,
@@ -21,6 +21,7 @@ from nearkv.sweeps.jobs.search import (
     to_digits,
 )
 from nearkv.sweeps.study.study import Study, blocks
+from nearkv.sweeps.tables.table import Categories
 
 LIMIT = Target("step_ms", "", False, 50.0, "--slo")
 

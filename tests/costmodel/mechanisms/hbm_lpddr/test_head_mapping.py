@@ -305,9 +305,10 @@ def test_mapped_layers_fill_all_memories_of_a_side() -> None:
     span = Leaf("memory", "read", 3.0, 1.0, "B")
     on_hbm = {"attention": 1e9, "qkv": 2e9, "fc": 3e9}
     on_lpddr = {"attention": 3e9, "qkv": 1e9, "fc": 0.0}
-    answer = every_layer(hw, MIXTURE, WORK, span, powered(span, "hbm"), on_hbm, on_lpddr)
+    answer = every_layer(hw, MIXTURE, WORK, span, powered(span, "hbm"), on_hbm, on_lpddr, 0.25)
     used = [answer.also[f"{name}_gb"] for name in ("hbm_used", "lpddr_used", "hbm_qkv")]
     assert used == [6, 4, 2]
+    assert answer.attention == {"hbm": 0.25, "lpddr": 0.75}
     last = decoder_bytes(MIXTURE, 2.0, 11.0)
     assert answer.fits.tiers == {"hbm": (6e9, 1e10), "lpddr": (4e9, 2.1e10), "both": (last, 3.1e10)}
     assert answer.fits.contents["hbm"] == {"KV cache": 1e9, "weights": 5e9}
