@@ -101,7 +101,7 @@ class FlexgenBlock:
         )
 
     def gpu_attention(self, llm: LLM) -> Real:
-        """Share of the attention that the GPU computes: no rate is known of a CPU at latents."""
+        """Share of the attention that the GPU computes, as no rate is known of a CPU at latents [1]."""
         return 1.0 if isinstance(llm, Latent) else 0.0
 
     @property
@@ -299,7 +299,7 @@ class EagerBlock(FlexgenBlock):
         )
 
     def gpu_attention(self, llm: LLM) -> Real:
-        """Share of the attention that the GPU computes, to its own cache at least."""
+        """Share of the attention that the GPU computes, to its own cache at least [1]."""
         return 1 - (1 - self._gpu_attends(llm)) * (1 - self.cache.gpu)
 
     def _gpu_attends(self, llm: LLM) -> Real:

@@ -28,7 +28,7 @@ def test_rows_state_what_they_own_and_who_attends() -> None:
         "gpu": "gpu",
     }
     assert set(table["bits"]) == {"16"}
-    assert table["cost_usd"].notna().all() and table["power_w"].notna().all()
+    assert table[["cost_usd", "power_w"]].notna().all(axis=None)
 
 
 def test_a_share_decides_who_attends() -> None:
