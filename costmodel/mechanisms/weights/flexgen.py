@@ -101,7 +101,7 @@ class FlexgenBlock:
         )
 
     def gpu_attention(self, llm: LLM) -> Real:
-        """Share of the attention that the GPU computes, as no rate is known of a CPU at latents [1]."""
+        """Share of the attention that the GPU computes: of latents all, for want of a rate [1]."""
         return 1.0 if isinstance(llm, Latent) else 0.0
 
     @property
