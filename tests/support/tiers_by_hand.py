@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 
-def simulate(  # noqa: C901 - a policy a branch, as the table has them
+def simulate(
     requests: list[list[str]], sizes: list[int], policy: str, admission: str
 ) -> tuple[list[list[int]], list[int]]:
     """Blocks of each request that each tier had, and blocks written to each tier."""
@@ -35,14 +35,11 @@ def simulate(  # noqa: C901 - a policy a branch, as the table has them
                 new = [block for block in prompt if source.get(block) == i] + dropped
             else:
                 new = dropped
-                nearer = [block for tier in lists[:i] for block in tier]
-                lists[i] = [b for b in lists[i] if not (b in prompt and b in nearer)]
+                nearer = {block for tier in lists[:i] for block in tier}.intersection(prompt)
+                lists[i] = [block for block in lists[i] if block not in nearer]
             if i and admission == "second-touch":
                 new = [block for block in new if times[block] > 1 or block in before[i]]
-            order: list[str] = []
-            for block in new + lists[i]:
-                if block not in order:
-                    order.append(block)
+            order = list(dict.fromkeys(new + lists[i]))  # the first of each
             lists[i], dropped = order[:size], order[size:]
             written[i] += len(set(lists[i]) - before[i])
     return hits, written

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from nearkv.sweeps.evaluate.kv_policies import tier_hits
 from nearkv.sweeps.explore.kv_node import Node, kv_bytes, node_of
-from nearkv.sweeps.study.block_traces import STORED_TRACES, BlockTrace, read_blocks
+from nearkv.sweeps.explore.reuse import Reuse, evaluate_reuse
+from nearkv.sweeps.study.block_traces import (
+    STORED_TRACES,
+    BlockTrace,
+    PromptGroups,
+    read_blocks,
+)
 from nearkv.sweeps.study.grid import scalar
 from nearkv.sweeps.study.prompt_blocks import PromptBlocks
-from nearkv.sweeps.study.sizes import size
+from nearkv.sweeps.study.sizes import pairs, size
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.validation import questions
 from nearkv.sweeps.validation.checks import check
@@ -133,6 +140,71 @@ def round_of_eviction(model: str, capacity: str, clients: str, tokens: str) -> f
     """First round whose history does not fit a cache [1]; arguments as in `round_of_hits`."""
     a_round = int(clients) * kv_gb(model, tokens, "1")
     return float(np.ceil(float(capacity) / a_round))
+
+
+@check
+def of_prefix(asked: str, server: str, tokens: str, tier: str) -> float:
+    """Columns of `nearkv reuse` of a prefix that half of rare requests find in a tier.
+
+    Args:
+        asked: arithmetic over columns.
+        server: model, and numbers and knobs of it, as in `glm-5.2 gpu.count=32 tp=1`.
+        tokens, tier: of the prefix, and where it lies.
+    """
+    prefix = size(tokens, "tokens")
+    node = _server(server, Node.block)
+    return _answered(asked, Reuse(node, [tier], prefix=prefix, hit=0.5, rate=1e-4, nodes=1))
+
+
+@check
+def of_groups(asked: str, server: str, requests: str, tiers: str) -> float:
+    """Columns of `nearkv reuse` of users who ask for prompts of groups, with a store as vLLM's.
+
+    Args:
+        asked, server: as `of_prefix` takes them.
+        requests: `groups`, `prefix`, `grow`, `requests`, `output`, `users` and `nodes`.
+        tiers: separated by blanks.
+    """
+    stated = pairs(requests.split(), "groups of a claim")
+    numbers: dict[str, Any] = {name: int(number) for name, number in stated.items()}
+    users, nodes = numbers.pop("users"), numbers.pop("nodes")
+    trace = PromptGroups(**numbers).trace(Node.block)
+    node = _server(server, trace.block)
+    policy = "write-through"
+    question = Reuse(node, tiers.split(), trace, users=users, nodes=nodes, policy=policy)
+    return _answered(asked, question)
+
+
+@cache
+def _server(server: str, block: int) -> Node:
+    """A server of `h200-node`, or of another GPU, with numbers and knobs of its own."""
+    model, *stated = server.split()
+    numbers = pairs(stated, server)
+    parts = {name: numbers.pop(name) for name in ("gpu",) if name in numbers}
+    sets = {name: value for name, value in numbers.items() if "." in name}
+    knobs = {name: value for name, value in numbers.items() if "." not in name}
+    study = Study(
+        ("gpu",),
+        (model,),
+        "1",
+        "1",
+        output_tokens="1",
+        platforms=("h200-node",),
+        parts=parts,
+        sets=sets,
+        knobs=knobs,
+    )
+    return node_of(study, block)
+
+
+def _answered(asked: str, question: Reuse) -> float:
+    """Arithmetic over the columns of the first tier."""
+    (row, *_), _ = evaluate_reuse(question)
+
+    def value(word: str) -> Any:
+        return row[word] if word in row else questions.number_or_size(word)
+
+    return float(questions.arithmetic(asked, value))
 
 
 @cache
