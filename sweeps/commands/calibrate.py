@@ -39,8 +39,9 @@ def calibrate(
 ) -> None:
     """Fit assumed numbers of a platform inside their ranges; say what the rows do not determine.
 
-    By default the derates that some row depends on. Intervals hold for all factors at once with
-    95 %. A row left out is predicted by a fit to the others. FILE.toml then serves as --platform.
+    By default those of kind assumed or fitted that move the rows most, at most six. Intervals
+    hold for all factors at once with 95 %. A row left out is predicted by a fit to the others.
+    FILE.toml then serves as --platform.
 
     Example: nearkv calibrate --measurements my.csv --platform aipc-4090 -o my.toml
     """

@@ -26,6 +26,9 @@ from nearkv.solvers.calibrate import (
 from nearkv.sweeps.tables.table import Row, counted, records
 from nearkv.sweeps.validation.evidence import Evidence
 
+_ROUNDING = 1e-9
+"""Relative move of a prediction that is rounding [1]."""
+
 
 @dataclass(frozen=True)
 class Calibration:
@@ -37,13 +40,15 @@ class Calibration:
         fit: in shares of their ranges.
         residuals: of any point.
         idle: derates that no row depends on.
+        weaker: assumed numbers that move the rows less than those fitted.
     """
 
     evidence: Evidence
     factors: Mapping[str, Quantity]
     fit: FactorFit
     residuals: Residuals
-    idle: tuple[str, ...]
+    idle: tuple[str, ...] = ()
+    weaker: tuple[str, ...] = ()
 
     @cached_property
     def left_out(self) -> Numbers:
@@ -52,7 +57,7 @@ class Calibration:
 
 
 def fit_factors(evidence: Evidence, chosen: Sequence[str] = ()) -> Calibration:
-    """Fit numbers inside their ranges; by default the derates that some row depends on.
+    """Fit numbers inside their ranges; by default the assumed ones that move the rows most.
 
     Args:
         evidence: rows of claims or of measurements.
@@ -62,10 +67,13 @@ def fit_factors(evidence: Evidence, chosen: Sequence[str] = ()) -> Calibration:
         InputError: a number without a range, more than six, or no more rows than factors.
     """
     ranged = ranges(evidence.platform)
-    idle: tuple[str, ...] = ()
     addresses = _checked(evidence.platform, chosen, ranged)
+    idle: tuple[str, ...] = ()
+    weaker: tuple[str, ...] = ()
     if not chosen:
-        addresses, idle = _derates_that_matter(evidence, ranged)
+        moved, idle = _assumed_that_matter(evidence, ranged)
+        most = max(min(MOST_FACTORS, len(evidence.names) - 1), 1)
+        addresses, weaker = moved[:most], moved[most:]
     _check_count(evidence, addresses)
     factors = {address: ranged[address] for address in addresses}
     ends = np.array([_ends(number) for number in factors.values()])
@@ -78,14 +86,15 @@ def fit_factors(evidence: Evidence, chosen: Sequence[str] = ()) -> Calibration:
 
     stated = np.array([number.si for number in factors.values()])
     start = (stated - low) / span
-    return Calibration(evidence, factors, fit(residuals, start), residuals, idle)
+    return Calibration(evidence, factors, fit(residuals, start), residuals, idle, weaker)
 
 
 def ranges(platform: Platform) -> dict[str, Quantity]:
-    """Numbers of a platform that a fit may move: with a range, not whole."""
+    """Numbers of a platform that a fit may move: with a range, not whole, and its own."""
     ranged = {}
     for address, number in platform.numbers.items():
-        if number.range_si is None or platform.key(address).whole:
+        is_fixed = platform.key(address).whole or address in platform.follows
+        if number.range_si is None or is_fixed:
             continue
         low, high = number.range_si
         if low < high:
@@ -108,40 +117,55 @@ def _checked(
     return addresses
 
 
-def _derates_that_matter(
+def _assumed_that_matter(
     evidence: Evidence, ranged: Mapping[str, Quantity]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Derates not measured that some row depends on, and those that none does.
+    """Numbers not measured that some row depends on, and derates that none does.
+
+    Returns:
+        The former in the order of their effect, from one end of their range to the other.
 
     Raises:
         InputError: none matters; it names measured ones that do.
     """
-    chosen: list[str] = []
-    idle: list[str] = []
-    measured: list[str] = []
-    for address, number in ranged.items():
-        is_share = address.startswith("derate.") or evidence.platform.key(address).sibling
-        if not is_share:
-            continue
-        low, high = evidence.predict({address: np.array(_ends(number))})
-        matters = not np.allclose(low, high, rtol=1e-9)
-        if number.kind in ("assumed", "fitted"):
-            (chosen if matters else idle).append(address)
-        elif matters:
-            measured.append(address)
+    effect = _effects(evidence, ranged)
+    moving = [name for name in ranged if effect[name] > _ROUNDING]
+    moved = sorted(moving, key=lambda name: -effect[name])
+    guessed = [name for name in ranged if _is_guessed(ranged[name])]
+    chosen = [name for name in moved if name in guessed]
     if not chosen:
-        raise InputError(_nothing_to_fit(evidence.platform.name, measured))
-    return tuple(chosen), tuple(idle)
+        raise InputError(_nothing_to_fit(evidence.platform.name, moved))
+    shares = [name for name in guessed if name.startswith("derate.")]
+    return tuple(chosen), tuple(name for name in shares if name not in moved)
+
+
+def _is_guessed(number: Quantity) -> bool:
+    """True if a number is assumed or fitted, and no choice of a user."""
+    return number.kind in ("assumed", "fitted") and number.source != "user"
+
+
+def _effects(evidence: Evidence, ranged: Mapping[str, Quantity]) -> dict[str, float]:
+    """Largest logarithm by which each number moves a row, from end to end of its range [1]."""
+    points = 2 * len(ranged)
+    numbers = {}
+    for place, (address, number) in enumerate(ranged.items()):
+        values = np.full(points, number.si)
+        values[2 * place : 2 * place + 2] = _ends(number)
+        numbers[address] = values
+    predicted = np.log(evidence.predict(numbers))
+    moves = np.abs(predicted[1::2] - predicted[0::2])
+    largest = np.max(np.nan_to_num(moves, nan=0.0, posinf=0.0), axis=1)
+    return dict(zip(ranged, largest.tolist(), strict=True))
 
 
 def _nothing_to_fit(platform: str, measured: Sequence[str]) -> str:
     if not measured:
         return (
-            f"no derate of {platform} changes these rows; name numbers to fit with --factor"
+            f"no assumed number of {platform} changes these rows; name others with --factor"
         )
     options = " ".join(f"--factor {address}" for address in measured)
     return (
-        f"the derates of {platform} that change these rows are stated as measured, and kept; "
+        f"the numbers of {platform} that change these rows are stated as measured, and kept; "
         f"to fit them inside their ranges, give {options}"
     )
 
@@ -241,6 +265,9 @@ def sentences(calibration: Calibration) -> list[str]:
             f"their errors correlate at {fit.correlation[i, j]:+.3f}; "
             "the rows determine their combination better than either."
         )
+    if calibration.weaker:
+        others = ", ".join(calibration.weaker)
+        lines.append(f"Left as stated, as they move the rows less: {others} (--factor).")
     if calibration.idle:
         lines.append(f"No row depends on {', '.join(calibration.idle)}; left as stated.")
     return lines

@@ -115,16 +115,29 @@ def only(rows: Evidence, kept: list[int]) -> Evidence:
     return leave_out(rows, [name for i, name in enumerate(rows.names) if i not in kept])
 
 
-def test_default_factors_are_the_derates_that_matter(exact: Evidence) -> None:
+def test_default_factors_are_the_assumed_numbers_that_move_the_rows_most(exact: Evidence) -> None:
+    """The drive's rate and the DRAM's are assumed, too, and no derates."""
     calibration = fit_factors(noisy(exact, 0))
     assert set(calibration.factors) == {
         "gpu.hbm",
         "derate.pcie",
         "derate.cpu_scoring",
         "derate.gather",
+        "ssd.read",
+        "host.bandwidth",
     }
-    assert {"gpu.gemm", "derate.tile_loads", "derate.uvm"} <= set(calibration.idle)
-    assert "No row depends on gpu.gemm" in sentences(calibration)[-1]
+    assert {"derate.fpga_dram", "derate.uvm"} <= set(calibration.idle)
+    assert "No row depends on derate." in sentences(calibration)[-1]
+
+
+def test_default_factors_are_fewer_than_rows(exact: Evidence) -> None:
+    """Those that move the rows less are named, and stay."""
+    few = only(exact, [0, 5, 11])
+    calibration = fit_factors(noisy(few, 0))
+    assert len(calibration.factors) == 2
+    assert "ssd.read" in {*calibration.factors, *calibration.weaker}
+    told = " ".join(sentences(calibration))
+    assert f"as they move the rows less: {calibration.weaker[0]}" in told
 
 
 def test_one_system_alone_does_not_determine_two_rates(tmp_path: Path) -> None:
