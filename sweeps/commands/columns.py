@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from nearkv.sweeps.commands import options
+from nearkv.sweeps.commands.options import argument
 from nearkv.sweeps.commands.printing import print_table
 
 
@@ -24,7 +25,7 @@ def columns(line: typer.Context) -> None:
 @options.taking(options.of_table)
 def show(
     line: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="COLUMN", help="A column of a result.")],
+    name: Annotated[str, argument("COLUMN", "A column of a result.")],
 ) -> None:
     """Print what a column means.
 

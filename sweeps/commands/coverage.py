@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from nearkv.sweeps.commands import options
+from nearkv.sweeps.commands.options import flag
 from nearkv.sweeps.commands.printing import print_table
 
 HEADING = """# Coverage: how many measured runs lie in the bands
@@ -27,7 +28,7 @@ def coverage(
     line: typer.Context,
     record: Annotated[
         bool,
-        typer.Option("--record", help="Pool the model errors anew, for every later band."),
+        flag("--record", "Pool the model errors anew, for every later band."),
     ] = False,
 ) -> None:
     """Say how many measured runs lie in the bands that are predicted without them.

@@ -13,7 +13,7 @@ import typer
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.commands import options
-from nearkv.sweeps.commands.options import option
+from nearkv.sweeps.commands.options import argument, flag, option
 from nearkv.sweeps.commands.printing import print_table
 from nearkv.sweeps.commands.writing import check_new, tell, write_new
 
@@ -29,9 +29,9 @@ def design(
     line: typer.Context,
     systems: Annotated[
         str,
-        typer.Argument(
-            metavar="SYSTEMS|STUDY.toml",
-            help="Comma-separated systems, all by default, or a study of one workload.",
+        argument(
+            "SYSTEMS|STUDY.toml",
+            "Comma-separated systems, all by default, or a study of one workload.",
         ),
     ] = "",
     budget: Annotated[
@@ -82,7 +82,7 @@ def design(
     ] = None,
     rent: Annotated[
         bool,
-        typer.Option("--rent", help="Rank rented machines, too, by usd_hour or usd_mtok."),
+        flag("--rent", "Rank rented machines, too, by usd_hour or usd_mtok."),
     ] = False,
     seconds: Annotated[
         float, option("SECONDS", "Stop then, with the best so far.")

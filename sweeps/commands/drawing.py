@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nearkv.sweeps.commands.options import View
+from nearkv.sweeps.commands.options import View, flag
 from nearkv.sweeps.commands.writing import tell, text_format
 
 if TYPE_CHECKING:
@@ -23,9 +23,7 @@ WIDEST_CHART = 100
 
 Chart = Annotated[
     bool,
-    typer.Option(
-        "--chart", help="Print bars of the first of --columns in place of a table."
-    ),
+    flag("--chart", "Print bars of the first of --columns in place of a table."),
 ]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkv.sweeps.commands import options
+from nearkv.sweeps.commands.options import flag
 from nearkv.sweeps.commands.printing import check_answered, print_table
 from nearkv.sweeps.commands.published import tell_solved
 
@@ -23,13 +24,11 @@ def estimate(
     line: typer.Context,
     system: options.SystemArgument,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Print where the time goes, line by line.")
+        bool, flag("--explain", "Print where the time goes, line by line.")
     ] = False,
     footprint: Annotated[
         bool,
-        typer.Option(
-            "--footprint", help="Print what lies in each memory, and what it can hold."
-        ),
+        flag("--footprint", "Print what lies in each memory, and what it can hold."),
     ] = False,
 ) -> None:
     """Predict one system on one workload.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkv.sweeps.commands import options
-from nearkv.sweeps.commands.options import option
+from nearkv.sweeps.commands.options import argument, option
 from nearkv.sweeps.commands.plot import Font
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ def figure(
     line: typer.Context,
     name: Annotated[
         str,
-        typer.Argument(
-            metavar="FIGURE",
-            help="A study with a [figure] table, of the catalogue or FILE.toml; none lists them.",
+        argument(
+            "FIGURE",
+            "A study with a [figure] table, of the catalogue or FILE.toml; none lists them.",
         ),
     ] = "",
     file: Annotated[

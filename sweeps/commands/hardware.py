@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from nearkv.sweeps.commands import options
-from nearkv.sweeps.commands.options import option
+from nearkv.sweeps.commands.options import argument, option
 from nearkv.sweeps.commands.printing import counted_by, print_table
 from nearkv.sweeps.commands.writing import printable, report_problems, write_toml
 
@@ -30,9 +30,7 @@ def hardware(line: typer.Context) -> None:
 @options.taking(options.of_table)
 def show(
     line: typer.Context,
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="A platform or a part, or path/file.toml.")
-    ],
+    name: Annotated[str, argument("NAME", "A platform or a part, or path/file.toml.")],
     sets: options.SetOnce = [],
 ) -> None:
     """Print every number of a platform or part with unit, kind and source.
@@ -53,9 +51,7 @@ def keys(
     line: typer.Context,
     kind: Annotated[
         str,
-        typer.Argument(
-            metavar="KIND", help="A kind of part, or a role of one: gpu, ssd, ..."
-        ),
+        argument("KIND", "A kind of part, or a role of one: gpu, ssd, ..."),
     ],
 ) -> None:
     """List the numbers that a kind of part has: unit, meaning, usual range, systems that read it.
@@ -85,7 +81,7 @@ def formats(line: typer.Context) -> None:
 
 
 def new(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new platform.")],
+    name: Annotated[str, argument("NAME", "Name of the new platform.")],
     base: Annotated[
         str, option("NAME", "Platform to start from.", "--from")
     ] = "hilos-a100",
@@ -100,7 +96,7 @@ def new(
 
 
 def check(
-    file: Annotated[str, typer.Argument(metavar="FILE.toml", help="A part or a platform.")],
+    file: Annotated[str, argument("FILE.toml", "A part or a platform.")],
 ) -> None:
     """Say all that is wrong with a part or platform file; exit 1 where something is.
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from nearkv.sweeps.commands import options
-from nearkv.sweeps.commands.options import option
+from nearkv.sweeps.commands.options import argument, option
 from nearkv.sweeps.commands.printing import counted_by, print_table
 from nearkv.sweeps.commands.writing import report_problems, write_toml
 
@@ -27,9 +27,7 @@ def models(line: typer.Context) -> None:
 @options.taking(options.of_table)
 def show(
     line: typer.Context,
-    name: Annotated[
-        str, typer.Argument(metavar="MODEL", help="A model, or path/config.json.")
-    ],
+    name: Annotated[str, argument("MODEL", "A model, or path/config.json.")],
 ) -> None:
     """Print parameters, weights, KV cache and layers of a model, and every number's source.
 
@@ -42,7 +40,7 @@ def show(
 
 
 def new(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new model.")],
+    name: Annotated[str, argument("NAME", "Name of the new model.")],
     base: Annotated[str, option("NAME", "Model to start from.", "--from")] = "llama2-7b",
 ) -> None:
     """Write NAME.toml, a model that works as it is, each number with its meaning.
@@ -55,9 +53,7 @@ def new(
 
 
 def check(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="A model as FILE.toml, or a config.json.")
-    ],
+    file: Annotated[str, argument("FILE", "A model as FILE.toml, or a config.json.")],
 ) -> None:
     """Say all that is wrong with a model file; exit 1 where something is.
 

@@ -31,6 +31,16 @@ def option(metavar: str, what: str, *names: str, **others: Any) -> Any:
     return typer.Option(*names, metavar=metavar, help=what, **others)
 
 
+def flag(name: str, what: str) -> Any:
+    """An option that is yes where it is given, and its line of the help."""
+    return typer.Option(name, help=what)
+
+
+def argument(metavar: str, what: str) -> Any:
+    """A word of a command without an option before it, and its line of the help."""
+    return typer.Argument(metavar=metavar, help=what)
+
+
 def axis(field: str, **others: Any) -> Any:
     """The option of an axis of a study."""
     (found,) = (axis for axis in AXES if axis.field == field)
@@ -38,13 +48,11 @@ def axis(field: str, **others: Any) -> Any:
 
 
 SystemArgument = Annotated[
-    str, typer.Argument(metavar="SYSTEM", help="A system; `nearkv systems` lists them.")
+    str, argument("SYSTEM", "A system; `nearkv systems` lists them.")
 ]
 Systems = Annotated[
     list[str],
-    typer.Argument(
-        metavar="SYSTEM", help="Systems; the first is what the others are compared with."
-    ),
+    argument("SYSTEM", "Systems; the first is what the others are compared with."),
 ]
 SystemNames = Annotated[
     str, option("SYSTEMS", "Comma-separated systems; `nearkv systems` lists them.")
@@ -88,9 +96,9 @@ OnePart = Annotated[
 ]
 StudyFile = Annotated[
     str,
-    typer.Argument(
-        metavar="STUDY.toml",
-        help="A study file, or a study of the catalogue (inf2-fig10), in place of the axes.",
+    argument(
+        "STUDY.toml",
+        "A study file, or a study of the catalogue (inf2-fig10), in place of the axes.",
     ),
 ]
 Format = Annotated[
@@ -98,14 +106,14 @@ Format = Annotated[
 ]
 ColumnsOption = Annotated[str, option("COLUMNS", "Show only these: system,model,speedup.")]
 Breakdown = Annotated[
-    bool, typer.Option("--breakdown", help="Add the seconds of each resource as columns.")
+    bool, flag("--breakdown", "Add the seconds of each resource as columns.")
 ]
 Of = Annotated[str, option("COLUMN", "The column that is asked about.")]
 Yes = Annotated[
     bool,
-    typer.Option(
+    flag(
         "--yes",
-        help="Begin with more than 10^9 rows to write, 10^10 to compare, or a small disk.",
+        "Begin with more than 10^9 rows to write, 10^10 to compare, or a small disk.",
     ),
 ]
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from nearkv.sweeps.commands.drawing import check_figure, save_figure
-from nearkv.sweeps.commands.options import arguments, option, taking
+from nearkv.sweeps.commands.options import argument, arguments, flag, option, taking
 
 Figure = Annotated[
     str, option("FILE", "The figure to write: .pdf, .svg or .png.", "--output-file", "-o")
@@ -27,9 +27,8 @@ Upwards = Annotated[str, option("COLUMN", "The column upwards.", "--y")]
 def of_figure(
     table: Annotated[
         str,
-        typer.Argument(
-            metavar="TABLE",
-            help="A .csv, .jsonl or .parquet table of nearkv; - reads CSV from a pipe.",
+        argument(
+            "TABLE", "A .csv, .jsonl or .parquet table of nearkv; - reads CSV from a pipe."
         ),
     ],
     file: Figure,
@@ -83,9 +82,7 @@ def bars(
     baseline: Annotated[
         str, option("NAME", "Divide every group by this value of --by.")
     ] = "",
-    log: Annotated[
-        bool, typer.Option("--log", help="Make the scale of the bars logarithmic.")
-    ] = False,
+    log: Annotated[bool, flag("--log", "Make the scale of the bars logarithmic.")] = False,
     width: Width = "page",
 ) -> None:
     """Draw grouped bars; cells that do not fit are marked OOM, bars too small carry their number.
@@ -116,7 +113,7 @@ def breakdown(
     by: ColourOption = "system",
     relative: Annotated[
         bool,
-        typer.Option("--relative", help="Draw shares of the total instead of seconds."),
+        flag("--relative", "Draw shares of the total instead of seconds."),
     ] = False,
     width: Width = "page",
 ) -> None:

@@ -9,7 +9,7 @@ import typer
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.drawing import check_figure, save_figure
-from nearkv.sweeps.commands.options import option
+from nearkv.sweeps.commands.options import flag, option
 from nearkv.sweeps.commands.plot import Figure, Width
 from nearkv.sweeps.commands.printing import NO_ANSWER, print_table
 
@@ -70,7 +70,7 @@ Routing = Annotated[str, option("RULE", "To the node with the longest prefix, or
 TtftOption = Annotated[str, option("ttft_s=SECONDS", "The mean time to the first token.")]
 Drive = Annotated[str, option("SIZE", "Ask again of such drives as bear the writes.")]
 Staged = Annotated[
-    bool, typer.Option("--staged", help="Drives and other servers send to host DRAM first.")
+    bool, flag("--staged", "Drives and other servers send to host DRAM first.")
 ]
 Nodes = Annotated[int, option("NUMBER", "Servers; 0: the fewest that do.", min=0)]
 LeastOption = Annotated[str, option("COLUMN", "What is to be least: usd_hour.")]

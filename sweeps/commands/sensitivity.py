@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from nearkv.sweeps.commands import options
+from nearkv.sweeps.commands.options import flag
 from nearkv.sweeps.commands.printing import print_table
 
 
@@ -17,10 +18,7 @@ def sensitivity(
     of: options.Of = "throughput_tok_s",
     sobol: Annotated[
         bool,
-        typer.Option(
-            "--sobol",
-            help="Shares of the band's variance, and what measuring a number buys.",
-        ),
+        flag("--sobol", "Shares of the band's variance, and what measuring a number buys."),
     ] = False,
 ) -> None:
     """Say which hardware numbers a prediction depends on, and how far its assumptions reach.

@@ -8,7 +8,7 @@ import typer
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.commands import options
-from nearkv.sweeps.commands.options import option
+from nearkv.sweeps.commands.options import argument, option
 from nearkv.sweeps.commands.printing import print_table
 from nearkv.sweeps.commands.published import tell_solved
 
@@ -149,7 +149,7 @@ def knob(
     line: typer.Context,
     name: Annotated[
         str,
-        typer.Argument(metavar="KNOB", help="A knob; `nearkv systems show` lists them."),
+        argument("KNOB", "A knob; `nearkv systems show` lists them."),
     ],
     system: options.SystemNames = "hilos",
 ) -> None:

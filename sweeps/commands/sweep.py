@@ -13,7 +13,7 @@ import typer
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.drawing import check_figure, draw_table, is_figure
-from nearkv.sweeps.commands.options import option
+from nearkv.sweeps.commands.options import flag, option
 from nearkv.sweeps.commands.printing import BRIEF, print_table
 from nearkv.sweeps.commands.writing import ask, check_output, save, tell, text_format
 from nearkv.sweeps.study.sizes import comma_list
@@ -45,12 +45,10 @@ def sweep(
         str, option("ADDRESS", "Evaluate on a Dask cluster: tcp://host:8786.")
     ] = "",
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a file that was not finished.")
+        bool, flag("--resume", "Go on with a file that was not finished.")
     ] = False,
     yes: options.Yes = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", help="Show neither estimate nor progress.")
-    ] = False,
+    quiet: Annotated[bool, flag("--quiet", "Show neither estimate nor progress.")] = False,
 ) -> None:
     """Evaluate a grid of design points into a file, or keep only the best.
 

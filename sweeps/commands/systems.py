@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from nearkv.sweeps.commands import options
+from nearkv.sweeps.commands.options import argument
 from nearkv.sweeps.commands.printing import print_table
 from nearkv.sweeps.commands.writing import write_new
 
@@ -54,9 +55,7 @@ def show(
 
 
 def new(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Name of the new system, as in my-system.")
-    ],
+    name: Annotated[str, argument("NAME", "Name of the new system, as in my-system.")],
 ) -> None:
     """Write a system that works as it is, as a commented example, and its test.
 
@@ -72,9 +71,7 @@ def new(
 
 
 def check(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE.py", help="A file that registers systems.")
-    ],
+    file: Annotated[str, argument("FILE.py", "A file that registers systems.")],
 ) -> None:
     """Try the systems of a file against the contracts of all systems; exit 1 where one breaks.
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from nearkv.sweeps.commands import options
-from nearkv.sweeps.commands.options import option
+from nearkv.sweeps.commands.options import argument, flag, option
 from nearkv.sweeps.commands.printing import counted_by, print_table
 
 SHOWN = "paper,id,stated,predicted,verdict,unit,claim,error,bound,where,explanation,command"
@@ -31,9 +31,7 @@ def validate(
     line: typer.Context,
     paper: Annotated[
         str,
-        typer.Argument(
-            metavar="PAPER", help="hilos, inf2, hillinfer, l3, h2m2, independent or reuse."
-        ),
+        argument("PAPER", "hilos, inf2, hillinfer, l3, h2m2, independent or reuse."),
     ] = "",
     ids: Annotated[
         list[str], option("ID", "Compare only this claim: hilos-tput-max.", "--id")
@@ -45,7 +43,7 @@ def validate(
         str, option("VERDICTS", "Show only these, largest errors first: miss,near.")
     ] = "",
     record: Annotated[
-        bool, typer.Option("--record", help="Compare later changes with these verdicts.")
+        bool, flag("--record", "Compare later changes with these verdicts.")
     ] = False,
 ) -> None:
     """Compare every published claim with what the model predicts.
