@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
     from nearkv.sweeps.study.study import Study
 
-ENDINGS = (".pdf", ".svg", ".png")
-"""Files of these endings are figures."""
-
 WIDEST_CHART = 100
 """Characters of a chart's line where a terminal, or a pipe, takes more."""
 
@@ -29,7 +26,9 @@ Chart = Annotated[
 
 def is_figure(file: str) -> bool:
     """Return whether a file's name asks for a figure."""
-    return Path(file).suffix.lower() in ENDINGS
+    from nearkv.sweeps.figures.style import IMAGE_ENDINGS
+
+    return bool(file) and Path(file).suffix.lower() in IMAGE_ENDINGS
 
 
 def check_figure(file: str) -> None:

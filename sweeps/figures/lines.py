@@ -21,6 +21,7 @@ from nearkv.sweeps.figures.series import (
 from nearkv.sweeps.figures.style import (
     SERIES_MARKERS,
     Look,
+    figure_of,
     legend_above,
     log_scale,
     looks,
@@ -142,8 +143,7 @@ def _name_at_ends(axes: Axes) -> None:
         drawn = np.column_stack([line.get_xdata(), line.get_ydata()])
         finite = drawn[np.isfinite(drawn[:, 1])]
         ends += [(to_axes.transform(last)[1], line) for last in finite[-1:]]
-    figure: Any = axes.get_figure(root=True)
-    gap = LETTER_HEIGHT * figure.dpi / axes.bbox.height
+    gap = LETTER_HEIGHT * figure_of(axes).dpi / axes.bbox.height
     lowest = -np.inf
     style: dict[str, Any] = {"xycoords": "axes fraction", "va": "center", "fontsize": 6}
     for height, line in sorted(ends, key=lambda end: end[0]):

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from nearkv.hardware.errors import InputError, check_known, unknown
+from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.files import read_toml
 from nearkv.hardware.folders import names, path_of
 from nearkv.sweeps.evaluate.columns import ON_REQUEST, on_request
@@ -22,7 +22,7 @@ from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.figures.bars import bars, tick_of
 from nearkv.sweeps.figures.breakdown import breakdown, draw_stacks
 from nearkv.sweeps.figures.lines import lines
-from nearkv.sweeps.figures.series import levels
+from nearkv.sweeps.figures.series import columns_of, levels
 from nearkv.sweeps.figures.style import (
     PAGE_WIDTHS,
     SETTINGS,
@@ -204,8 +204,7 @@ def drawing_of(content: Mapping[str, Any], name: str) -> Drawing:
         )
     known = [key.name for key in fields(Drawing)]
     check_known("key", options, known, f"{name}: figure")
-    if options.get("kind") not in FIGURE_KINDS:
-        raise unknown("kind", str(options.get("kind")), FIGURE_KINDS, f"{name}: figure")
+    check_known("kind", [str(options.get("kind"))], FIGURE_KINDS, f"{name}: figure")
     by = options.get("by", ["system"])
     if not isinstance(by, list) or {type(column) for column in by} - {str}:
         raise InputError(f"{name}: figure: by must be a list of columns, as ['system']")
@@ -232,10 +231,7 @@ def _check_drawn(rows: pd.DataFrame, drawing: Drawing, name: str) -> None:
             raise InputError(
                 f"{name}: figure: {key} is missing; name a column of the table"
             )
-        for column in columns:
-            if column not in rows:
-                known = [str(name) for name in rows.columns]
-                raise unknown("column", column, known, f"{name}: figure: {key}")
+        check_known("column", columns, columns_of(rows), f"{name}: figure: {key}")
 
 
 def _places(drawing: Drawing) -> list[str]:
@@ -245,18 +241,16 @@ def _places(drawing: Drawing) -> list[str]:
 
 def _series(rows: pd.DataFrame, drawing: Drawing, study: Study) -> list[str]:
     """Return the name of every row's bar, without what its system does not depend on."""
-    by = {name: list(drawing.by) for name in rows["system"].unique()}
-    if drawing.kind in ("bars", "lines"):
-        for name, own in rows.groupby("system"):
-            by[str(name)] = [
-                column for column in drawing.by if _matters(own, column, drawing)
-            ]
+    by = {}
+    for name, own in rows.groupby("system"):
+        by[name] = [column for column in drawing.by if _matters(own, column, drawing)]
     return [_name(row, by[row["system"]], study) for row in rows.to_dict("records")]
 
 
 def _matters(rows: pd.DataFrame, column: str, drawing: Drawing) -> bool:
     """Return whether a system's rows need a column to tell its bars apart."""
-    if column in CATALOGUED_COLUMNS or column not in rows or rows[column].nunique() < 2:
+    is_apart = drawing.kind in ("bars", "lines") and column in rows
+    if column in CATALOGUED_COLUMNS or not is_apart or rows[column].nunique() < 2:
         return True
     others = [name for name in drawing.by if name != column and name in rows]
     beside = [*others, *_places(drawing)]

@@ -16,6 +16,7 @@ from nearkv.sweeps.figures.bars import tick_of
 from nearkv.sweeps.figures.series import check_drawable, check_numbers, levels, varying
 from nearkv.sweeps.figures.style import (
     DASHES,
+    figure_of,
     legend_above,
     log_scale,
     looks,
@@ -97,8 +98,7 @@ def pareto(
         points = target.scatter(
             designs[x], designs[y], s=8, c=designs[colour].astype(float), zorder=3
         )
-        figure: Any = target.get_figure(root=True)
-        figure.colorbar(points, ax=target, label=label_of(colour))
+        figure_of(target).colorbar(points, ax=target, label=label_of(colour))
     target.set(xlabel=label_of(x), ylabel=label_of(y))
     legend_above(target)
     return target

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearkv.hardware.errors import InputError, unknown, warn
+from nearkv.hardware.errors import InputError, check_known, warn
 from nearkv.sweeps.study.sizes import comma_list
 from nearkv.sweeps.tables.table import MARKS, check_columns
 
@@ -55,11 +55,7 @@ def check_drawable(table: pd.DataFrame, *names: str) -> None:
     Raises:
         InputError: naming the column and the nearest one the table has.
     """
-    for name in names:
-        if name not in table.columns:
-            raise unknown(
-                "column", name, [str(column) for column in table.columns], "the table"
-            )
+    check_known("column", names, columns_of(table), "the table")
     if table.empty:
         raise InputError("the table has no rows; there is nothing to draw")
 

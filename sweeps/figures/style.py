@@ -51,12 +51,13 @@ MOST_PANEL_COLUMNS = 4
 LARGEST_IN_FULL = 1e5
 """Largest number on a logarithmic axis that is written in full."""
 
-IMAGE_FORMATS = ("pdf", "svg", "png")
+IMAGE_ENDINGS = (".pdf", ".svg", ".png")
+"""Files of these endings are figures."""
 
 NAME_COLUMNS = ("system", "model", "series", "paper")
 """Columns of names that are drawn as papers print them."""
 
-UNDATED: Mapping[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
+UNDATED: Mapping[str, Any] = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
 """No date in a file, so that the same numbers give the same bytes."""
 
 COLOURS = (
@@ -156,11 +157,8 @@ def log_scale(axes: Axes, along: str, base: float = 10.0) -> None:
     """
     from matplotlib.ticker import LogFormatter
 
-    if along == "x":
-        axes.set_xscale("log", base=base)
-    else:
-        axes.set_yscale("log", base=base)
-    axis = axes.xaxis if along == "x" else axes.yaxis
+    getattr(axes, f"set_{along}scale")("log", base=base)
+    axis = getattr(axes, f"{along}axis")
     axis.set_major_formatter(lambda number, _: plain_power(number))
     axis.set_minor_formatter(LogFormatter(base))
 
@@ -183,8 +181,12 @@ def panel_width(axes: Axes) -> float:
     """Return the width of axes [inch], whose panel may be one of several in a row."""
     place = axes.get_subplotspec()
     panels = place.get_gridspec().ncols if place else 1
-    figure: Any = axes.get_figure(root=True)
-    return float(figure.get_figwidth() / panels)
+    return float(figure_of(axes).get_figwidth() / panels)
+
+
+def figure_of(axes: Axes) -> Any:
+    """Return the whole figure that axes stand in."""
+    return axes.get_figure(root=True)
 
 
 def load_pyplot() -> Any:
@@ -312,7 +314,7 @@ def legend_above(axes: Axes, by: str = "") -> None:
     if by and by not in NAME_COLUMNS and names[0][:1].isdigit():
         place["title"] = label_of(by)
     axes.legend(handles, names, ncols=columns, frameon=False, **place)
-    root: Any = axes.get_figure(root=True)
+    root = figure_of(axes)
     is_alone = axes.figure is root and root.axes == [axes]
     lines = -(-len(names) // columns)
     if is_alone:  # the axes keep their height
@@ -356,8 +358,7 @@ def restyle(
     except ValueError:
         raise InputError(f"--ylim {limits} is not LOW:HIGH; write it as 0:2.5") from None
     if title:
-        figure: Any = axes.get_figure(root=True)
-        figure.suptitle(title, fontsize=SETTINGS["font.size"])
+        figure_of(axes).suptitle(title, fontsize=SETTINGS["font.size"])
     handles, names = axes.get_legend_handles_labels()
     if legend == "right":
         axes.legend(handles, names, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
@@ -413,9 +414,8 @@ def check_format(path: str | Path) -> None:
     Raises:
         InputError: naming the endings that are.
     """
-    ending = Path(path).suffix.removeprefix(".").lower()
-    if ending not in IMAGE_FORMATS:
-        endings = ", ".join(f".{name}" for name in IMAGE_FORMATS)
+    if Path(path).suffix.lower() not in IMAGE_ENDINGS:
+        endings = ", ".join(IMAGE_ENDINGS)
         raise InputError(f"{path}: the name of a figure's file ends in one of {endings}")
 
 
@@ -429,9 +429,9 @@ def save(figure: Figure, path: str | Path) -> None:
 
     check_format(path)
     target = Path(path)
-    form = target.suffix.removeprefix(".").lower()
+    ending = target.suffix.lower()
     drawn = BytesIO()  # what draws cannot tell a full disk
     with mpl.rc_context(SETTINGS):
-        figure.savefig(drawn, format=form, dpi=300, metadata=UNDATED.get(form))
+        figure.savefig(drawn, format=ending[1:], dpi=300, metadata=UNDATED.get(ending))
     with replacing(target) as file:
         file.buffer.write(drawn.getvalue())
