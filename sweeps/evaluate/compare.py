@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.hardware.catalog import Platform
 from nearkv.hardware.errors import check_known
 from nearkv.sweeps.evaluate.columns import BOTTLENECK
 from nearkv.sweeps.evaluate.evaluate import evaluate, stack
@@ -200,22 +199,20 @@ def difference_of(block: Block, reference: Block) -> str:
     differences = []
     if machine.label != other.label:
         differences.append(f"on {machine.label} against {other.label}")
-    own, theirs = _number(machine, "gpu", "count"), _number(other, "gpu", "count")
-    if own and theirs and own != theirs:
-        differences.append(f"{own:g} GPUs against {theirs:g}")
+
+    def apart(address: str) -> list[float]:
+        """A number of both machines [SI], where both state it and it is not the same."""
+        stated = [each.numbers.get(address) for each in (machine, other)]
+        values = [number.si for number in stated if number]
+        return values if len({*values}) > 1 else []
+
+    if counts := apart("gpu.count"):
+        differences.append("{:g} GPUs against {:g}".format(*counts))
     for name in WIDTH_KEYS:
-        own = _number(machine, "precision", name)
-        theirs = _number(other, "precision", name)
-        if own and theirs and own != theirs:
-            differences.append(f"{name} of {8 * own:g} bit against {8 * theirs:g}")
+        if widths := apart(f"precision.{name}"):
+            own, theirs = (8 * width for width in widths)
+            differences.append(f"{name} of {own:g} bit against {theirs:g}")
     return ", ".join(differences)
-
-
-def _number(platform: Platform, role: str, key: str) -> float | None:
-    if role not in platform.roles:
-        return None
-    number = platform.roles[role].numbers.get(key)
-    return number.si if number else None
 
 
 def _noted(notes: NDArray[np.generic], more: NDArray[np.str_]) -> NDArray[np.str_]:

@@ -64,9 +64,8 @@ def warn_of_unread(
     options = {number: "--set" for block in study_blocks for number in block.sets.values()}
     swaps = {swap for block in study_blocks for swap in block.platform.swapped.items()}
     for block in study_blocks:
-        for role, part in block.platform.roles.items():
-            stated = {f"{role}.{key}" for key in part.numbers}
-            options |= {number: searched[number] for number in stated & searched.keys()}
+        stated = block.platform.numbers.keys() & searched.keys()
+        options |= {number: searched[number] for number in stated}
     platforms = {block.platform.name: block.platform for block in study_blocks}
     own = [
         (name, role)
@@ -125,7 +124,7 @@ def _warn_if_idle(name: str, study_blocks: Sequence[Block]) -> None:
     which nothing fits says nothing of its knobs.
     """
     labels: dict[str, None] = {}
-    fits = False
+    trials: list[Trial] = []
     for block in study_blocks:
         knob = block.system.knobs.get(name)
         if knob is None:
@@ -140,28 +139,25 @@ def _warn_if_idle(name: str, study_blocks: Sequence[Block]) -> None:
             tried.append(knob.default)
         if knob.choices:
             tried = list(range(len(knob.choices)))
-        values = list(dict.fromkeys(map(float, tried)))
-        is_same, is_there = _gives_the_same(
-            block, [({name: value}, NO_NUMBERS) for value in values]
-        )
-        if not is_same:
-            return
+        values = dict.fromkeys(map(float, tried))
+        trials.append((block, [({name: value}, NO_NUMBERS) for value in values]))
         for value in values:
             labels[knob.choices[int(value)] if knob.choices else f"{value:g}"] = None
-        fits |= is_there
-    if fits and len(labels) > 1:
+    if len(labels) > 1 and _are_alike(trials):
         warn(
             f"--knob {name} changes nothing here: answers are the same at {', '.join(labels)}"
         )
 
 
+Trial = tuple[Block, Sequence[tuple[Mapping[str, Requested], Mapping[str, Numbers]]]]
+"""A block, and knobs and hardware numbers to take in place of those of its study."""
 _FACTORS = (1.0, 1 / 1024, 1024.0)
 """Factors of a hardware number, between which an answer changes if it depends on it."""
 
 
 def _warn_if_without_effect(address: str, study_blocks: Sequence[Block]) -> None:
     """Warn of a hardware number that is read, and on which no answer depends all the same."""
-    fits = False
+    trials: list[Trial] = []
     for block in study_blocks:
         (axis,) = [axis for axis in block.grid.axes if block.sets.get(axis.name) == address]
         key = block.platform.key(address)
@@ -170,33 +166,29 @@ def _warn_if_without_effect(address: str, study_blocks: Sequence[Block]) -> None
             value = factor * (axis.values[0] or 1.0)
             values.add(float(np.clip(np.ceil(value) if key.whole else value, *key.limits)))
         changes = [(NO_NUMBERS, {address: np.array(value)}) for value in sorted(values)]
-        is_same, is_there = _gives_the_same(block, changes)
-        if not is_same:
-            return
-        fits |= is_there
-    if fits:
+        trials.append((block, changes))
+    if _are_alike(trials):
         warn(
             f"--set {address} changes nothing here: 1,024 times less and more give the same"
         )
 
 
-Change = tuple[Mapping[str, Requested], Mapping[str, Numbers]]
-"""Knobs and hardware numbers that are given in place of those of a study."""
-
-
-def _gives_the_same(block: Block, changes: Sequence[Change]) -> tuple[bool, bool]:
-    """True if all answers are the same with any of some changes, and whether any fits."""
-    first: list[NDArray[np.generic]] = []
-    for knobs, numbers in changes:
-        try:
-            metrics = _metrics(block, block.grid.whole, knobs, numbers=numbers)
-        except InputError:
-            # not every value goes with all others, so there is a difference
-            return False, True
-        first = first or metrics
-        if not all(map(_equal, first, metrics)):
-            return False, True
-    return True, bool(np.any(first[0]))
+def _are_alike(trials: Sequence[Trial]) -> bool:
+    """True if the answers of each block are the same with any of its changes, and some fit."""
+    fits = False
+    for block, changes in trials:
+        first: list[NDArray[np.generic]] = []
+        for knobs, numbers in changes:
+            try:
+                metrics = _metrics(block, block.grid.whole, knobs, numbers=numbers)
+            except InputError:
+                # not every value goes with all others, so there is a difference
+                return False
+            first = first or metrics
+            if not all(map(_equal, first, metrics)):
+                return False
+        fits |= bool(np.any(first[0]))
+    return fits
 
 
 def _equal(one: NDArray[np.generic], other: NDArray[np.generic]) -> bool:

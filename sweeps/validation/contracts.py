@@ -18,7 +18,7 @@ from nearkv.hardware.errors import NearkvError
 from nearkv.hardware.machine import Machine
 from nearkv.hardware.quantity import sources
 from nearkv.hardware.schema import PART_TYPES
-from nearkv.solvers.knobs import Requested, resolve_knobs
+from nearkv.solvers.knobs import Requested, Resolved, resolve_knobs
 
 MODELS = ("opt-66b", "qwen2.5-32b", "mixtral-8x7b", "gpt-oss-20b")
 """Models that a system is tried on: many heads, grouped heads, experts, windows."""
@@ -52,9 +52,11 @@ class ContractCase:
 
     def at(self, hw: Machine | None = None, work: Workload | None = None) -> Estimate:
         """Its answer, on other hardware or for other work where that is stated."""
+        return self._resolved(hw or self.hw, work or self.work).estimate
+
+    def _resolved(self, hw: Machine, work: Workload) -> Resolved:
         requested: dict[str, Requested] = {**self.system.defaults, **self.knobs}
-        machine, workload = hw or self.hw, work or self.work
-        return resolve_knobs(self.system, machine, self.llm, workload, requested).estimate
+        return resolve_knobs(self.system, hw, self.llm, work, requested)
 
     @property
     def held(self) -> ContractCase:
@@ -65,9 +67,7 @@ class ContractCase:
         """
         if not self.system.combinations:
             return self
-        requested: dict[str, Requested] = {**self.system.defaults, **self.knobs}
-        chosen = resolve_knobs(self.system, self.hw, self.llm, self.work, requested).knobs
-        return replace(self, knobs=chosen)
+        return replace(self, knobs=self._resolved(self.hw, self.work).knobs)
 
 
 def violations(
