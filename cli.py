@@ -43,8 +43,7 @@ from nearkv.sweeps.commands import (
     validate,
 )
 from nearkv.sweeps.commands.options import shared_by
-from nearkv.sweeps.commands.printing import NO_ANSWER
-from nearkv.sweeps.commands.writing import tell
+from nearkv.sweeps.commands.printing import NO_ANSWER, tell
 
 USAGE: Any = typer.BadParameter.__base__
 """Error that Typer raises for words it cannot use; it exports no name of it."""

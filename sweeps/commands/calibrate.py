@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.options import option
-from nearkv.sweeps.commands.printing import print_table
-from nearkv.sweeps.commands.writing import tell
+from nearkv.sweeps.commands.printing import print_table, tell
 
 if TYPE_CHECKING:
     from pathlib import Path

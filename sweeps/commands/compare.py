@@ -17,9 +17,14 @@ from nearkv.sweeps.commands.drawing import (
     print_chart,
 )
 from nearkv.sweeps.commands.options import option
-from nearkv.sweeps.commands.printing import BRIEF, check_answered, print_table
-from nearkv.sweeps.commands.published import tell_solved
-from nearkv.sweeps.commands.writing import check_output, save
+from nearkv.sweeps.commands.printing import (
+    BRIEF,
+    check_answered,
+    check_output,
+    print_table,
+    save,
+    tell_solved,
+)
 
 
 @options.taking(options.of_study, options.of_load, options.of_table)

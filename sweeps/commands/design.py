@@ -14,8 +14,7 @@ import typer
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.options import argument, flag, option
-from nearkv.sweeps.commands.printing import print_table
-from nearkv.sweeps.commands.writing import check_new, tell, write_new
+from nearkv.sweeps.commands.printing import check_new, print_table, tell, write_new
 
 SHOWN = (
     "server,cost_usd,ttft_s,tpot_ms,gpus,usd_mtok,throughput_tok_s,hosts,dram_gib,ssds,csds,"

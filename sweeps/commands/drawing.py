@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearkv.sweeps.commands.options import View, flag
-from nearkv.sweeps.commands.writing import tell, text_format
+from nearkv.sweeps.commands.printing import tell, text_format
 
 if TYPE_CHECKING:
     import pandas as pd

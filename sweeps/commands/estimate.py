@@ -8,8 +8,7 @@ import typer
 
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.options import flag
-from nearkv.sweeps.commands.printing import check_answered, print_table
-from nearkv.sweeps.commands.published import tell_solved
+from nearkv.sweeps.commands.printing import check_answered, print_table, tell_solved
 
 if TYPE_CHECKING:
     from nearkv.sweeps.api.estimate import Prediction

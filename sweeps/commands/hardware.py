@@ -9,8 +9,13 @@ import typer
 
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.options import argument, option
-from nearkv.sweeps.commands.printing import counted_by, print_table
-from nearkv.sweeps.commands.writing import printable, report_problems, write_toml
+from nearkv.sweeps.commands.printing import (
+    counted_by,
+    print_table,
+    printable,
+    report_problems,
+    write_toml,
+)
 
 NUMBERS = "part,key,value,unit,kind,source,at,range,si,note"
 """Columns of a number, the most important first."""

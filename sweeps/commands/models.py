@@ -9,8 +9,12 @@ import typer
 
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.options import argument, option
-from nearkv.sweeps.commands.printing import counted_by, print_table
-from nearkv.sweeps.commands.writing import report_problems, write_toml
+from nearkv.sweeps.commands.printing import (
+    counted_by,
+    print_table,
+    report_problems,
+    write_toml,
+)
 
 
 @options.taking(options.of_table)

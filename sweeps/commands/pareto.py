@@ -8,8 +8,7 @@ import typer
 
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.options import option
-from nearkv.sweeps.commands.printing import print_table
-from nearkv.sweeps.commands.writing import ask, tell
+from nearkv.sweeps.commands.printing import ask, print_table, tell
 
 DESIGN = "system,model,platform,batch,context_tok,output_tokens,devices,step_ms"
 """Columns that a terminal shows of a design."""

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.commands.options import View
-from nearkv.sweeps.commands.writing import (
-    check_output,
-    encoded,
-    save,
-    save_bytes,
-    text_format,
-)
 from nearkv.sweeps.study.sizes import comma_list
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
     import pandas as pd
 
     from nearkv.sweeps.study.study import Study
     from nearkv.sweeps.tables.table import Display, Row, Rows
+
 
 BRIEF = (
     "system,model,platform,trace,batch,rate_req_s,users,context_tok,output_tokens,status,"
@@ -275,3 +271,206 @@ def counted_by(rows: Sequence[Row], column: str, noun: str) -> str:
     counts = Counter(row[column] for row in rows)
     parts = ", ".join(f"{count} {value}" for value, count in counts.most_common())
     return f"{counted(len(rows), noun)}: {parts}."
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def check_output(file: str) -> None:
+    """Refuse a file that a table could not be written to.
+
+    Raises:
+        InputError: no form is known by that name, or something is in the way.
+    """
+    from nearkv.sweeps.jobs.outputs import check_place
+
+    check_place(Path(file))
+
+
+def text_format(file: str) -> str:
+    """The format of a file for readers; empty for files of rows, of which all are written."""
+    if not file:
+        return ""
+    from nearkv.sweeps.jobs.outputs import TEXTS
+
+    return TEXTS.get(Path(file).suffix, "")
+
+
+def save(
+    table: pd.DataFrame | Sequence[Row], only: str, study: Study | None, file: str
+) -> None:
+    """Write the columns of a comma-separated list, and beside them where every number comes from.
+
+    Raises:
+        InputError: a name that is no column, or a file that cannot be written.
+    """
+    from nearkv.sweeps.jobs.outputs import form_of
+
+    save_bytes(encoded(table, only, form_of(Path(file))), len(table), study, file)
+
+
+def encoded(table: pd.DataFrame | Sequence[Row], only: str, form: str) -> bytes:
+    """The columns of a comma-separated list as a program reads them.
+
+    Raises:
+        InputError: a name that is no column.
+    """
+    import pandas as pd
+
+    from nearkv.sweeps.jobs.formats import encoded, table_of
+    from nearkv.sweeps.tables.table import check_columns
+
+    frame, names = pd.DataFrame(table), list(comma_list(only))
+    check_columns(frame, names)
+    return encoded(table_of(frame[names] if names else frame), form)
+
+
+def save_bytes(content: bytes, rows: int, study: Study | None, file: str) -> None:
+    """Write a table to a file, and beside it where every number comes from."""
+    from nearkv.sweeps.jobs.outputs import write_content
+
+    tell(write_content(content, rows, Path(file), study))
+
+
+def printable(line: str) -> str:
+    """The line without characters that move a terminal's cursor, as a file's name may hold."""
+    return "".join(letter if letter.isprintable() else " " for letter in line)
+
+
+def tell(line: str) -> None:
+    """Print a line on standard error, beside the output; a terminal's lines wrap at words."""
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+    with suppress(OSError):
+        console.print(printable(line), soft_wrap=not console.is_terminal, crop=False)
+
+
+def ask(question: str) -> bool:
+    """Ask the user; where there is no terminal to ask on, the answer is no."""
+    import sys
+
+    try:
+        return sys.stdin.isatty() and typer.confirm(question, err=True)
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+
+
+def write_toml(name: str, text_of: Callable[[str], str], option: str) -> None:
+    """Write NAME.toml, and say which option takes it.
+
+    Args:
+        name: of the file, with or without its ending.
+        text_of: the text, from the name without its ending.
+        option: what takes the file.
+
+    Raises:
+        InputError: the file exists, or cannot be written.
+    """
+    file = Path(f"{name.removesuffix('.toml')}.toml")
+    write_new(file, text_of(file.stem))
+    typer.echo(printable(f"wrote {file}; use it as {option} {file}"))
+
+
+def check_new(file: Path) -> None:
+    """Refuse a file that exists, or cannot be written.
+
+    Raises:
+        InputError: it is such a file.
+    """
+    import os
+
+    from nearkv.hardware.errors import InputError
+    from nearkv.sweeps.evaluate.provenance import place_of
+
+    place_of(file)
+    if os.path.lexists(file):
+        raise InputError(f"{file}: cannot be written (File exists); choose another name")
+
+
+def write_new(file: Path, text: str) -> None:
+    """Write a file that does not exist yet.
+
+    Raises:
+        InputError: it does, or cannot be written.
+    """
+    from nearkv.sweeps.evaluate.provenance import write_text
+
+    check_new(file)
+    write_text(file, text)
+
+
+def report_problems(file: str, sentences: Sequence[str]) -> None:
+    """Print what is wrong with a file of the user's; exit 1 where something is."""
+    for sentence in sentences or [f"{file}: nothing is wrong"]:
+        typer.echo(printable(sentence))
+    if sentences:
+        raise typer.Exit(1)
+
+
+# --- knobs that are solved, where papers set them -------------------------------------------------
+
+
+MOST_ROWS_TOLD = 64
+"""Rows of a table below which the sentence stands; more are read by a program."""
+TOLD_BEYOND = 0.1
+"""Difference of whole requests from which on their ratio is told [1]."""
+
+
+def tell_solved(
+    study: Study,
+    view: View,
+    table: pd.DataFrame | Rows,
+    published: Callable[[Study], pd.DataFrame | Rows] | None = None,
+) -> None:
+    """Print on a terminal that knobs are solved which a paper sets, and what its settings take.
+
+    Args:
+        study: what was asked.
+        view: how its answer is shown.
+        table: the answer.
+        published: answers a study in the form of `table`; without it, no times are compared.
+    """
+    from nearkv.sweeps.api.tables import rows_of
+
+    is_read = view.is_for_people and not view.file and sys.stdout.isatty()
+    if not is_read or len(table) > MOST_ROWS_TOLD or not _is_solved(study):
+        return
+    sentence = "knobs solved; --published for the papers' settings"
+    if published is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they are those of the first answer
+            papers = published(study.but(published=True, band=None))
+        sentence += "".join(_times_as_long(rows_of(table), rows_of(papers)))
+    print_table([], title=f"{sentence}.")
+
+
+def _is_solved(study: Study) -> bool:
+    """True if a knob that a system's paper sets is left to a solver."""
+    from nearkv.costmodel.model.registry import find_system
+
+    stated = {*study.knobs, *study.zipped}
+    return not study.published and any(
+        knob.published and name not in stated
+        for system in map(find_system, study.systems)
+        for name, knob in system.knobs.items()
+    )
+
+
+def _times_as_long(rows: Rows, papers: Rows) -> list[str]:
+    """Ratios of whole requests by papers' settings over solved ones, where they are notable."""
+    ratios: dict[str, list[float]] = {}
+    short: dict[str, str] = {}
+    for row, paper in zip(rows, papers, strict=True):
+        system = row.get("system", "")
+        if row.get("total_s") and paper.get("total_s"):
+            ratios.setdefault(system, []).append(paper["total_s"] / row["total_s"])
+        elif row.get("total_s"):
+            short[system] = f"; {system} does not always fit with them"
+    told = []
+    for system, of_system in ratios.items():
+        least, most = min(of_system), max(of_system)
+        if most > 1 + TOLD_BEYOND or least < 1 - TOLD_BEYOND:
+            ends = dict.fromkeys(f"{ratio:.3g}" for ratio in (least, most))
+            told.append(f"; {system} takes {' to '.join(ends)} times as long with them")
+    return [*told, *short.values()]

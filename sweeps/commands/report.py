@@ -9,7 +9,7 @@ import typer
 
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.options import option
-from nearkv.sweeps.commands.writing import tell
+from nearkv.sweeps.commands.printing import tell
 
 
 @options.taking(options.of_study)

@@ -9,8 +9,7 @@ import typer
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.options import argument, option
-from nearkv.sweeps.commands.printing import print_table
-from nearkv.sweeps.commands.published import tell_solved
+from nearkv.sweeps.commands.printing import print_table, tell_solved
 
 if TYPE_CHECKING:
     from nearkv.sweeps.api.arguments import Axes

@@ -14,8 +14,15 @@ from nearkv.hardware.errors import InputError
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.drawing import check_figure, draw_table, is_figure
 from nearkv.sweeps.commands.options import flag, option
-from nearkv.sweeps.commands.printing import BRIEF, print_table
-from nearkv.sweeps.commands.writing import ask, check_output, save, tell, text_format
+from nearkv.sweeps.commands.printing import (
+    BRIEF,
+    ask,
+    check_output,
+    print_table,
+    save,
+    tell,
+    text_format,
+)
 from nearkv.sweeps.study.sizes import comma_list
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ import typer
 
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.options import argument
-from nearkv.sweeps.commands.printing import print_table
-from nearkv.sweeps.commands.writing import write_new
+from nearkv.sweeps.commands.printing import print_table, write_new
 
 
 @options.taking(options.of_table)

@@ -12,7 +12,7 @@ from nearkv.hardware.catalog import load_llm, load_part, load_platform, names
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.own import key_rows, model_problems, new_model, new_platform, problems
 from nearkv.hardware.units import parse
-from nearkv.sweeps.commands.writing import write_new
+from nearkv.sweeps.commands.printing import write_new
 from nearkv.sweeps.evaluate.catalogue import readers
 from nearkv.sweeps.study.own_systems import new_system
 

@@ -15,6 +15,8 @@ from support.measured_runs import write_runs
 from support.screen import Screen
 
 from nearkv.cli import app, complain
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.commands.printing import write_new
 from nearkv.sweeps.tables.table import three_digits
 
 TWO = ("flexgen-ssd", "hilos", "--model", "opt-66b", "--context", "8k")
@@ -428,3 +430,16 @@ def test_infeasible_is_red_and_the_bottleneck_yellow(monkeypatch: pytest.MonkeyP
     lines = screen.received.decode().splitlines()
     assert [line[:5] for line in lines if "flexgen-dram\x1b" in line] == ["\x1b[31m"]
     assert any("\x1b[33m" in line for line in lines if line.startswith("hilos"))
+
+
+def test_a_device_is_no_file_that_exists() -> None:
+    with pytest.raises(InputError, match="is a device or a pipe"):
+        write_new(Path("/dev/full"), "{}")
+
+
+def test_a_file_is_not_replaced(tmp_path: Path) -> None:
+    file = tmp_path / "proof.json"
+    write_new(file, "first")
+    with pytest.raises(InputError, match="File exists"):
+        write_new(file, "second")
+    assert file.read_text() == "first"
