@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.evaluate.columns import table
 from nearkv.sweeps.study.study import Study
 
 CLAIMS = Path(__file__).parent.parent / "sweeps" / "claims" / "independent.csv"

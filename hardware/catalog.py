@@ -19,23 +19,26 @@ from nearkv.hardware.folders import (
     names,
     path_of,
 )
-from nearkv.hardware.part import (
+from nearkv.hardware.platform import (
     Part,
+    Platform,
     check_part,
     check_role,
     check_shape,
     with_dense_layers_between,
     with_siblings,
 )
-from nearkv.hardware.platform import Platform
-from nearkv.hardware.quantity import Quantity, check_complete, numbers_of, source_names
 from nearkv.hardware.schema import (
     NARROW_OPERANDS,
     PART_TYPES,
     PARTLESS,
     ROLES,
+    Quantity,
+    check_complete,
     check_factor,
     keys_of,
+    numbers_of,
+    source_names,
 )
 
 __all__ = [

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from nearkv.hardware.errors import check_known
 from nearkv.hardware.files import read_toml
-from nearkv.hardware.quantity import Quantity, numbers_of
-from nearkv.hardware.schema import PART_TYPES
+from nearkv.hardware.schema import PART_TYPES, Quantity, numbers_of
 
 NATIVE_BITS = 16.0
 FORMATTED = ("precision.weight", "precision.kv", "precision.activation")

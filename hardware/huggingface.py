@@ -22,9 +22,8 @@ from nearkv.hardware.families import (
 )
 from nearkv.hardware.files import check_integers, read_text
 from nearkv.hardware.formats import NATIVE_BITS, formats
-from nearkv.hardware.part import Part, check_shape
-from nearkv.hardware.quantity import Quantity
-from nearkv.hardware.schema import PART_TYPES
+from nearkv.hardware.platform import Part, check_shape
+from nearkv.hardware.schema import PART_TYPES, Quantity
 from nearkv.hardware.units import LARGEST
 
 QUANTISATION_FILE = "hf_quant_config.json"

@@ -9,8 +9,7 @@ from typing import Any
 from nearkv.hardware.catalog import load_llm, load_part, load_platform
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.files import read_toml
-from nearkv.hardware.quantity import Quantity, quantity
-from nearkv.hardware.schema import PART_TYPES, ROLES, Key, keys_of
+from nearkv.hardware.schema import PART_TYPES, ROLES, Key, Quantity, keys_of, quantity
 from nearkv.hardware.units import unit_of
 
 _PLATFORM_HEADER = """\

@@ -1,22 +1,268 @@
-"""A platform: roles filled by parts, numbers named `role.key`, and replacing one of them."""
+"""Parts, whose numbers must agree with one another, and platforms: roles that parts fill.
+
+A number of a platform is named `role.key`, by which it is replaced.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
-from nearkv.hardware.errors import InputError, check_known, unknown
+from nearkv.hardware.errors import InputError, check_known, unknown, warn
 from nearkv.hardware.machine import Machine
-from nearkv.hardware.part import (
-    Part,
-    PartValues,
-    check_part,
-    check_relations,
-    check_role,
-    warn_of_doubts,
+from nearkv.hardware.schema import (
+    PART_TYPES,
+    RELATIONS,
+    ROLES,
+    Key,
+    Quantity,
+    check_factor,
+    keys_of,
+    stated_by_user,
 )
-from nearkv.hardware.quantity import Quantity, stated_by_user
-from nearkv.hardware.schema import ROLES, Key, check_factor, keys_of
+
+PartValues = Mapping[str, Sequence[float]]
+"""Key -> the values it takes, in SI."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part, a model or a trace.
+
+    Attributes:
+        name: kebab-case, or the stem of a user's file.
+        type: key of `schema.PART_TYPES`; a file states it as `kind`.
+        title: for readers.
+        numbers: key -> number with its source.
+        placed: keys of numbers that a platform adds to its part: its count, what its place does.
+        layer_types: of a model, its types of layer, each with all numbers a model has; empty where
+            all layers are alike, with full attention.
+        form: of a card, what slots of servers take it.
+        maker, generation: of a chip, by which its siblings are found.
+        follows: key -> number of another role that it is always equal to, as `role.key`.
+    """
+
+    name: str
+    type: str
+    title: str
+    numbers: Mapping[str, Quantity]
+    layer_types: tuple[Part, ...] = ()
+    placed: frozenset[str] = frozenset()
+    form: str = ""
+    maker: str = ""
+    generation: str = ""
+    follows: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def layer_types_or_self(self) -> tuple[Part, ...]:
+        """The types of layer; a model whose layers are alike has one, of full attention."""
+        return self.layer_types or (replace(self, name="full"),)
+
+    @cached_property
+    def si(self) -> dict[str, float]:
+        """Every number in SI base units, by key."""
+        return {key: number.si for key, number in self.numbers.items()}
+
+    @property
+    def siblings(self) -> list[str]:
+        """Chips on which some of its numbers were measured in its place, by name."""
+        return sorted({number.sibling for number in self.numbers.values()} - {""})
+
+    def in_place_of(self, before: Part) -> Part:
+        """This part where another stood: what the place adds stays, as the count."""
+        kept = before.placed & PART_TYPES[self.type].keys()
+        numbers = {key: before.numbers[key] for key in kept}
+        return replace(
+            self,
+            numbers={**numbers, **self.numbers},
+            placed=before.placed,
+            follows=before.follows,
+        )
+
+    def with_numbers(self, numbers: Mapping[str, Quantity]) -> Part:
+        """This part with other numbers, which follow no other role's from then on."""
+        follows = {
+            key: leader for key, leader in self.follows.items() if key not in numbers
+        }
+        return replace(self, numbers={**self.numbers, **numbers}, follows=follows)
+
+
+def check_role(part: Part, role: str, where: str) -> None:
+    """Refuse a part of another type than a role takes.
+
+    Raises:
+        InputError: it is.
+    """
+    if part.type not in ROLES.get(role, [part.type]):
+        types = " or ".join(ROLES[role])
+        raise InputError(
+            f"{where}: {part.name} is a part of type {part.type}; this role takes {types}"
+        )
+
+
+def check_shape(shape: Mapping[str, float], where: str) -> None:
+    """Refuse a model whose sizes contradict one another.
+
+    Raises:
+        InputError: heads are not a multiple of KV heads, or more experts are active than there are.
+    """
+    heads, kv_heads = shape["heads"], shape["kv_heads"]
+    if heads % kv_heads:
+        raise InputError(
+            f"{where}: heads, {heads:g}, must be a multiple of kv_heads, {kv_heads:g}"
+        )
+    active, experts = shape["active_experts"], shape["experts"]
+    if active > experts:
+        raise InputError(
+            f"{where}: active_experts, {active:g}, must be at most experts, {experts:g}"
+        )
+
+
+def with_dense_layers_between(part: Part) -> Part:
+    """The model as two types of layer where only one layer in `moe_every` has experts.
+
+    Returns:
+        The part itself where all layers are alike.
+    """
+    every = part.si.get("moe_every", 1.0)
+    if every == 1 or part.si["experts"] == 1:
+        return part
+    layers = part.si["layers"]
+    moe_layers = float(layers // every)
+    dense = {"experts": 1.0, "active_experts": 1.0, "layers": layers - moe_layers}
+    of_dense = _layer_type(part, "full_dense", dense)
+    of_moe = _layer_type(part, "full_moe", {"layers": moe_layers})
+    return replace(part, layer_types=(of_dense, of_moe))
+
+
+def _layer_type(part: Part, name: str, sizes: Mapping[str, float]) -> Part:
+    """A type of layer that differs from its model in these sizes [1]."""
+    numbers = dict(part.numbers)
+    for key, size in sizes.items():
+        numbers[key] = replace(numbers[key], value=size)
+    return Part(name, "llm-layer", name, numbers)
+
+
+def check_relations(
+    part_type: str, values: PartValues, where: str, prefix: str = ""
+) -> None:
+    """Refuse numbers of one part that contradict each other.
+
+    Args:
+        part_type: of the part.
+        values: every value that each key takes; each combination must be possible.
+        where: file or option, put in front of the sentence.
+        prefix: put in front of the keys, as `dimm.`.
+
+    Raises:
+        InputError: naming both keys and values.
+    """
+    keys = PART_TYPES[part_type]
+    for relation in RELATIONS[part_type]:
+        if relation.left not in values or relation.right not in values:
+            continue
+        # the worst pair of values decides for all combinations
+        left, right = max(values[relation.left]), min(values[relation.right])
+        if not relation.holds(left, right):
+            raise InputError(
+                f"{where}: {prefix}{relation.left}, {keys[relation.left].text(left)}, "
+                f"{relation.text} {prefix}{relation.right}, {keys[relation.right].text(right)}"
+            )
+
+
+def warn_of_doubts(
+    part_type: str, values: PartValues, where: str, prefix: str = ""
+) -> None:
+    """Warn, once a key, of values that are possible but outside the usual range.
+
+    Args:
+        part_type, values, prefix: as for `check_relations`.
+        where: put in front of the key.
+    """
+    keys = keys_of(part_type, values)
+    for name, numbers in values.items():
+        key = keys[name]
+        odd = (value for value in numbers if key.doubt(value))
+        if (value := next(odd, None)) is not None:
+            warn(f"{where}{prefix}{name} = {key.text(value)} {key.doubt(value)}")
+
+
+def check_part(part: Part, where: str, is_own: bool) -> None:
+    """Refuse a part whose numbers contradict each other; of a user's own, warn of odd ones.
+
+    Raises:
+        InputError: two numbers that cannot stand in one part.
+    """
+    values = {name: (number,) for name, number in part.si.items()}
+    check_relations(part.type, values, where)
+    if is_own:
+        warn_of_doubts(part.type, values, f"{where}: ")
+
+
+# --- numbers of kernels, taken from the chip of a sibling that was measured ------------------
+
+
+def with_siblings(part: Part, catalogue: Callable[[str], Sequence[Part]]) -> Part:
+    """A part with the numbers of its siblings where kernels decide them and it states none.
+
+    The sibling is the chip of its maker and generation that is nearest in bandwidth, else the
+    nearest of its maker; for a maker of which nothing is known, the one in the middle of all. Chips
+    that were measured go before those of which a file assumes the number.
+
+    Args:
+        part: with what its own file states.
+        catalogue: type of part -> parts with what their own files state.
+    """
+    keys = PART_TYPES[part.type].items()
+    missing = [name for name, key in keys if key.sibling and name not in part.numbers]
+    if not missing:
+        return part
+    others = catalogue(part.type)
+    taken = {name: _of_sibling(part, name, others) for name in missing}
+    return replace(part, numbers={**part.numbers, **taken})
+
+
+def _of_sibling(part: Part, name: str, catalogue: Sequence[Part]) -> Quantity:
+    """A number of the nearest sibling that states it, with the range over all of them."""
+    others = [other for other in catalogue if name in other.numbers]
+    of_maker = [other for other in others if other.maker == part.maker != ""]
+    siblings = [other for other in of_maker if other.generation == part.generation]
+    siblings = siblings or of_maker or others
+    measured = [other for other in siblings if other.numbers[name].kind != "assumed"]
+    siblings = measured or siblings
+    if of_maker:
+        nearest = min(siblings, key=lambda other: (_distance(part, other), other.name))
+    else:
+        in_order = sorted(siblings, key=lambda other: (other.si[name], other.name))
+        nearest = in_order[len(in_order) // 2]
+    number = nearest.numbers[name]
+    bounds = [bound for other in siblings for bound in _bounds(other.numbers[name])]
+    return replace(
+        number,
+        kind="assumed",
+        low=min(bounds),
+        high=max(bounds),
+        quantiles=None,
+        note=f"Taken from {nearest.name}; nobody measured it on {part.name}.",
+        sibling=nearest.name,
+    )
+
+
+def _distance(part: Part, other: Part) -> float:
+    """Distance of the bandwidths of two parts, in their logarithm [1]."""
+    return abs(math.log(part.si["bandwidth"] / other.si["bandwidth"]))
+
+
+def _bounds(number: Quantity) -> tuple[float, ...]:
+    """Ends of the range of a number, itself where none is stated, in its unit."""
+    if number.low is None or number.high is None:
+        return (number.value,)
+    return number.low, number.high
+
+
+# --- platforms --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

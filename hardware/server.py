@@ -15,10 +15,8 @@ from nearkv.hardware.catalog import load_part, load_platform
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.files import read_toml
 from nearkv.hardware.folders import check_exists, names, path_of
-from nearkv.hardware.part import Part
-from nearkv.hardware.platform import Platform
-from nearkv.hardware.quantity import numbers_of, source_names, stated_by_user
-from nearkv.hardware.schema import PART_TYPES
+from nearkv.hardware.platform import Part, Platform
+from nearkv.hardware.schema import PART_TYPES, numbers_of, source_names, stated_by_user
 from nearkv.hardware.units import parse, unit_of
 
 _SLOT_KEYS = {"takes", "counts", "most", "sizes", "lanes", "links", "source", "at"}

@@ -27,8 +27,8 @@ from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import find_system
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
-from nearkv.solvers.shares.headroom import feasible_share
 from nearkv.solvers.shares.minimum import minimise
+from nearkv.solvers.shares.solve import feasible_share
 
 BALANCE = "balance"
 HOST = "host memory M0"

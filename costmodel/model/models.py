@@ -12,7 +12,7 @@ from nearkv.costmodel.model.layers import LAYER_CLASS, Mixed, not_modelled
 from nearkv.costmodel.model.llm import LLM, SHAPE, llm_of
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Role
-from nearkv.hardware.part import Part
+from nearkv.hardware.platform import Part
 
 SiNumbers = Mapping[str, Real]
 

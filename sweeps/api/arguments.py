@@ -8,7 +8,7 @@ from typing import Any, TypedDict, cast
 
 from nearkv.hardware.catalog import Platform
 from nearkv.hardware.errors import InputError, check_known
-from nearkv.hardware.part import Part
+from nearkv.hardware.platform import Part
 from nearkv.sweeps.study.axes import FIELD_OF
 from nearkv.sweeps.study.sizes import names
 from nearkv.sweeps.study.study import NO_MODEL, Study, stated_study

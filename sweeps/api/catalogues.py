@@ -8,7 +8,7 @@ import pandas as pd
 
 from nearkv.hardware import catalog
 from nearkv.hardware.catalog import Platform
-from nearkv.hardware.part import Part
+from nearkv.hardware.platform import Part
 from nearkv.sweeps.api.arguments import Value, path_of
 from nearkv.sweeps.api.tables import table_of_rows
 from nearkv.sweeps.evaluate import catalogue

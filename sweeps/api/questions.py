@@ -107,8 +107,13 @@ def sweep(
     >>> table["context_tok"].tolist()
     [8192, 16384, 24576, 32768]
     """
-    from nearkv.sweeps.evaluate.columns import BOTTLENECK, TIME_PREFIX, on_request
-    from nearkv.sweeps.evaluate.evaluate import evaluate, stack
+    from nearkv.sweeps.evaluate.columns import (
+        BOTTLENECK,
+        TIME_PREFIX,
+        evaluate,
+        on_request,
+        stack,
+    )
     from nearkv.sweeps.evaluate.no_effect import checked_blocks
     from nearkv.sweeps.tables.table import counted, select
 

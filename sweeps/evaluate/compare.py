@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.hardware.errors import check_known
-from nearkv.sweeps.evaluate.columns import BOTTLENECK
-from nearkv.sweeps.evaluate.evaluate import evaluate, stack
+from nearkv.sweeps.evaluate.columns import BOTTLENECK, evaluate, stack
 from nearkv.sweeps.evaluate.ground import GROUND
 from nearkv.sweeps.evaluate.no_effect import checked_blocks
 from nearkv.sweeps.evaluate.slo import RATIOS

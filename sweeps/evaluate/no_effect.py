@@ -124,7 +124,7 @@ def _warn_if_idle(name: str, study_blocks: Sequence[Block]) -> None:
     which nothing fits says nothing of its knobs.
     """
     labels: dict[str, None] = {}
-    trials: list[Trial] = []
+    trials: list[EffectTrial] = []
     for block in study_blocks:
         knob = block.system.knobs.get(name)
         if knob is None:
@@ -149,7 +149,7 @@ def _warn_if_idle(name: str, study_blocks: Sequence[Block]) -> None:
         )
 
 
-Trial = tuple[Block, Sequence[tuple[Mapping[str, Requested], Mapping[str, Numbers]]]]
+EffectTrial = tuple[Block, Sequence[tuple[Mapping[str, Requested], Mapping[str, Numbers]]]]
 """A block, and knobs and hardware numbers to take in place of those of its study."""
 _FACTORS = (1.0, 1 / 1024, 1024.0)
 """Factors of a hardware number, between which an answer changes if it depends on it."""
@@ -157,7 +157,7 @@ _FACTORS = (1.0, 1 / 1024, 1024.0)
 
 def _warn_if_without_effect(address: str, study_blocks: Sequence[Block]) -> None:
     """Warn of a hardware number that is read, and on which no answer depends all the same."""
-    trials: list[Trial] = []
+    trials: list[EffectTrial] = []
     for block in study_blocks:
         (axis,) = [axis for axis in block.grid.axes if block.sets.get(axis.name) == address]
         key = block.platform.key(address)
@@ -173,7 +173,7 @@ def _warn_if_without_effect(address: str, study_blocks: Sequence[Block]) -> None
         )
 
 
-def _are_alike(trials: Sequence[Trial]) -> bool:
+def _are_alike(trials: Sequence[EffectTrial]) -> bool:
     """True if the answers of each block are the same with any of its changes, and some fit."""
     fits = False
     for block, changes in trials:

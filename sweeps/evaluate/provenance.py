@@ -22,7 +22,7 @@ from typing import Any, TextIO
 
 from nearkv.hardware.catalog import Part, Platform, load_part, names
 from nearkv.hardware.errors import InputError
-from nearkv.hardware.quantity import sources
+from nearkv.hardware.schema import sources
 from nearkv.sweeps.study.grid import Block
 from nearkv.sweeps.tables.table import Rows, plain
 

@@ -22,8 +22,7 @@ from nearkv.solvers.beta import (
 )
 from nearkv.solvers.knobs import Resolved, resolve_knobs
 from nearkv.solvers.objective import STEP, TOTAL, Timed
-from nearkv.sweeps.evaluate.columns import columns
-from nearkv.sweeps.evaluate.evaluate import stack
+from nearkv.sweeps.evaluate.columns import columns, stack
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.explore.knob import excess, of_whole_request, why_auto
 from nearkv.sweeps.explore.lines import searched

@@ -15,8 +15,7 @@ from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import MissingNumberError
 from nearkv.solvers.knobs import LackingError, Resolved, resolve_knobs
 from nearkv.solvers.objective import STEP, TOTAL, Timed
-from nearkv.sweeps.evaluate.columns import columns
-from nearkv.sweeps.evaluate.evaluate import check_rows, stack
+from nearkv.sweeps.evaluate.columns import check_rows, columns, stack
 from nearkv.sweeps.evaluate.no_effect import warn_of_no_effect
 from nearkv.sweeps.explore.rows import lacks_answer, sentences
 from nearkv.sweeps.study.grid import Block, Slices, shape_of

@@ -21,8 +21,7 @@ from nearkv.solvers.mapping.checks import brute, milp
 from nearkv.solvers.mapping.exact import exact
 from nearkv.solvers.mapping.policies import MAPPING_POLICIES, greedy
 from nearkv.solvers.mapping.tables import HeadMapping, bytes_used
-from nearkv.sweeps.evaluate.columns import columns
-from nearkv.sweeps.evaluate.evaluate import stack
+from nearkv.sweeps.evaluate.columns import columns, stack
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.explore.knob import excess
 from nearkv.sweeps.explore.lines import searched

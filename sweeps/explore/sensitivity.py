@@ -12,11 +12,11 @@ import numpy as np
 from nearkv.costmodel.algebra.span import Numbers
 from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.hardware.errors import InputError, check_known
-from nearkv.hardware.quantity import Quantity
+from nearkv.hardware.schema import Quantity
 from nearkv.solvers.uncertainty.draws import ranks
 from nearkv.solvers.uncertainty.sobol import sobol_indices
 from nearkv.solvers.uncertainty.spread import scores
-from nearkv.sweeps.evaluate.evaluate import evaluate
+from nearkv.sweeps.evaluate.columns import evaluate
 from nearkv.sweeps.evaluate.no_effect import warn_of_no_effect
 from nearkv.sweeps.evaluate.probe import Probe, check_column, column
 from nearkv.sweeps.study.bands import MODEL_ERROR, Band

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.files import read_toml
 from nearkv.hardware.folders import names, path_of
-from nearkv.sweeps.evaluate.columns import ON_REQUEST, on_request
-from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.evaluate.columns import ON_REQUEST, on_request, table
 from nearkv.sweeps.figures.bars import bars, tick_of
 from nearkv.sweeps.figures.breakdown import breakdown, draw_stacks
 from nearkv.sweeps.figures.lines import lines

@@ -19,9 +19,8 @@ import numpy as np
 
 from nearkv.costmodel.algebra.span import Leaf
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluate.columns import TIME_PREFIX, columns
+from nearkv.sweeps.evaluate.columns import TIME_PREFIX, columns, stack
 from nearkv.sweeps.evaluate.compare import compare_systems, conclusion
-from nearkv.sweeps.evaluate.evaluate import stack
 from nearkv.sweeps.evaluate.provenance import platform_numbers
 from nearkv.sweeps.figures import plot
 from nearkv.sweeps.figures.bars import tick_of

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from nearkv.costmodel.algebra.span import Indices
 from nearkv.hardware.errors import InputError, once
 from nearkv.sweeps.evaluate.blanks import running_without, warn_of_blanks
-from nearkv.sweeps.evaluate.columns import at, cells, on_request
-from nearkv.sweeps.evaluate.evaluate import columns_at, stack
+from nearkv.sweeps.evaluate.columns import at, cells, columns_at, on_request, stack
 from nearkv.sweeps.jobs.plan import Piece, Plan, chosen, plan, size_of, unpacked
 from nearkv.sweeps.jobs.progress import SweepRun, announce, progress
 from nearkv.sweeps.jobs.search import (

@@ -18,8 +18,8 @@ from nearkv.sweeps.evaluate.columns import (
     Cell,
     cells,
     is_asked,
+    merge,
 )
-from nearkv.sweeps.evaluate.evaluate import merge
 from nearkv.sweeps.evaluate.no_effect import checked_blocks
 from nearkv.sweeps.jobs.identity import package_digest
 from nearkv.sweeps.study.grid import Block, Slices, shape_of

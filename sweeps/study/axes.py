@@ -36,7 +36,7 @@ BAND_SAMPLES = 1024
 
 
 def _models(given: RawValues, where: str) -> tuple[Any, ...]:
-    from nearkv.hardware.part import Part  # brings NumPy, which no help needs
+    from nearkv.hardware.platform import Part  # brings NumPy, which no help needs
 
     return names(given, where, Part)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict
 
-from nearkv.hardware.quantity import Quantity
+from nearkv.hardware.schema import Quantity
 from nearkv.sweeps.study.grid import Block, shape_of
 from nearkv.sweeps.tables.table import Row
 from nearkv.sweeps.uncertainty.model_error import RATIO, VALUE, find_error, slowest

@@ -16,8 +16,7 @@ from nearkv.costmodel.algebra.span import Numbers, Real
 from nearkv.costmodel.model.metrics import COLUMNS, Evaluated
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.platform import Platform
-from nearkv.hardware.quantity import Quantity
-from nearkv.hardware.schema import Key
+from nearkv.hardware.schema import Key, Quantity
 from nearkv.hardware.units import unit_of
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.solvers.objective import TOTAL, Timed

@@ -12,7 +12,7 @@ import numpy as np
 from nearkv.costmodel.algebra.span import Numbers
 from nearkv.hardware.catalog import Platform
 from nearkv.hardware.errors import InputError, once
-from nearkv.hardware.quantity import Quantity
+from nearkv.hardware.schema import Quantity
 from nearkv.hardware.units import unit_of
 from nearkv.solvers.calibrate import (
     ALIKE,

@@ -16,8 +16,7 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_llm, load_platform
 from nearkv.hardware.errors import NearkvError
 from nearkv.hardware.machine import Machine
-from nearkv.hardware.quantity import sources
-from nearkv.hardware.schema import PART_TYPES
+from nearkv.hardware.schema import PART_TYPES, sources
 from nearkv.solvers.knobs import Requested, Resolved, resolve_knobs
 
 MODELS = ("opt-66b", "qwen2.5-32b", "mixtral-8x7b", "gpt-oss-20b")

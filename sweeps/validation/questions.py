@@ -16,9 +16,8 @@ from nearkv.costmodel.model.models import llm_from_part
 from nearkv.hardware.catalog import load_llm, load_part, load_platform, names
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.machine import Machine
-from nearkv.hardware.quantity import Quantity
-from nearkv.sweeps.evaluate.columns import OF_ONE_FIGURE
-from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.hardware.schema import Quantity
+from nearkv.sweeps.evaluate.columns import OF_ONE_FIGURE, table
 from nearkv.sweeps.study.grid import Block
 from nearkv.sweeps.study.sizes import comma_list, pairs, size
 from nearkv.sweeps.study.study import Study, blocks

@@ -13,7 +13,7 @@ from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.catalog import load_platform, names
 from nearkv.hardware.platform import Platform
-from nearkv.hardware.quantity import Quantity
+from nearkv.hardware.schema import Quantity
 from nearkv.sweeps.study.grid import Block
 from nearkv.sweeps.tables.table import Row
 from nearkv.sweeps.validation.checks import checks

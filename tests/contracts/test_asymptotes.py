@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.evaluate.columns import table
 from nearkv.sweeps.study.study import Study
 
 CONTEXT, TOKENS = 65_536, 64

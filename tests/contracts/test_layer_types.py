@@ -16,7 +16,7 @@ from nearkv.costmodel.model.registry import System
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import names
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.evaluate.columns import table
 from nearkv.sweeps.study.study import Study
 
 SUMMING = sorted(name for name, system in SYSTEMS.items() if system.attends)

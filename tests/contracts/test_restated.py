@@ -13,7 +13,7 @@ from support.systems import SYSTEMS
 
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.evaluate.columns import table
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.tables.table import records
 

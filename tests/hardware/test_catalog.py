@@ -13,7 +13,7 @@ import nearkv.sweeps  # owner of the traces
 from nearkv.hardware.catalog import Part, load_llm, load_part, load_platform, names
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.formats import formats
-from nearkv.hardware.quantity import sources
+from nearkv.hardware.schema import sources
 from nearkv.hardware.server import load_server
 from nearkv.hardware.units import parse, unit_of
 from nearkv.sweeps.study.study_files import load_study

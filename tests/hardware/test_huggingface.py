@@ -21,7 +21,7 @@ from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.models import llm_from_part
 from nearkv.hardware.catalog import load_llm
 from nearkv.hardware.errors import InputError, NearkvWarning
-from nearkv.hardware.part import Part
+from nearkv.hardware.platform import Part
 
 Config = dict[str, Any]
 LLAMA: Config = {

@@ -12,7 +12,7 @@ from nearkv.hardware.catalog import load_llm, load_part, load_platform
 from nearkv.hardware.errors import InputError, NearkvWarning
 from nearkv.hardware.folders import names
 from nearkv.hardware.schema import PART_TYPES, RELATIONS, ROLES
-from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.evaluate.columns import table
 from nearkv.sweeps.explore.hardware import find_hardware
 from nearkv.sweeps.study.study import Study
 

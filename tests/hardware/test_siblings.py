@@ -7,9 +7,8 @@ import pytest
 from nearkv.hardware.catalog import load_part, load_platform, names
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.own import of_siblings
-from nearkv.hardware.part import Part, with_siblings
-from nearkv.hardware.quantity import Quantity
-from nearkv.hardware.schema import PART_TYPES
+from nearkv.hardware.platform import Part, with_siblings
+from nearkv.hardware.schema import PART_TYPES, Quantity
 
 BEDS = ("hgx-h200", "workstation-5090", "t4-box")
 FIVE_LINES = """\

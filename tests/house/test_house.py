@@ -12,7 +12,7 @@ import sizes
 from sizes import ROOT
 from support.systems import SYSTEMS
 
-from nearkv.hardware.quantity import sources
+from nearkv.hardware.schema import sources
 
 ROOMS = (
     "hardware",

@@ -18,7 +18,7 @@ from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.platform import Platform
 from nearkv.hardware.server import Fitted, Server, load_server, ownership
-from nearkv.sweeps.evaluate.evaluate import evaluate
+from nearkv.sweeps.evaluate.columns import evaluate
 from nearkv.sweeps.evaluate.slo import higher_is_better
 from nearkv.sweeps.study.study import Study, blocks
 

@@ -22,8 +22,7 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_llm, load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
-from nearkv.hardware.part import Part
-from nearkv.hardware.platform import Platform
+from nearkv.hardware.platform import Part, Platform
 from nearkv.hardware.schema import Key
 from nearkv.solvers.knobs import Requested, Resolved, resolve_knobs
 

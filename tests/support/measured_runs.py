@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from nearkv.costmodel.model.registry import find_system
-from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.evaluate.columns import table
 from nearkv.sweeps.study.study import Study
 
 TRUTH = {"derate.pcie": 0.74, "derate.gather": 0.5, "ssd.read": 4.0}

@@ -16,8 +16,7 @@ from nearkv.costmodel.algebra.span import Integers
 from nearkv.hardware.catalog import load_part
 from nearkv.hardware.errors import UnmetError
 from nearkv.hardware.platform import Platform
-from nearkv.hardware.quantity import Quantity
-from nearkv.hardware.schema import PARTLESS
+from nearkv.hardware.schema import PARTLESS, Quantity
 from nearkv.solvers.knobs import tried_together
 from nearkv.sweeps.evaluate.columns import BOTTLENECK, columns, on_request
 from nearkv.sweeps.evaluate.slo import Target

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Numbers
-from nearkv.hardware.part import Part
+from nearkv.hardware.platform import Part
 from nearkv.hardware.schema import keys_of
 from nearkv.sweeps.explore.design.goal import Goal
 from nearkv.sweeps.study.bands import Band, draws_of

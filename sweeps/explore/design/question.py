@@ -17,8 +17,8 @@ from nearkv.costmodel.model.registry import System, find_system
 from nearkv.hardware.errors import InputError, check_known, once, unknown
 from nearkv.hardware.files import read_rows
 from nearkv.hardware.folders import names
-from nearkv.hardware.part import Part
-from nearkv.hardware.quantity import Quantity
+from nearkv.hardware.platform import Part
+from nearkv.hardware.schema import Quantity
 from nearkv.hardware.server import Server, load_server, ownership
 from nearkv.hardware.units import measure, parse
 from nearkv.sweeps.evaluate.slo import Target

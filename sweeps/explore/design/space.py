@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from nearkv.costmodel.algebra.span import Integers, Numbers
 from nearkv.costmodel.model.metrics import SERVER, Evaluated, cost, power_cap, rack_units
 from nearkv.hardware.machine import recording
-from nearkv.hardware.part import Part
-from nearkv.hardware.platform import Platform
+from nearkv.hardware.platform import Part, Platform
 from nearkv.hardware.schema import PARTLESS
 from nearkv.hardware.server import Fitted, Server, memory_of
 

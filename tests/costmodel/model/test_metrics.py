@@ -30,7 +30,7 @@ from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.machine import Role
 from nearkv.hardware.server import load_server
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.evaluate.columns import table
 from nearkv.sweeps.study.study import Study
 
 

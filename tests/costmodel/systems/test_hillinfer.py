@@ -44,7 +44,7 @@ from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.beta import BestBeta, best_beta
-from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.evaluate.columns import table
 from nearkv.sweeps.explore.beta import explain_beta, find_beta as beta_table
 from nearkv.sweeps.study.sizes import size
 from nearkv.sweeps.study.study import Study

@@ -49,7 +49,7 @@ from nearkv.costmodel.systems.inf2 import alpha_breaks, alpha_of_host_memory, fr
 from nearkv.hardware.catalog import load_part, load_platform
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.knobs import Requested, Resolved, resolve_knobs
-from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.evaluate.columns import table
 from nearkv.sweeps.study.study_files import load_study
 from nearkv.sweeps.validation.claims import load
 from nearkv.sweeps.validation.prediction import predict

@@ -38,7 +38,7 @@ from nearkv.hardware.catalog import load_part, load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.calibrate import fit
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.evaluate.columns import table
 from nearkv.sweeps.simulate.play import SimulatedQueue, simulate
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.study.traces import Trace, load_trace

@@ -11,7 +11,7 @@ from nearkv.solvers.mapping.checks import brute, milp
 from nearkv.solvers.mapping.exact import exact
 from nearkv.solvers.mapping.policies import greedy, major, pin
 from nearkv.solvers.mapping.tables import HeadMapping, bytes_used, evaluate
-from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.evaluate.columns import table
 from nearkv.sweeps.study.study import Study
 
 

@@ -9,8 +9,7 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.solvers.placement.blocks import TIME_ROWS, BlockBox, BlockProblem, single_block
 from nearkv.solvers.placement.linear import Simplex
-from nearkv.solvers.placement.placement import place
-from nearkv.solvers.placement.search import _gpu_batches
+from nearkv.solvers.placement.placement import _gpu_batches, place
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,7 @@ from nearkv.hardware.errors import InputError, NearkvWarning
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.placement.blocks import BlockBox, BlockProblem, single_block
 from nearkv.solvers.placement.linear import Simplex, reference
-from nearkv.solvers.placement.placement import place
-from nearkv.solvers.placement.search import _inherited, _Open, full
+from nearkv.solvers.placement.placement import _inherited, _Open, full, place
 from nearkv.sweeps.explore.placement import find_placements
 from nearkv.sweeps.study.study import Study
 
@@ -167,7 +166,7 @@ def test_the_walk_ends_where_tens_of_millions_of_sequences_fit() -> None:
 
 def test_bisection_ends_where_steps_of_one_do(monkeypatch: pytest.MonkeyPatch) -> None:
     # the reference walk of OPT-30B stops at 5 batches of 32; so does one that bisects from 2 on
-    monkeypatch.setattr("nearkv.solvers.placement.search.WALK_STEPS", 1)
+    monkeypatch.setattr("nearkv.solvers.placement.placement.WALK_STEPS", 1)
     answer = place(T4, model("opt-30b"), WORK, search="paper")
     assert (answer.gpu_batch, answer.num_batches) == (32, 5)
 

@@ -9,9 +9,8 @@ from support.spans import leaf
 from nearkv.costmodel.algebra.compose import overlap, serial
 from nearkv.costmodel.algebra.span import Leaf
 from nearkv.costmodel.model.capacity import fits
-from nearkv.solvers.shares.headroom import feasible_share
 from nearkv.solvers.shares.minimum import Minimum, minimise
-from nearkv.solvers.shares.solve import binding
+from nearkv.solvers.shares.solve import binding, feasible_share
 
 
 def test_memory_cuts_the_interval() -> None:

@@ -16,8 +16,7 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.solvers.shares.headroom import feasible_share
-from nearkv.solvers.shares.solve import NotAffineError, solve
+from nearkv.solvers.shares.solve import NotAffineError, feasible_share, solve
 
 WORK = Workload(16.0, 4096.0, 64.0)
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from nearkv.cli import app
 from nearkv.costmodel.model.registry import modules_naming
-from nearkv.hardware.quantity import source_names, sources
+from nearkv.hardware.schema import source_names, sources
 
 POINT = ["hilos", "--model", "opt-66b", "--context", "64k"]
 IMPORTED = """

@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 from nearkv.cli import app
 from nearkv.costmodel.model.registry import System
 from nearkv.sweeps.evaluate.catalogue import column_rows, rows_on
-from nearkv.sweeps.evaluate.columns import columns
-from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.evaluate.columns import columns, table
 from nearkv.sweeps.study.study import Study, blocks
 
 

@@ -11,8 +11,7 @@ import pytest
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.registry import System
 from nearkv.sweeps.evaluate import columns
-from nearkv.sweeps.evaluate.columns import on_request, spread
-from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.evaluate.columns import on_request, spread, table
 from nearkv.sweeps.study.study import Study, blocks
 from nearkv.sweeps.tables.table import Categories, Columns
 

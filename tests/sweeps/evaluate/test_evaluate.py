@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluate.columns import TIME_PREFIX
+from nearkv.sweeps.evaluate.columns import TIME_PREFIX, table
 from nearkv.sweeps.evaluate.compare import compare_systems
-from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.study import grid
 from nearkv.sweeps.study.axes import field_of
 from nearkv.sweeps.study.study import Study

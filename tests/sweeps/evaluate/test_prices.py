@@ -7,7 +7,7 @@ from support.command_line import succeed
 
 from nearkv.costmodel.model.registry import systems
 from nearkv.hardware.errors import NearkvWarning
-from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.evaluate.columns import table
 from nearkv.sweeps.evaluate.prices import no_prices, price_sentences
 from nearkv.sweeps.explore.hardware import find_hardware
 from nearkv.sweeps.explore.pareto import find_front

@@ -13,8 +13,8 @@ from support.drawing import CASES, seeded
 
 import nearkv
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluate import evaluate as run
-from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.evaluate import columns as run
+from nearkv.sweeps.evaluate.columns import table
 from nearkv.sweeps.explore.batch import find_batches
 from nearkv.sweeps.explore.crossover import find_crossovers
 from nearkv.sweeps.explore.hardware import find_hardware

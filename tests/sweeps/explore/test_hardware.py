@@ -14,9 +14,9 @@ from support.drawing import CASES, seeded
 import nearkv
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError, NearkvWarning
-from nearkv.sweeps.evaluate import evaluate as run
+from nearkv.sweeps.evaluate import columns as run
+from nearkv.sweeps.evaluate.columns import table
 from nearkv.sweeps.evaluate.compare import compare_systems
-from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.explore.crossover import find_crossovers
 from nearkv.sweeps.explore.hardware import explain_hardware, find_hardware
 from nearkv.sweeps.study.study import Study

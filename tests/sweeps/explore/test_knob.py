@@ -17,7 +17,7 @@ from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
-from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.evaluate.columns import table
 from nearkv.sweeps.explore.knob import explain_knob, find_best_knob
 from nearkv.sweeps.study.study import Study
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from nearkv.cli import app
-from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.evaluate.columns import table
 from nearkv.sweeps.explore.mapping import find_mapping
 from nearkv.sweeps.study.study import Study
 

@@ -11,7 +11,7 @@ from support.command_line import printed, succeed
 
 import nearkv
 from nearkv.hardware.errors import InputError, NearkvWarning
-from nearkv.sweeps.evaluate import evaluate as run
+from nearkv.sweeps.evaluate import columns as run
 from nearkv.sweeps.evaluate.slo import higher_is_better
 from nearkv.sweeps.explore.pareto import find_front
 from nearkv.sweeps.jobs import best

@@ -13,7 +13,7 @@ from nearkv.costmodel.algebra.span import Numbers
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.uncertainty.sobol import Index, sobol_indices
-from nearkv.sweeps.evaluate import evaluate as run
+from nearkv.sweeps.evaluate import columns as run
 from nearkv.sweeps.explore.crossover import find_crossovers
 from nearkv.sweeps.explore.sensitivity import find_elasticities
 from nearkv.sweeps.study.study import Study

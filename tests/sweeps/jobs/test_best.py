@@ -14,7 +14,7 @@ from support.drawing import CASES, seeded
 from support.studies import drawn_study
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.evaluate.columns import table
 from nearkv.sweeps.evaluate.slo import higher_is_better
 from nearkv.sweeps.explore.pareto import find_front
 from nearkv.sweeps.jobs.best import best, boxes_around, reducer_of

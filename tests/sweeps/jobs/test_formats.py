@@ -17,7 +17,7 @@ from support.command_line import succeed
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.schema import PART_TYPES
 from nearkv.hardware.units import unit_of
-from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.evaluate.columns import table
 from nearkv.sweeps.jobs.formats import encoded, encoded_piece, table_of
 from nearkv.sweeps.jobs.parts import to_file
 from nearkv.sweeps.jobs.plan import Plan, plan

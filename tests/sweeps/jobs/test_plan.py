@@ -7,8 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from nearkv.sweeps.evaluate.columns import cells
-from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.evaluate.columns import cells, table
 from nearkv.sweeps.jobs.plan import plan, unpacked
 from nearkv.sweeps.study.study import Study
 

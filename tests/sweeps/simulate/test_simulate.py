@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.evaluate.columns import table
 from nearkv.sweeps.study.study import Study
 
 A100 = "dgx-a100-pim"

@@ -14,7 +14,7 @@ from support.warm_command import run
 
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.evaluate.columns import table
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.validation.calibration import (
     factor_rows,

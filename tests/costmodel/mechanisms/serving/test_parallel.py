@@ -24,7 +24,7 @@ from nearkv.costmodel.mechanisms.serving.parallel import (
 )
 from nearkv.costmodel.model.queue import Load
 from nearkv.hardware.catalog import load_platform
-from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.evaluate.columns import table
 from nearkv.sweeps.study.study import Study
 
 
