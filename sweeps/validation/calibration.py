@@ -90,10 +90,11 @@ def fit_factors(evidence: Evidence, chosen: Sequence[str] = ()) -> Calibration:
 
 
 def ranges(platform: Platform) -> dict[str, Quantity]:
-    """Numbers of a platform that a fit may move: with a range, not whole, and its own."""
+    """Numbers of a platform that a fit may move: with a range, any of it, and its own."""
     ranged = {}
     for address, number in platform.numbers.items():
-        is_fixed = platform.key(address).whole or address in platform.follows
+        key = platform.key(address)
+        is_fixed = key.whole or key.only or address in platform.follows
         if number.range_si is None or is_fixed:
             continue
         low, high = number.range_si
