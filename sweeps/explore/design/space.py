@@ -75,9 +75,9 @@ def needed_slots(owns: Sequence[str], server: Server) -> list[str]:
     needed = [role for role in owns if role in server.slots]
     roles = server.platform.roles
     brought = {role for role, part in roles.items() if part.type in BROUGHT}
-    # what systems read of a host is found missing once they are asked
-    absent_host = {"host"} - roles.keys()
-    is_complete = {*owns} <= {*needed, *brought, *absent_host}
+    # a host's numbers are found missing once they are read; devices in the host need no chassis
+    absent = {"host", "chassis"} - roles.keys()
+    is_complete = {*owns} <= {*needed, *brought, *absent}
     return needed if is_complete else []
 
 

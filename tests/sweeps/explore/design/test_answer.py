@@ -95,6 +95,18 @@ def test_a_server_whose_price_includes_its_dram_is_not_lost_beside_one_that_pric
     assert both["cost_usd"][0] == 9499
 
 
+@pytest.mark.parametrize(
+    ("system", "server"),
+    [("l3", "l3-server"), ("hillinfer", "hillinfer-server"), ("h2m2", "h2m2-server")],
+)
+def test_memory_that_computes_has_servers_with_a_price(system: str, server: str) -> None:
+    table = nearkv.design(
+        system, "llama3.1-8b", context="8k", servers=server, maximize="throughput_tok_s"
+    )
+    assert table["server"][0] == server
+    assert table["cost_usd"][0] > 5000
+
+
 def test_a_desktop_of_one_or_two_cards_takes_two() -> None:
     """Two cards on eight lanes each; one has all sixteen."""
     table = nearkv.design(
