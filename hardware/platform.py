@@ -13,6 +13,7 @@ from functools import cached_property
 from nearkv.hardware.errors import InputError, check_known, unknown, warn
 from nearkv.hardware.machine import Machine
 from nearkv.hardware.schema import (
+    NO_DEVICES,
     PART_TYPES,
     RELATIONS,
     ROLES,
@@ -54,6 +55,11 @@ class Part:
     maker: str = ""
     generation: str = ""
     follows: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_device(self) -> bool:
+        """True if it is bought by itself: no link, no software, no terms."""
+        return self.type not in NO_DEVICES
 
     @property
     def layer_types_or_self(self) -> tuple[Part, ...]:

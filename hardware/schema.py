@@ -38,6 +38,8 @@ COLUMN_UNITS = {
 
 PARTLESS = ("precision", "policy", "router", "offload", "collective", "derate", "ownership")
 """Roles of a platform that no part fills: they hold all their own numbers."""
+NO_DEVICES = ("link", "engine", *PARTLESS)
+"""Types of part that are bought with the devices they join, or are no part."""
 
 NARROW_OPERANDS = {"flops_8bit": 1.0, "flops_4bit": 0.5}
 """Rate of narrow products -> widest operand that takes it [B], the widest first."""

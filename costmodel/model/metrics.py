@@ -252,6 +252,12 @@ def rack_units(answer: Evaluated) -> Real:
     return answer.devices[SERVER].rack_units if SERVER in answer.devices else np.nan
 
 
+@column("parts", "parts that the system needs, each of several counted", of_machine=True)
+def parts(answer: Evaluated) -> Real:
+    """Sum over the owned roles [1]."""
+    return sum((part.count for part in answer.devices.values()), 0.0)
+
+
 @column(
     "usd_hour",
     "an hour of the machine: its purchase over the years and power, or its rent [USD/h]",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from nearkv.sweeps.jobs.progress import SweepRun
-    from nearkv.sweeps.jobs.search import Reducer
+    from nearkv.sweeps.jobs.search import Best
     from nearkv.sweeps.study.study import Study
     from nearkv.sweeps.tables.table import Columns
 
@@ -95,7 +95,7 @@ def sweep(
         _show(table, study, view, BRIEF)
 
 
-def _keep_best(study: Study, reducer: Reducer, run: SweepRun, view: options.View) -> None:
+def _keep_best(study: Study, reducer: Best, run: SweepRun, view: options.View) -> None:
     from nearkv.sweeps.api.tables import table_of_columns
     from nearkv.sweeps.jobs.best import best
 
@@ -111,7 +111,7 @@ def _keep_best(study: Study, reducer: Reducer, run: SweepRun, view: options.View
         _show(rows, study, view, ",".join([BRIEF, *compared]), compared)
 
 
-def _ranked_by(rows: Columns, reducer: Reducer) -> list[str]:
+def _ranked_by(rows: Columns, reducer: Best) -> list[str]:
     """Columns by which the best rows are compared, from the lowest to the highest."""
     import numpy as np
 

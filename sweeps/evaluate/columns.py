@@ -33,7 +33,7 @@ TIME_PREFIX = "time_s:"
 """Prefix of columns of seconds by resource."""
 FOOTPRINT = "footprint_gb:"
 """Prefix of columns of what a model keeps in memory."""
-OF_ONE_FIGURE = ("hbm_", "rank_pu_area_pct", "pu_power_pct", "rack_units")
+OF_ONE_FIGURE = ("hbm_", "rank_pu_area_pct", "pu_power_pct", "rack_units", "parts")
 """Prefixes of columns that one figure, or one question, asks for."""
 ON_REQUEST = (BOTTLENECK, TIME_PREFIX, FOOTPRINT, *GROUND, *OF_ONE_FIGURE)
 """Columns that begin so take longer than others, or say what few decide by."""

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nearkv.costmodel.model.metrics import COSTS, SERVER
-from nearkv.hardware.schema import PARTLESS
 from nearkv.sweeps.study.grid import Block
-
-NO_DEVICES = ("link", "engine", *PARTLESS)
-"""Types of part that are bought with the devices they join, or are no part."""
 
 
 def price_sentences(study_blocks: Sequence[Block]) -> list[str]:
@@ -45,7 +41,7 @@ def _price(block: Block) -> str:
     """Name the parts that the price covers, and which of the platform are other systems'."""
     roles = block.platform.roles
     owned = (*block.system.owns, SERVER)
-    devices = [role for role, part in roles.items() if part.type not in NO_DEVICES]
+    devices = [role for role, part in roles.items() if part.is_device]
     bought = [role for role in devices if role in owned]
     sentence = f"{COSTS[0]} of {_where(block)} is of {_listed(bought)}"
     if others := [role for role in devices if role not in owned]:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Indices, Numbers
 from nearkv.hardware.errors import InputError
-from nearkv.solvers.frontier import frontier
 from nearkv.sweeps.evaluate.blanks import warn_of_blanks
 from nearkv.sweeps.evaluate.columns import on_request
-from nearkv.sweeps.evaluate.slo import RATIOS, Target, check_quantities, parse_targets
-from nearkv.sweeps.jobs.best import best_numbers, whole_rows
+from nearkv.sweeps.evaluate.slo import (
+    RATIOS,
+    Target,
+    check_quantities,
+    higher_is_better,
+    parse_targets,
+)
+from nearkv.sweeps.jobs.best import TIES, best_numbers, whole_rows
 from nearkv.sweeps.jobs.plan import plan
 from nearkv.sweeps.jobs.progress import QUICK, SweepRun
-from nearkv.sweeps.jobs.search import Reducer
+from nearkv.sweeps.jobs.search import MOST_KEPT, Best
 from nearkv.sweeps.jobs.workers import Workers
 from nearkv.sweeps.study.grid import Block
 from nearkv.sweeps.study.sizes import comma_list
@@ -27,22 +31,6 @@ PER = ("model", "context_tok", "output_tokens", "trace")
 """Columns that make a workload; designs are compared within one only."""
 ALONE = SweepRun(Workers(), True, False, lambda line: None, lambda question: False)
 """In this process, without a word."""
-
-
-@dataclass(frozen=True)
-class Front(Reducer):
-    """The designs of each workload that no other dominates."""
-
-    def choose(self, costs: Numbers, groups: Indices) -> Indices:
-        """Workload by workload in order of first appearance, best in the first column first."""
-        order = np.argsort(groups, kind="stable")
-        ends = np.flatnonzero(np.diff(groups[order])) + 1
-        workloads = sorted(np.split(order, ends), key=lambda members: members[:1].tolist())
-        fronts = []
-        for members in workloads:
-            kept = members[frontier(costs[members])]
-            fronts.append(kept[np.lexsort(costs[kept].T[::-1])])
-        return np.concatenate(fronts)
 
 
 def find_front(
@@ -80,7 +68,8 @@ def find_front(
     check_quantities(limits, [name for name, kind in rows.kinds.items() if kind != "text"])
     # a study without traces has no such column, and needs none to tell its workloads apart
     own = tuple(name for name in PER if name != "trace" or name in rows.kinds)
-    front = Front(names, own, limits)
+    highest = tuple(map(higher_is_better, names))
+    front = Best(names, highest, own, limits, TIES, most=MOST_KEPT)
     front.check(rows.kinds)
     quiet = run.quiet or rows.size < QUICK
     numbers = best_numbers(rows, front, replace(run, quiet=quiet))

@@ -8,9 +8,9 @@ are left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -36,9 +36,8 @@ from nearkv.sweeps.jobs.search import (
     NO_BETTER,
     Best,
     Candidates,
-    Found,
+    Search,
     check_points,
-    search,
 )
 from nearkv.sweeps.study.grid import scalar
 from nearkv.sweeps.study.sizes import Reader, comma_list, values
@@ -97,29 +96,23 @@ class TierSizes:
         """Number of sizes of each tier."""
         return tuple(len(each.capacity) for each in self.sizes)
 
-    @property
-    def largest(self) -> Integers:
-        """The largest size of every tier, as places in the lists: (1, tiers)."""
-        return np.array([self.shape]) - 1
+    def at(self, row: int) -> tuple[int, ...]:
+        """One of all sizes as a place in each list, by its number in row-major order."""
+        return tuple(map(int, np.unravel_index(row, self.shape)))
 
-    def points(self, rows: Integers) -> Integers:
-        """Some of all sizes as places in the lists, by their number in row-major order."""
-        return np.stack(np.unravel_index(rows, self.shape), axis=-1)
-
-    def at(self, points: Integers) -> Iterator[Reuse]:
-        """The question about the sizes at each of some points."""
+    def asked(self, places: Sequence[int]) -> Reuse:
+        """The question about one size of each tier."""
         node = self.question.node
-        for point in np.atleast_2d(points).tolist():
-            tiers = [
-                node.sized(each.name, each.capacity[place], each.parts[place])
-                for each, place in zip(self.sizes, point, strict=True)
-            ]
-            yield replace(self.question, built=tuple(tiers))
+        tiers = [
+            node.sized(each.name, each.capacity[place], each.parts[place])
+            for each, place in zip(self.sizes, places, strict=True)
+        ]
+        return replace(self.question, built=tuple(tiers))
 
-    def texts(self, point: Integers) -> list[str]:
-        """The tiers at one point that hold something, as `reuse` takes them."""
-        places = zip(self.sizes, point.tolist(), strict=True)
-        return [each.text(place) for each, place in places if place]
+    def texts(self, places: Sequence[int]) -> list[str]:
+        """The tiers that hold something, as `reuse` takes them."""
+        pairs = zip(self.sizes, places, strict=True)
+        return [each.text(place) for each, place in pairs if place]
 
     @cached_property
     def prices(self) -> Numbers:
@@ -144,35 +137,25 @@ class TierSizes:
         bought = asked.capacities * a_byte / (self.years * YEAR_HOURS)
         return float(np.sum(np.maximum(bought, HOUR * written * a_written)))
 
-    def served(self, points: Integers) -> tuple[Numbers, Numbers, Numbers]:
+    def served(self, row: int) -> tuple[float, float, float]:
         """Mean TTFT [s], infinite where a path bears no such writes, hits, and price [USD/h]."""
-        each = [self._served(tuple(point)) for point in np.atleast_2d(points).tolist()]
-        times, shares, prices = np.array(each).reshape(-1, 3).T
-        return times, shares, prices
-
-    @cached_property
-    def _served(self) -> Callable[[tuple[int, ...]], tuple[float, float, float]]:
-        """What is served at sizes, each of which is asked once."""
-
-        def served(point: tuple[int, ...]) -> tuple[float, float, float]:
-            (asked,) = self.at(np.array(point))
-            hits = hits_of(asked)
-            is_borne = bool(np.all(write_loads(asked, hits) <= 1))
-            ttft = serve(asked, hits).ttft if is_borne else np.inf
-            price = self.usd_hour(asked, asked.rate_of_all * hits.written)
-            return ttft, float(np.sum(hits.share)), price
-
-        return cache(served)
+        asked = self.asked(self.at(row))
+        hits = hits_of(asked)
+        is_borne = bool(np.all(write_loads(asked, hits) <= 1))
+        ttft = serve(asked, hits).ttft if is_borne else np.inf
+        price = self.usd_hour(asked, asked.rate_of_all * hits.written)
+        return ttft, float(np.sum(hits.share)), price
 
     @property
     def unworn(self) -> Numbers:
         """Price of all sizes if nothing wears, which none of them is below: (sizes,) [USD/h]."""
-        total: Numbers = np.zeros(())
-        nothing = np.zeros(len(self.sizes))
-        for place, count in enumerate(self.shape):
-            alone = np.zeros((count, len(self.sizes)), np.int64)
-            alone[:, place] = np.arange(count)
-            prices = [self.usd_hour(asked, nothing) for asked in self.at(alone)]
+        total, nothing = np.zeros(()), np.zeros(len(self.sizes))
+        for tier, count in enumerate(self.shape):
+            alone = np.zeros((count, len(self.sizes)), int)
+            alone[:, tier] = np.arange(count)
+            prices = [
+                self.usd_hour(self.asked(places), nothing) for places in alone.tolist()
+            ]
             total = np.add.outer(total, np.array(prices))
         return total.ravel()
 
@@ -187,13 +170,12 @@ class TierSizes:
 
     def columns(self, rows: Integers, _: Sequence[str]) -> Mapping[str, Cell]:
         """Price and mean TTFT of some sizes, by their number in row-major order."""
-        ttft, _hits, price = self.served(self.points(rows))
-        everywhere = Categories(np.zeros(rows.shape, int), ("ok",))
+        ttft, _hits, price = np.array(list(map(self.served, rows.tolist()))).T
         return {
             "usd_hour": price,
             "ttft_s": ttft,
             "row": rows.astype(float),
-            "status": everywhere,
+            "status": Categories(np.zeros((), int), ("ok",)),
         }
 
     @property
@@ -201,10 +183,10 @@ class TierSizes:
         """The mean time to the first token that is asked for."""
         return Target("ttft_s", "", False, self.question.ttft, "--slo")
 
-    def solved(self) -> Found:
-        """The cheapest sizes that meet the target; the fastest where none does."""
-        reducer = Best(("usd_hour",), where=(self.limit,), highest=(False,), ties=("row",))
-        return search(self.candidates(), reducer)
+    def solved(self) -> Search:
+        """The cheapest sizes that meet the target."""
+        best = Best(("usd_hour",), (False,), where=(self.limit,), ties=("row",))
+        return Search(best).over(self.candidates())
 
 
 def sizes_of(node: Node, text: str) -> Sizes:
@@ -243,16 +225,18 @@ def _with_nodes(asked: TierSizes) -> TierSizes:
 
     Without a wait no number of nodes is enough where the mean of the requests alone is too long.
     """
-    question, largest = asked.question, asked.largest
+    question, largest = asked.question, math.prod(asked.shape) - 1
     if question.nodes:
         return asked
     asked = replace(asked, question=replace(question, nodes=fewest_nodes(question)))
-    while (slower := asked.served(largest)[0][0]) > question.ttft:
+    ttft, _hits, _price = asked.served(largest)
+    while ttft > question.ttft:
         nodes = asked.question.nodes + 1
         more = replace(asked, question=replace(question, nodes=nodes))
-        if more.served(largest)[0][0] > (1 - LEAST_GAIN) * slower:
+        faster, _hits, _price = more.served(largest)
+        if faster > (1 - LEAST_GAIN) * ttft:
             break
-        asked = more
+        asked, ttft = more, faster
     return asked
 
 
@@ -286,12 +270,11 @@ def sizing(asked: Reuse, tiers: Sequence[str], years: float) -> TierSizes:
 
 def find_tier_sizes(asked: TierSizes) -> tuple[dict[str, Any], list[str]]:
     """The cheapest sizes as a row, and sentences about them."""
-    question, found = asked.question, asked.solved()
-    assert found.kept is not None
-    has_answer = bool(found.kept.costs[0, 0] == 0)
-    best = asked.points(found.kept.rows) if has_answer else asked.largest
-    (ttft,), (hit_share,), (price,) = asked.served(best)
-    count, left = math.prod(asked.shape), found.outcomes.get(NO_BETTER, 0)
+    question, search = asked.question, asked.solved()
+    count, left = math.prod(asked.shape), search.outcomes[NO_BETTER]
+    has_answer = len(search.kept.rows) > 0
+    best = int(search.kept.rows[0]) if has_answer else count - 1
+    ttft, hit_share, price = asked.served(best)
     row: dict[str, Any] = {
         "status": "ok" if has_answer else "infeasible",
         "nodes": question.nodes,
@@ -299,7 +282,7 @@ def find_tier_sizes(asked: TierSizes) -> tuple[dict[str, Any], list[str]]:
         "ttft_s": ttft,
         "hit_share": hit_share,
     }
-    for sizes, place in zip(asked.sizes, best[0].tolist(), strict=True):
+    for sizes, place in zip(asked.sizes, asked.at(best), strict=True):
         row[f"{sizes.name}_gb"] = sizes.capacity[place] / 1e9
     row |= {"designs": count, "evaluations": count - left}
     nodes = f"{question.nodes} node{'s' if question.nodes > 1 else ''}"
@@ -308,12 +291,10 @@ def find_tier_sizes(asked: TierSizes) -> tuple[dict[str, Any], list[str]]:
         why = slow if np.isfinite(ttft) else f"requests come faster than {nodes} serve them"
         return row, [f"infeasible: {why}; allow more time, tiers or nodes."]
     dear = f"{left:,} cost more even before they wear, not evaluated; " if left else ""
-    missed = (
-        f"{found.outcomes.get(f'miss {asked.limit.text}', 0):,} miss {asked.limit.text}"
-    )
-    ends = f"{missed}, {found.outcomes[BEST]:,} meet it"
+    missed = f"miss {asked.limit.text}"
+    ends = f"{search.outcomes[missed]:,} {missed}, {search.outcomes[BEST]:,} meet it"
     proof = f"{count:,} sizes: {dear}{count - left:,} evaluated: {ends}."
-    tiers = "".join(f" --tier {text}" for text in asked.texts(best[0]))
+    tiers = "".join(f" --tier {text}" for text in asked.texts(asked.at(best)))
     kept = f"--policy {question.policy} --admission {question.admission}"
     again = (
         f"The tiers are asked by nearkv reuse ... {kept} --nodes {question.nodes}{tiers}."

@@ -2,36 +2,35 @@
 
 Boxes of design points are evaluated in the columns that rows are compared by. Of each box, rows
 that may be among the best are kept by their number; what two parts of a sweep keep merges into what
-both do, so it does not matter which worker saw which. Of rows that compare equal the first stays.
-All columns are evaluated at the end, of the rows kept alone.
+both do, so it does not matter which worker saw which. Of rows that tie the cheapest stays, then one
+of fewer parts, then the first by the alphabet: the order of names decides nothing. All columns are
+evaluated at the end, of the rows kept alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Indices
+from nearkv.costmodel.algebra.span import Indices, Numbers
 from nearkv.hardware.errors import InputError, once
 from nearkv.sweeps.evaluate.blanks import running_without, warn_of_blanks
-from nearkv.sweeps.evaluate.columns import at, cells, columns_at, on_request, stack
+from nearkv.sweeps.evaluate.columns import Cell, at, cells, columns_at, on_request, stack
+from nearkv.sweeps.evaluate.slo import higher_is_better
 from nearkv.sweeps.jobs.plan import Piece, Plan, chosen, plan, size_of, unpacked
 from nearkv.sweeps.jobs.progress import SweepRun, announce, progress
 from nearkv.sweeps.jobs.search import (
     MOST_KEPT,
-    BestPer,
+    Best,
     Candidates,
     Kept,
-    Reducer,
-    Top,
-    numbered,
-    search,
+    Search,
 )
-from nearkv.sweeps.study.grid import POINTS_AT_ONCE, Block, Slices, shape_of
+from nearkv.sweeps.study.grid import POINTS_AT_ONCE, Axis, Block, Grid, Slices, shape_of
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.tables.table import Columns
 
@@ -43,11 +42,13 @@ MANY_COMPARED = 10**10
 """More design points than this take hours."""
 MOST_WASTE = 4
 """Design points of a box evaluated again for each row that is kept of it [1]."""
+ORDER = "order"
+"""Place of a row by the names and numbers that identify it."""
+TIES = ("cost_usd", "parts", ORDER)
+"""What decides between rows that tie: the lower cost, fewer parts, the alphabet."""
 
 
-def best(
-    study: Study, reducer: Reducer, run: SweepRun, only: Sequence[str] = ()
-) -> Columns:
+def best(study: Study, reducer: Best, run: SweepRun, only: Sequence[str] = ()) -> Columns:
     """Evaluate a study and return its best rows, in the order of the reducer.
 
     Args:
@@ -77,7 +78,7 @@ def best(
     return {name: table[name] for name in shown}
 
 
-def best_numbers(rows: Plan, reducer: Reducer, run: SweepRun) -> NDArray[np.int64]:
+def best_numbers(rows: Plan, reducer: Best, run: SweepRun) -> NDArray[np.int64]:
     """Numbers of the best rows, in the order of the reducer.
 
     Raises:
@@ -90,33 +91,63 @@ def best_numbers(rows: Plan, reducer: Reducer, run: SweepRun) -> NDArray[np.int6
         raise InputError(f"{many}; leave out some, or begin all the same with --yes")
     task = partial(_best_of_piece, rows.packed(), reducer)
     announce(rows, task, run, "compare")
-    kept: Kept | None = None
+    kept = reducer.nothing
     answers = run.workers.run(task, rows.pieces(REDUCED))
     with progress(rows.size, quiet=run.quiet) as advance, closing(answers):
         for piece, best_of_piece in answers:
             kept = reducer.merge(kept, best_of_piece)
             advance(piece.rows)
-    assert kept is not None, "a study has a point"
-    return kept.rows[reducer.choose(kept.costs, numbered(kept.groups))]
+    return kept.rows
 
 
-def _best_of_piece(packed: bytes, reducer: Reducer, piece: Piece) -> Kept:
+def _best_of_piece(packed: bytes, reducer: Best, piece: Piece) -> Kept:
     """Evaluate a piece of a packed plan and keep its best rows; what a worker does."""
-    found = search(_candidates(unpacked(packed), piece), reducer)
-    if found.is_interrupted:
+    search = Search(reducer).over(_candidates(unpacked(packed), piece))
+    if search.is_interrupted:
         raise KeyboardInterrupt
-    assert found.kept is not None, "a piece has a box"
-    return found.kept
+    return search.kept
 
 
 def _candidates(rows: Plan, piece: Piece) -> Iterator[Candidates]:
     """The design points of a piece, box by box."""
-    first = piece.first
+    first, by_name = piece.first, sorted(map(_names, rows.blocks))
+    most = max(block.grid.size for block in rows.blocks)
     for index, box in piece.boxes:
-        size, shape = size_of(box), shape_of(box)
+        block, size, shape = rows.blocks[index], size_of(box), shape_of(box)
+        order = by_name.index(_names(block)) * most + _order(block.grid, box)
         numbers = np.arange(first, first + size).reshape(shape)
-        yield Candidates(numbers, shape, partial(rows.cells, index, box))
+        yield Candidates(numbers, shape, partial(_compared, rows, index, box, order))
         first += size
+
+
+def _compared(
+    rows: Plan, index: int, box: Slices, order: Numbers, wanted: Sequence[str]
+) -> Mapping[str, Cell]:
+    """Columns of a box of a block, its order among them."""
+    own = [name for name in wanted if name != ORDER]
+    return {ORDER: order, **rows.cells(index, box, own)}
+
+
+def _names(block: Block) -> tuple[object, ...]:
+    """The names by which blocks are in order; a knob that is stated before one that is solved."""
+    names = (block.system.name, block.platform.label, *block.sets.values())
+    return (names, len(block.requested), tuple(map(str, block.requested.items())))
+
+
+def _order(grid: Grid, box: Slices) -> Numbers:
+    """Place of each point of a box by the names and numbers of all points of its grid."""
+    ranked = []
+    for axis in grid.axes:
+        places = axis.values.astype(int)
+        values = np.array(axis.labels)[places] if axis.labels else axis.values
+        ranks = np.unique(values, return_inverse=True)[1]
+        ranked.append(Axis(axis.name, ranks.astype(float)))
+    mesh = Grid(tuple(ranked)).mesh(box)
+    sizes = {axis.name: len(axis.values) for axis in grid.axes}
+    order: Numbers = np.zeros(())
+    for name in sorted(mesh):
+        order = order * sizes[name] + mesh[name]
+    return order
 
 
 def whole_rows(rows: Plan, numbers: NDArray[np.int64]) -> Columns:
@@ -192,8 +223,8 @@ def boxes_around(
         yield from boxes_around(points, half, waste)
 
 
-def reducer_of(top: int | None, by: str, per: tuple[str, ...]) -> Reducer | None:
-    """The reducer a user asks for, or none.
+def reducer_of(top: int | None, by: str, per: tuple[str, ...]) -> Best | None:
+    """What a user asks to keep, or nothing.
 
     Raises:
         InputError: two at once, or one that makes no sense.
@@ -206,6 +237,8 @@ def reducer_of(top: int | None, by: str, per: tuple[str, ...]) -> Reducer | None
         raise InputError(
             f"--by {by}: says what --top and --best-per compare by; give one of these"
         )
-    if top:
-        return Top((by or BY,), most=top)
-    return BestPer((by or BY,), once(per, "--best-per")) if per else None
+    if not (top or per):
+        return None
+    column, groups = by or BY, once(per, "--best-per")
+    is_highest = higher_is_better(column)
+    return Best((column,), (is_highest,), groups, ties=TIES, most=top or 1)

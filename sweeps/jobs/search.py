@@ -9,10 +9,10 @@ machine whose price alone is above that of the best.
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from nearkv.costmodel.algebra.span import Indices, Numbers
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.solvers.frontier import frontier
 from nearkv.sweeps.evaluate.columns import Cell, at, cells_at, on_request
-from nearkv.sweeps.evaluate.slo import Target, higher_is_better
+from nearkv.sweeps.evaluate.slo import Target
 from nearkv.sweeps.jobs.plan import ColumnKind
 from nearkv.sweeps.study.grid import NO_NUMBERS, Block
 from nearkv.sweeps.tables.table import Categories
@@ -51,12 +51,14 @@ class Candidates:
         evaluate: names of columns -> these columns.
         least: what none of them is below in the first columns compared, where that is known before
             they are evaluated.
+        group: the group of all of them, where `least` is known.
     """
 
     rows: NDArray[np.int64]
     shape: tuple[int, ...]
     evaluate: Callable[[Sequence[str]], Mapping[str, Cell]]
     least: tuple[float, ...] = ()
+    group: tuple[str, ...] = ()
 
 
 def candidates_at(
@@ -107,7 +109,7 @@ class Kept:
     groups: tuple[NDArray[np.generic], ...]
 
     def take(self, places: Indices) -> Kept:
-        """Rows selected by a mask."""
+        """Rows selected by their places, or by a mask."""
         groups = tuple(group[places] for group in self.groups)
         return Kept(self.rows[places], self.costs[places], groups)
 
@@ -119,32 +121,42 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Reducer(ABC):
-    """Keeps the best rows.
+class Best:
+    """The best rows of each group: the first few by one column, or the front of several.
+
+    Rows that tie in what is compared are told apart by more columns, the lowest first, so that the
+    order in which they come decides nothing.
 
     Attributes:
         by: columns compared by.
+        highest: of each, whether more is better.
         per: columns whose every combination of values is a group.
         where: limits that a row must meet.
+        ties: columns by which rows that tie are told apart.
+        most: rows that are kept of a group; of a front, of those that tie.
+        nearest: whether of a group in which no row meets every limit the nearest is kept.
     """
 
     by: tuple[str, ...]
+    highest: tuple[bool, ...]
     per: tuple[str, ...] = ()
     where: tuple[Target, ...] = ()
-
-    @abstractmethod
-    def choose(self, costs: Numbers, groups: Indices) -> Indices:
-        """Places of the rows worth keeping, in the order they are shown.
-
-        Args:
-            costs: what rows are compared by, less is better, NaN for none: (rows, columns).
-            groups: number of the group of each row, in the order of the groups' values.
-        """
+    ties: tuple[str, ...] = ()
+    most: int = 1
+    nearest: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All columns that must be known to choose."""
-        return (*self.by, *self.per, *(limit.quantity for limit in self.where))
+        """All columns that must be known to choose, and the status of each row."""
+        limited = (limit.quantity for limit in self.where)
+        return (*self.by, *self.per, *limited, *self.ties, "status")
+
+    @property
+    def nothing(self) -> Kept:
+        """No row."""
+        width = 1 + len(self.by) + len(self.ties)
+        groups = tuple(np.zeros(0) for _ in self.per)
+        return Kept(np.zeros(0, np.int64), np.empty((0, width)), groups)
 
     def check(self, kinds: Mapping[str, ColumnKind]) -> None:
         """Refuse columns that cannot be compared by.
@@ -160,82 +172,115 @@ class Reducer(ABC):
         check_known("column", self.per, kinds, "--best-per")
 
     def costs(self, cells: Mapping[str, Cell], shape: tuple[int, ...]) -> Numbers:
-        """What rows are compared by, NaN where a limit is missed: (*shape, columns)."""
-        costs = np.empty((*shape, len(self.by)))
-        for place, name in enumerate(self.by):
-            sign = -1.0 if higher_is_better(name) else 1.0
-            costs[..., place] = sign * np.asarray(cells[name], np.float64)
+        """The largest excess over a limit, then what rows are compared by: (columns, *shape)."""
+        costs = np.zeros((1 + len(self.by), *shape))
         for limit in self.where:
             values = np.asarray(cells[limit.quantity], np.float64)
-            costs[np.broadcast_to(limit.margin(values) < 0, shape)] = np.nan
+            np.maximum(costs[0], -limit.margin(values), out=costs[0])
+        for place, name in enumerate(self.by):
+            values = np.asarray(cells[name], np.float64)
+            costs[1 + place] = -values if self.highest[place] else values
         return costs
 
-    def is_beaten(self, kept: Kept | None, least: tuple[float, ...]) -> bool:
-        """True if what is kept is better than points that are not below some values."""
-        return False
+    def choose(self, costs: Numbers, groups: Indices) -> Indices:
+        """Places of the rows worth keeping, group by group, the best first.
+
+        Args:
+            costs: those of `costs`, and what tells ties apart: (columns, rows).
+            groups: number of the group of each row, in the order of the groups' values.
+        """
+        end = 1 + len(self.by)
+        rows = self._promising(costs[:end], groups)
+        digits = to_digits(costs[:, rows])
+        order = np.lexsort((*digits[::-1], groups[rows]))
+        rows, digits = rows[order], digits[:, order]
+        alike = [groups[rows]]
+        if len(self.by) > 1:
+            alike += [np.where(digits[0] == 0, column, 0) for column in digits[1:end]]
+        begins = np.any([column[1:] != column[:-1] for column in alike], axis=0)
+        first = np.flatnonzero(np.concatenate([[True], begins])[: len(rows)])
+        runs = np.diff(first, append=len(rows))
+        return rows[np.arange(len(rows)) - np.repeat(first, runs) < self.most]
+
+    def _promising(self, costs: Numbers, groups: Indices) -> Indices:
+        """Places of the rows that may be kept, by what is compared; to sort all takes longer."""
+        is_known = ~np.isnan(costs[1:]).any(axis=0)
+        is_within = is_known & (costs[0] == 0)
+        if self.nearest:
+            serves = np.zeros(np.max(groups, initial=0) + 1, bool)
+            serves[groups[is_within]] = True
+            is_within |= is_known & ~serves[groups]
+        rows = np.flatnonzero(is_within)
+        if len(self.by) > 1:
+            return _fronts(rows, costs, groups)
+        if self.nearest or len(rows) <= self.most:
+            return rows
+        cost = costs[1, rows]
+        if self.most == 1:
+            least = np.full(np.max(groups) + 1, np.inf)
+            np.minimum.at(least, groups[rows], cost)
+            edge = least[groups[rows]]
+        else:
+            edge = np.partition(cost, self.most - 1)[self.most - 1]
+        rounding = np.abs(np.nan_to_num(edge)) * 10.0 ** (1 - DIGITS)
+        promising: Indices = rows[cost <= edge + rounding]
+        return promising
+
+    def is_beaten(self, kept: Kept, candidates: Candidates) -> bool:
+        """True if what is kept is better than candidates can be by what is known of them."""
+        if not candidates.least or len(self.by) > 1:
+            return False
+        is_own = np.ones(len(kept.rows), bool)
+        for group, value in zip(kept.groups, candidates.group, strict=False):
+            is_own &= group == value
+        least = to_digits(np.array(candidates.least)).tolist()
+        best = to_digits(kept.costs[is_own, : len(least)]).tolist()
+        return bool(best) and best[0] < least
 
     def best_of(self, candidates: Candidates, cells: Mapping[str, Cell]) -> Kept:
         """The best of some candidates, by their columns."""
         shape = candidates.shape
-        costs = self.costs(cells, shape)
-        costs = costs.reshape(-1, costs.shape[-1])
-        groups = numbered(cells[name] for name in self.per)
-        places = np.sort(self.choose(costs, np.broadcast_to(groups, shape).ravel()))
-        shared = tuple(at(cells[name], shape, places) for name in self.per)
-        rows = np.broadcast_to(candidates.rows, shape).ravel()[places]
-        return Kept(rows, costs[places], shared)
+        compared = self.costs(cells, shape).reshape(1 + len(self.by), -1)
+        numbers = numbered(cells[name] for name in self.per)
+        groups = np.broadcast_to(numbers, shape).ravel()
+        rows = self._promising(compared, groups)
+        ties = [np.asarray(at(cells[name], shape, rows), np.float64) for name in self.ties]
+        known = [np.where(np.isnan(column), np.inf, column) for column in ties]
+        costs = np.stack([*compared[:, rows], *known])
+        best = self.choose(costs, groups[rows])
+        rows, costs = rows[best], costs[:, best]
+        shared = tuple(at(cells[name], shape, rows) for name in self.per)
+        return Kept(np.broadcast_to(candidates.rows, shape).ravel()[rows], costs.T, shared)
 
-    def merge(self, kept: Kept | None, later: Kept) -> Kept:
-        """The best rows of two parts of a sweep.
+    def merge(self, kept: Kept, later: Kept) -> Kept:
+        """The best rows of two parts of a search.
 
         Raises:
             InputError: too many to keep.
         """
-        if kept is not None:
-            both = kept + later
-            later = both.take(np.sort(self.choose(both.costs, numbered(both.groups))))
-        if len(later.rows) > MOST_KEPT:
+        both = kept + later
+        groups = np.broadcast_to(numbered(both.groups), both.rows.shape)
+        best = both.take(self.choose(both.costs.T, groups))
+        if len(best.rows) > MOST_KEPT:
             many = f"more than {MOST_KEPT:,} rows are best"
             raise InputError(f"{many}; write all rows to a file with -o")
-        return later
+        return best
 
 
-@dataclass(frozen=True)
-class Top(Reducer):
-    """The best few rows by one column.
+def _fronts(rows: Indices, costs: Numbers, groups: Indices) -> Indices:
+    """Those of some rows that no other of their group dominates; all where none meets the limits.
 
-    Attributes:
-        most: how many.
+    Args:
+        rows: their places.
+        costs: the excess over a limit, then what is compared: (columns, all rows).
+        groups: number of the group of each of all rows.
     """
-
-    most: int = 1
-
-    def choose(self, costs: Numbers, groups: Indices) -> Indices:
-        """The first few in order of cost, then of row."""
-        known = np.flatnonzero(~np.isnan(costs[:, 0]))
-        cost = costs[known, 0]
-        if (
-            len(cost) > self.most
-        ):  # a sort of all would take longer; ties at the edge must reach it
-            edge = np.partition(cost, self.most - 1)[self.most - 1]
-            known = known[cost <= edge]
-            cost = costs[known, 0]
-        return known[np.argsort(cost, kind="stable")[: self.most]]
-
-
-@dataclass(frozen=True)
-class BestPer(Reducer):
-    """The best row of every group by one column."""
-
-    def choose(self, costs: Numbers, groups: Indices) -> Indices:
-        """One row a group, in order of the groups' values."""
-        cost = costs[:, 0]
-        groups = np.broadcast_to(groups, cost.shape)
-        least = np.full(np.max(groups, initial=-1) + 1, np.inf)
-        np.fmin.at(least, groups, cost)
-        candidates = np.flatnonzero(cost == least[groups])
-        _, first = np.unique(groups[candidates], return_index=True)
-        return candidates[first]
+    fronts = [rows[:0]]
+    order = rows[np.argsort(groups[rows], kind="stable")]
+    for members in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
+        is_served = len(members) and costs[0, members[0]] == 0
+        fronts.append(members[frontier(costs[1:, members].T)] if is_served else members)
+    return np.concatenate(fronts)
 
 
 def numbered(cells: Iterable[Cell | NDArray[np.generic]]) -> Indices:
@@ -250,62 +295,6 @@ def numbered(cells: Iterable[Cell | NDArray[np.generic]]) -> Indices:
     return numbers
 
 
-@dataclass(frozen=True)
-class Best(Reducer):
-    """The best row, or the front of several columns; where all miss a limit, the one nearest to it.
-
-    Rows that tie in what is compared are told apart by more columns, the lowest first, so that the
-    order of rows decides nothing.
-
-    Attributes:
-        highest: of each column compared by, whether more is better.
-        ties: columns by which rows that tie are told apart.
-    """
-
-    highest: tuple[bool, ...] = ()
-    ties: tuple[str, ...] = ()
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """All columns that must be known to choose, and the status of each row."""
-        return (*super().columns, *self.ties, "status")
-
-    def costs(self, cells: Mapping[str, Cell], shape: tuple[int, ...]) -> Numbers:
-        """The largest excess over a limit, what rows are compared by, and what tells ties apart."""
-        excess = np.zeros(shape)
-        for limit in self.where:
-            values = np.asarray(cells[limit.quantity], np.float64)
-            excess = np.maximum(excess, -limit.margin(values))
-        columns = [excess]
-        for name, is_highest in zip(self.by, self.highest, strict=True):
-            values = np.asarray(cells[name], np.float64)
-            columns.append(-values if is_highest else values)
-        for name in self.ties:
-            values = np.asarray(cells[name], np.float64)
-            columns.append(np.where(np.isnan(values), np.inf, values))
-        columns = [np.broadcast_to(column, shape) for column in columns]
-        return np.stack(columns, axis=-1)
-
-    def choose(self, costs: Numbers, groups: Indices) -> Indices:
-        """The best row of all or the front, in order; the nearest where none meets every limit."""
-        end = 1 + len(self.by)
-        known = np.flatnonzero(~np.isnan(costs[:, 1:end]).any(axis=1))
-        within = known[costs[known, 0] == 0]
-        if len(self.by) == 1 or not len(within):
-            return _first(costs, known)
-        front = within[frontier(costs[within, 1:end])]
-        alike = np.unique(to_digits(costs[front, 1:end]), axis=0, return_inverse=True)[1]
-        members = [front[alike == place] for place in range(np.max(alike, initial=-1) + 1)]
-        return np.concatenate([_first(costs, each) for each in members])
-
-    def is_beaten(self, kept: Kept | None, least: tuple[float, ...]) -> bool:
-        """True if the best row is better than points that are not below some values."""
-        if kept is None or not len(kept.rows) or len(self.by) > 1:
-            return False
-        best = to_digits(kept.costs[0, : len(least)])
-        return tuple(best.tolist()) < tuple(to_digits(np.array(least)).tolist())
-
-
 def to_digits(values: Numbers) -> Numbers:
     """Values to the significant digits to which they are compared."""
     has_digits = np.isfinite(values) & (values != 0)
@@ -313,15 +302,6 @@ def to_digits(values: Numbers) -> Numbers:
     scale = 10.0 ** (DIGITS - 1 - exponent)
     rounded: Numbers = np.where(has_digits, np.round(values * scale) / scale, values)
     return rounded
-
-
-def _first(costs: Numbers, rows: Indices) -> Indices:
-    """The row with the least first column, of rows that tie in it that with the next; or none."""
-    for column in costs.T:
-        if len(rows) > 1:
-            values = to_digits(column[rows])
-            rows = rows[values == np.min(values)]
-    return rows[:1]
 
 
 def check_points(count: int, axes: Mapping[str, int], noun: str) -> None:
@@ -343,89 +323,80 @@ def check_points(count: int, axes: Mapping[str, int], noun: str) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Found:
-    """Rows that a search kept, and how all points ended.
+class Search:
+    """A search under way: the best rows so far, and how all points that it saw ended.
+
+    Args:
+        best: what is kept.
+        until: end of `time.monotonic` at which it stops [s].
 
     Attributes:
-        kept: the best rows; None where nothing was tried.
-        outcomes: in words -> how many points ended so, where their status was asked for.
+        kept: the best rows.
+        outcomes: in words -> how many points ended so.
         is_complete: whether all were tried that could be better.
         is_interrupted: whether Ctrl-C ended it.
     """
 
-    kept: Kept | None
-    outcomes: Mapping[str, int]
-    is_complete: bool = True
-    is_interrupted: bool = False
+    def __init__(self, best: Best, until: float = np.inf) -> None:
+        self.best, self.until = best, until
+        self.kept = best.nothing
+        self.outcomes: Counter[str] = Counter()
+        self.is_complete, self.is_interrupted = True, False
 
+    def report(self) -> None:
+        """Called after every chunk."""
 
-def search(
-    chunks: Iterable[Candidates],
-    reducer: Reducer,
-    kept: Kept | None = None,
-    until: float = np.inf,
-    report: Callable[[int], None] | None = None,
-) -> Found:
-    """Evaluate all candidates and keep the best.
+    def over(self, chunks: Iterable[Candidates]) -> Self:
+        """Evaluate all candidates, a chunk at a time, unless it was stopped.
 
-    Args:
-        chunks: all candidates, a chunk at a time.
-        reducer: what is best.
-        kept: of an earlier search, whose rows are among those compared.
-        until: end of `time.monotonic` at which the search stops [s].
-        report: called after every chunk with the number of its points.
-
-    Raises:
-        InputError: too many rows are best.
-    """
-    outcomes: Counter[str] = Counter()
-    try:
-        for candidates in chunks:
-            if time.monotonic() > until:
-                return Found(kept, outcomes, is_complete=False)
-            points = candidates.rows.size
-            if reducer.is_beaten(kept, candidates.least):
-                outcomes[NO_BETTER] += points
-            else:
-                cells = candidates.evaluate(reducer.columns)
-                kept = reducer.merge(kept, reducer.best_of(candidates, cells))
-                if "status" in cells:
-                    outcomes += outcomes_of(cells, candidates.shape, reducer)
-            if report:
-                report(points)
-    except KeyboardInterrupt:
-        return Found(kept, outcomes, is_complete=False, is_interrupted=True)
-    return Found(kept, outcomes)
+        Raises:
+            InputError: too many rows are best.
+        """
+        try:
+            for candidates in chunks if self.is_complete else ():
+                self.is_complete = time.monotonic() <= self.until
+                if not self.is_complete:
+                    break
+                if self.best.is_beaten(self.kept, candidates):
+                    self.outcomes[NO_BETTER] += candidates.rows.size
+                else:
+                    # freed once the next are there, or their memory would go back to the system
+                    cells = candidates.evaluate(self.best.columns)
+                    best = self.best.best_of(candidates, cells)
+                    self.kept = self.best.merge(self.kept, best)
+                    self.outcomes += outcomes_of(cells, candidates, self.best)
+                self.report()
+        except KeyboardInterrupt:
+            self.is_complete, self.is_interrupted = False, True
+        return self
 
 
 def outcomes_of(
-    cells: Mapping[str, Cell], shape: tuple[int, ...], reducer: Reducer
+    cells: Mapping[str, Cell], candidates: Candidates, best: Best
 ) -> Counter[str]:
     """How many points end how, each by its best combination of knobs, along the axes before it.
 
     Args:
         cells: columns of the points, `status` among them.
-        shape: that they broadcast to; its last axis is of points.
-        reducer: whose limits count.
+        candidates: the points.
+        best: whose limits count.
     """
     status = cells["status"]
     assert isinstance(status, Categories)
-    texts = [BEST, *(f"miss {limit.text}" for limit in reducer.where)]
-    place = np.zeros(shape, np.intp)
-    for number, limit in reversed(list(enumerate(reducer.where, 1))):
+    texts = [BEST, *(f"miss {limit.text}" for limit in best.where)]
+    place = np.zeros(candidates.shape, np.int16)
+    for number, limit in reversed(list(enumerate(best.where, 1))):
         values = np.asarray(cells[limit.quantity], np.float64)
-        place[np.broadcast_to(limit.margin(values) < 0, shape)] = number
-    for name in reducer.by:
-        blank = np.isnan(np.asarray(cells[name], np.float64))
-        place[np.broadcast_to(blank, shape)] = len(texts)
+        np.copyto(place, number, where=limit.margin(values) < 0)
+    for name in best.by:
+        np.copyto(place, len(texts), where=np.isnan(np.asarray(cells[name], np.float64)))
         texts.append(f"have no {name}")
     for number, name in enumerate(status.names):
         if name != "ok":
-            place[np.broadcast_to(status.places == number, shape)] = len(texts)
+            np.copyto(place, len(texts), where=status.places == number)
             texts.append(ENDS.get(name, name))
-    best = np.min(place.reshape(-1, shape[-1]), axis=0)
-    counts = np.bincount(best, minlength=len(texts)).tolist()
+    ends = np.min(place.reshape(-1, candidates.rows.size), axis=0)
+    counts = np.bincount(ends, minlength=len(texts)).tolist()
     return Counter(
         {text: count for text, count in zip(texts, counts, strict=True) if count}
     )

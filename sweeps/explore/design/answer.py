@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Integers
+from nearkv.costmodel.model.metrics import SERVER
 from nearkv.hardware.catalog import load_part
 from nearkv.hardware.errors import UnmetError
 from nearkv.hardware.platform import Platform
@@ -28,10 +28,8 @@ from nearkv.sweeps.explore.design.space import Builds
 from nearkv.sweeps.jobs.search import (
     BEST,
     NO_BETTER,
-    Candidates,
-    Kept,
-    search,
-    to_digits,
+    Best,
+    Search,
 )
 from nearkv.sweeps.study.axes import WORKLOAD_OPTIONS
 from nearkv.sweeps.study.grid import Block
@@ -155,56 +153,29 @@ def design_of(deployments: Deployments, study: Study, row: int, split: int) -> D
     return replace(design, study=study.but(knobs=knobs))
 
 
-class Search:
-    """A search of all machines: for the best one of each system, or for a front of them all.
-
-    Where none meets every limit, those beyond the budget are tried for the nearest, the least
-    excess first.
+class MachineSearch(Search):
+    """A search of all machines of a question.
 
     Args:
         question: what is asked.
+        best: what is kept.
         seconds: after which it stops with what it has.
         report: called after every chunk.
     """
 
-    def __init__(self, question: Question, seconds: float, report: Report | None) -> None:
-        self.question, self.report = question, report
-        self.end = time.monotonic() + seconds
-        self.reducer = question.goal.reducer()
-        spaces = [each.machines for each in question.deployments]
-        self.done = sum(builds.unpriced for each in spaces for builds in each.builds)
-        self.machines = self.done + sum(map(len, spaces))
-        self.outcomes = Counter({UNPRICED: self.done})
-        self.kept: dict[str, Kept] = {}
-        self.is_complete, self.is_interrupted = True, False
+    def __init__(
+        self, question: Question, best: Best, seconds: float, report: Report | None
+    ) -> None:
+        super().__init__(best, time.monotonic() + seconds)
+        self.question, self.told = question, report
+        self.machines = sum(len(each.machines) for each in question.deployments)
+        unpriced = sum(len(each.unpriced) for each in question.deployments)
+        self.outcomes[UNPRICED] += unpriced
 
-    def best(self) -> Kept:
-        """Try all machines: those that meet every limit, the best first; or the nearest one."""
-        is_front = len(self.question.goal.objectives) > 1
-        for each in self.question.deployments:
-            self.try_some(each, each.within, "" if is_front else each.system.name)
-        if self.meets:
-            self.leave_beyond()
-        else:
-            self.kept = {"": self._ranked()}
-            for each in self.question.deployments:
-                self.try_some(each, each.beyond, "")
-        return self._ranked()
-
-    def try_some(self, deployments: Deployments, among: Integers, group: str) -> None:
-        """Search some machines of a system, unless the search was stopped."""
-        if not self.is_complete:
-            return
-        kept, chunks = self.kept.get(group), self.chunks(deployments, among)
-        found = search(chunks, self.reducer, kept, self.end, self._report)
-        self.outcomes.update(found.outcomes)
-        self.is_complete, self.is_interrupted = found.is_complete, found.is_interrupted
-        if found.kept is not None:
-            self.kept[group] = found.kept
-
-    def chunks(self, deployments: Deployments, among: Integers) -> Iterator[Candidates]:
-        """Some machines of a system, in chunks."""
-        return deployments.candidates(among)
+    def report(self) -> None:
+        """Tell how many machines are done."""
+        if self.told:
+            self.told(sum(self.outcomes.values()), self.machines)
 
     def leave_beyond(self) -> None:
         """Count the machines beyond the budget, which are not tried."""
@@ -214,36 +185,17 @@ class Search:
         """The system on all its machines, of which one has a number in the whole search."""
         return [each for each in self.question.deployments if each.first <= row][-1]
 
-    def _report(self, machines: int) -> None:
-        self.done += machines
-        if self.report:
-            self.report(self.done, self.machines)
-
-    @property
-    def nothing(self) -> Kept:
-        """No machine."""
-        width = 1 + len(self.reducer.by) + len(self.reducer.ties)
-        return Kept(np.zeros(0, np.int64), np.empty((0, width)), ())
-
-    def _ranked(self) -> Kept:
-        """What was kept, the best first; of the nearest machines one."""
-        kept = sum(self.kept.values(), start=self.nothing)
-        order = np.lexsort(to_digits(kept.costs).T[::-1])
-        within = order[kept.costs[order, 0] == 0]
-        return kept.take(within if len(within) else order[:1])
-
-    def designs(self, kept: Kept) -> list[Design]:
-        """Some machines, with the knobs that are best on each."""
-        study, splits = self.question.study, kept.costs[:, -1].astype(int)
-        pairs = zip(kept.rows.tolist(), splits.tolist(), strict=True)
-        return [
-            design_of(self.deployments_of(row), study, row, split) for row, split in pairs
-        ]
-
     @property
     def meets(self) -> bool:
         """True if a machine meets every limit."""
-        return any(np.any(kept.costs[:, 0] == 0) for kept in self.kept.values())
+        return bool(np.any(self.kept.costs[:, 0] == 0))
+
+    def rank(self) -> None:
+        """Put the best of all systems first; where none meets every limit, keep the nearest."""
+        many = len(self.kept.rows) if self.meets else 1
+        best = replace(self.best, per=(), most=max(many, 1))
+        order = best.choose(self.kept.costs.T, np.zeros(len(self.kept.rows), int))
+        self.kept = replace(self.kept.take(order), groups=())
 
     @property
     def evaluated(self) -> int:
@@ -272,9 +224,9 @@ class Search:
         if not self.outcomes[UNPRICED]:
             return []
         parts: dict[str, None] = {}
-        for each in self.question.deployments:
-            for builds in each.machines.builds:
-                parts |= dict.fromkeys(builds.unpriced_parts())
+        for machines in (each.machines for each in self.question.deployments):
+            for builds, role in product(machines.builds, (*machines.owns, SERVER)):
+                parts |= dict.fromkeys(builds.unpriced(role))
         return [f"Left out, as they have no price: {', '.join(parts)}."]
 
     def check_complete(self) -> None:
@@ -295,12 +247,10 @@ class Answer:
 
     Attributes:
         search: how it was found.
-        kept: the best machines, and what they are compared by.
         designs: the machines of the answer, the best of all first.
     """
 
-    search: Search
-    kept: Kept
+    search: MachineSearch
     designs: Sequence[Design]
 
     @property
@@ -325,7 +275,7 @@ class Answer:
         """Who comes second, and what would make it the first."""
         first, second = self.designs[:2]
         goal = self.question.goal
-        value, next_best = map(float, np.abs(self.kept.costs[:2, 1]))
+        value, next_best = map(float, np.abs(self.search.kept.costs[:2, 1]))
         name, other = goal.objectives[0], second.system
         if np.isclose(value, next_best, CLOSE, 0):
             return [f"{first.place} and {second.place} tie: {name} {cell_text(value)}."]
@@ -357,13 +307,25 @@ def best_machines(
         UnmetError: none meets every limit, or none was found in time.
         KeyboardInterrupt: Ctrl-C came before any machine was found.
     """
-    every = Search(question, seconds, report)
-    kept = every.best()
-    designs = every.designs(kept)
-    if not every.meets:
-        every.check_complete()
+    search = MachineSearch(question, question.goal.best, seconds, report)
+    for each in question.deployments:
+        search.over(each.candidates(each.within))
+    search.rank()
+    if search.meets:
+        search.leave_beyond()
+    else:
+        search.best = replace(search.best, per=())
+        for each in question.deployments:
+            search.over(each.candidates(each.beyond))
+    rows, splits = search.kept.rows.tolist(), search.kept.costs[:, -1].astype(int)
+    designs = [
+        design_of(search.deployments_of(row), question.study, row, split)
+        for row, split in zip(rows, splits, strict=True)
+    ]
+    if not search.meets:
+        search.check_complete()
         raise UnmetError(nearest_miss(question.goal, designs))
-    return Answer(every, kept, designs)
+    return Answer(search, designs)
 
 
 def nearest_miss(goal: Goal, nearest: Sequence[Design]) -> str:

@@ -11,9 +11,9 @@ import numpy as np
 
 from nearkv.costmodel.algebra.span import Booleans, Integers, Numbers
 from nearkv.costmodel.model.capacity import STATUSES
-from nearkv.costmodel.model.metrics import COLUMNS, Evaluated
+from nearkv.costmodel.model.metrics import COLUMNS, Evaluated, is_of_costs
 from nearkv.costmodel.model.registry import System
-from nearkv.hardware.machine import MissingNumberError, recording
+from nearkv.hardware.machine import recording
 from nearkv.hardware.platform import Platform
 from nearkv.solvers.knobs import resolve_knobs, tried_together
 from nearkv.sweeps.evaluate.columns import Cell
@@ -72,13 +72,17 @@ class Deployments:
 
     @cached_property
     def excess(self) -> Numbers:
-        """How far the parts alone exceed a limit, on a logarithmic scale; 0 within all."""
+        """How far the parts alone exceed a limit, on a logarithmic scale; infinite without a price.
+
+        A price counts only where one is asked about.
+        """
+        known = self.machines.of_parts
         excess = np.zeros(len(self.machines))
         for limit in self.goal.limits:
             if limit.quantity in OF_PARTS:
-                excess = np.maximum(
-                    excess, -limit.margin(self.machines.of_parts[limit.quantity])
-                )
+                excess = np.maximum(excess, -limit.margin(known[limit.quantity]))
+        if is_of_costs(self.goal.columns):
+            excess[np.isnan(known["cost_usd"])] = np.inf
         return excess
 
     @property
@@ -89,20 +93,24 @@ class Deployments:
     @property
     def beyond(self) -> Integers:
         """The machines beyond these limits."""
-        return np.flatnonzero(self.excess > 0)
+        return np.flatnonzero((self.excess > 0) & np.isfinite(self.excess))
+
+    @property
+    def unpriced(self) -> Integers:
+        """The machines that lack a price that is asked about."""
+        return np.flatnonzero(np.isinf(self.excess))
 
     @cached_property
     def splits(self) -> dict[str, Numbers]:
         """Values of the knobs that the system tries together, for the most parts; or none."""
         if not self.system.combinations:
             return {}
-        every, block = self.machines.every, self.block(self.machines.platform(0))
-        roles = [role for role in self.machines.slots if role in block.platform.roles]
-        addresses = [f"{role}.count" for role in roles]
-        most = {
-            name: np.nanmax(self.machines.column(name, every), keepdims=True)
-            for name in addresses
-        }
+        block, every = self.block(self.machines.platform(0)), self.machines.every
+        most = {}
+        for role, part in block.platform.roles.items():
+            if "count" in part.si:
+                counts = self.machines.column(f"{role}.count", every)
+                most[f"{role}.count"] = np.nanmax(counts, keepdims=True)
         hw, llm, _, requested = block.at(block.grid.mesh(block.grid.whole), most)
         return tried_together(self.system, hw, llm, requested)
 
@@ -136,6 +144,7 @@ class Deployments:
                 shape=(*before, len(machines)),
                 evaluate=partial(self.evaluate, machines),
                 least=tuple(float(column[machines[0]]) for column in known),
+                group=(self.system.name,),
             )
 
     def evaluate(self, machines: Integers, wanted: Sequence[str]) -> Mapping[str, Cell]:
@@ -147,23 +156,20 @@ class Deployments:
         *before, _ = self.before
         shape = (*before, len(machines))
         own: dict[str, Cell] = {
-            "parts": self.machines.parts[machines],
+            "system": Categories(np.zeros((), int), (self.system.name,)),
+            "parts": self.machines.of_parts["parts"][machines],
             "row": (self.first + machines).astype(float),
             "split": np.arange(float(before[-1]))[:, np.newaxis],
         }
         asked = [name for name in wanted if name not in own]
         values = {name: np.full(shape, np.nan) for name in asked if name != "status"}
         status = np.full(shape, len(STATUSES))
+        knobs = {name: values[:, np.newaxis] for name, values in self.splits.items()}
 
-        def answered(group: Integers, seen: set[str]) -> Mapping[str, Cell] | None:
-            knobs = {name: values[:, np.newaxis] for name, values in self.splits.items()}
+        def answered(group: Integers) -> Mapping[str, Cell]:
             block, numbers = self.block(self.read.base(group)), self.read.numbers(group)
-            try:
-                return candidates_at(
-                    block, {**knobs, **self.axes}, numbers, read=seen
-                ).evaluate(asked)
-            except MissingNumberError:
-                return None
+            axes, read = {**knobs, **self.axes}, self.read.addresses
+            return candidates_at(block, axes, numbers, read=read).evaluate(asked)
 
         for places, cells in self.read.by_kind(machines, answered):
             if cells is None:
@@ -194,10 +200,12 @@ class Deployments:
             is_none = answered & ~np.isfinite(cell)
             if np.any(is_none) and not self._lacks_for(name, machines):
                 number = int(machines[np.argwhere(is_none)[0, -1]])
-                builds, own = self.machines.build(number)
-                raise ArithmeticError(
-                    f"{self.system.name} on {builds.words(own)} has no {name}"
-                )
+                roles = self.machines.platform(number).roles
+                fitted = [
+                    f"{role} {part.name}" for role, part in roles.items() if part.is_device
+                ]
+                where = f"{self.system.name} on {', '.join(fitted)}"
+                raise ArithmeticError(f"{where} has an answer and no {name}")
 
     def _lacks_for(self, name: str, machines: Integers) -> bool:
         """True if machines of one kind lack a number that a column looks for."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -16,8 +16,8 @@ from nearkv.sweeps.evaluate.columns import Cell
 from nearkv.sweeps.explore.design.answer import (
     Answer,
     Design,
+    MachineSearch,
     Report,
-    Search,
     best_machines,
     design_of,
 )
@@ -41,47 +41,41 @@ OF_CLASSES = (
 """Shares of machines in classes."""
 
 
-class NodeKinds(Search):
+class NodeKinds(MachineSearch):
     """A search of all kinds of node: machines that no other dominates.
 
     They are compared in what each needs, and in how fast it serves each class.
     """
 
     def __init__(self, question: Question, seconds: float, report: Report | None) -> None:
-        super().__init__(question, seconds, report)
         self.needs = needs_of(question)
         self.speeds = [f"tokens per second of {each.name}" for each in question.classes]
         highest = (False,) * len(self.needs) + (True,) * len(self.speeds)
-        by = (*self.needs, *self.speeds)
-        self.reducer = Best(by, highest=highest, ties=("parts", "row"))
+        best = Best((*self.needs, *self.speeds), highest, ties=("parts", "row"))
+        super().__init__(question, best, seconds, report)
 
     def kinds(self) -> Kept:
         """All kinds, of machines within the budget alone."""
         for each in self.question.deployments:
-            self.try_some(each, each.within, "")
+            self.over(map(partial(self._nodes, each), each.candidates(each.within)))
         self.leave_beyond()
-        return self.kept.get("", self.nothing)
+        return self.kept
 
-    def chunks(self, deployments: Deployments, among: Integers) -> Iterator[Candidates]:
-        """Some machines of a system, in chunks."""
-        for candidates in super().chunks(deployments, among):
-            served = partial(self._served, deployments, candidates)
-            yield replace(candidates, shape=candidates.shape[-1:], evaluate=served)
-
-    def _served(
-        self, deployments: Deployments, candidates: Candidates, _: Sequence[str]
-    ) -> Mapping[str, Cell]:
-        """Needs of machines, and how fast each serves each class."""
+    def _nodes(self, deployments: Deployments, candidates: Candidates) -> Candidates:
+        """Machines as nodes: what each needs, and how fast it serves each class."""
         machines = candidates.rows - deployments.first
-        speeds = np.max(self._speeds(deployments, machines), axis=1)
-        serves = np.any(speeds > 0, axis=0)
         known = deployments.machines.of_parts
-        cells: dict[str, Cell] = {name: known[name][machines] for name in self.needs}
-        for name, speed in zip(self.speeds, speeds, strict=True):
-            cells[name] = np.where(serves, speed, np.nan)
-        cells["parts"] = deployments.machines.parts[machines]
-        cells["row"] = candidates.rows.astype(float)
-        return {**cells, "status": Categories((~serves).astype(int), ("ok", IDLE))}
+
+        def served(_: Sequence[str]) -> Mapping[str, Cell]:
+            speeds = np.max(self._speeds(deployments, machines), axis=1)
+            serves = np.any(speeds > 0, axis=0)
+            cells: dict[str, Cell] = {name: known[name][machines] for name in OF_PARTS}
+            for name, speed in zip(self.speeds, speeds, strict=True):
+                cells[name] = np.where(serves, speed, np.nan)
+            cells["row"] = candidates.rows.astype(float)
+            return {**cells, "status": Categories((~serves).astype(int), ("ok", IDLE))}
+
+        return Candidates(candidates.rows, candidates.rows.shape, served)
 
     def _speeds(self, deployments: Deployments, machines: Integers) -> Numbers:
         """How fast machines serve each class, 0 beyond a limit: (classes, splits, machines)."""
@@ -139,7 +133,8 @@ class Fleet(Answer):
         """What all machines need together, and how sure it is that none need less."""
         name = self.question.goal.objectives[0]
         machines = counted(int(self.mix.count.sum()), "machine")
-        known = f"no mix of the {len(self.kept.rows):,} kinds that no other dominates needs less"
+        kinds = len(self.search.kept.rows)
+        known = f"no mix of the {kinds:,} kinds that no other dominates needs less"
         need = f"{machines}, {name} {cell_text(self.value)} in all; {known}."
         return [need, self.search.text, OF_CLASSES, *self.search.left_out()]
 
@@ -152,7 +147,7 @@ def needs_of(question: Question) -> list[str]:
     """
     goal = question.goal
     columns = list(dict.fromkeys([*goal.objectives, *budget(goal)]))
-    adds_up = {*columns} <= OF_PARTS.keys() and not any(goal.highest)
+    adds_up = {*columns} <= {*OF_PARTS} and not any(goal.highest)
     if not adds_up or len(goal.objectives) > 1 or question.draws:
         raise InputError(
             f"--class: of machines that share requests, {', '.join(OF_PARTS)} add up; make one of "
@@ -190,7 +185,7 @@ def serve(
     kept = every.kinds()
     width = len(every.needs)
     needs = kept.costs[:, 1 : 1 + width]
-    speed = -kept.costs[:, 1 + width : 1 + len(every.reducer.by)]
+    speed = -kept.costs[:, 1 + width : 1 + len(every.best.by)]
     idle = np.flatnonzero(speed.max(axis=0, initial=0) == 0)
     if len(idle):
         every.check_complete()
@@ -213,7 +208,6 @@ def serve(
     designs = [every.design(int(kept.rows[kind]), each) for each, kind in uses]
     return Fleet(
         search=every,
-        kept=kept,
         designs=designs,
         uses=uses,
         mix=mix,

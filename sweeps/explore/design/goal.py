@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -35,9 +35,11 @@ class Goal:
         """All columns that are asked about."""
         return (*self.objectives, *(limit.quantity for limit in self.limits))
 
-    def reducer(self, ties: tuple[str, ...] = TIES) -> Best:
-        """What keeps the best machines of a search."""
-        return Best(self.objectives, where=self.limits, highest=self.highest, ties=ties)
+    @property
+    def best(self) -> Best:
+        """The best machine of each system, or the front of all, or the nearest to all limits."""
+        per = ("system",) if len(self.objectives) == 1 else ()
+        return Best(self.objectives, self.highest, per, self.limits, TIES, nearest=True)
 
     def worth(self, block: Block, numbers: dict[str, Numbers], count: int) -> Numbers:
         """The objective of a machine with other numbers, to be made small; inf: a limit is missed.
@@ -48,7 +50,7 @@ class Goal:
             count: of values.
         """
         candidates = candidates_at(block, {}, numbers or NO_NUMBERS)
-        reducer = self.reducer(ties=())
-        costs = reducer.costs(candidates.evaluate(reducer.columns), candidates.shape)
-        met = (costs[..., 0] == 0) & ~np.isnan(costs[..., 1])
-        return np.broadcast_to(np.where(met, costs[..., 1], np.inf), (count,))
+        best = replace(self.best, per=(), ties=())
+        excess, cost = best.costs(candidates.evaluate(best.columns), candidates.shape)
+        met = (excess == 0) & ~np.isnan(cost)
+        return np.broadcast_to(np.where(met, cost, np.inf), (count,))

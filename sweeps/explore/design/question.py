@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from nearkv.costmodel.model.metrics import SERVER, is_of_costs
 from nearkv.costmodel.model.registry import System, find_system
 from nearkv.hardware.errors import InputError, check_known, once, unknown
 from nearkv.hardware.files import read_rows
@@ -220,7 +219,7 @@ class Question:
         """
         systems = list(map(find_system, sorted(self.study.systems)))
         _check_size(systems, self.built)
-        options = [
+        offered = [
             {
                 role: options_of(server, role, list(map(self.priced, server.parts(role))))
                 for role in server.slots
@@ -228,30 +227,29 @@ class Question:
             for server in self.built
         ]
         terms = {"ownership": terms_of(ownership(self.terms))} if self.rents else {}
-        every: dict[tuple[str, ...], Machines] = {}
+        spaces: dict[tuple[str, ...], Machines] = {}
         for owns in dict.fromkeys(system.owns for system in systems):
-            builds = []
-            priced = (*owns, SERVER) if is_of_costs(self.goal.columns) else ()
-            for server, offered in zip(self.built, options, strict=True):
-                if needed := needed_slots(owns, server):
-                    chosen = {role: offered[role] for role in needed}
-                    builds.append(Builds(server, {**chosen, **terms}, priced))
-            every[owns] = Machines(owns, builds)
-        spaces = [every[system.owns] for system in systems]
-        axes = {
+            builds = [
+                Builds(server, {**{role: options[role] for role in needed}, **terms})
+                for server, options in zip(self.built, offered, strict=True)
+                if (needed := needed_slots(owns, server))
+            ]
+            spaces[owns] = Machines(owns, builds)
+        lengths = {
             "context_tok": [each.context for each in self.classes],
             "output_tokens": [each.output_tokens for each in self.classes],
         }
-        lengths = {
-            name: np.reshape(values, (-1, 1, 1)) for name, values in axes.items() if values
+        axes = {
+            name: np.reshape(values, (-1, 1, 1))
+            for name, values in lengths.items()
+            if values
         }
         deployments, first = [], 0
-        for system, machines in zip(systems, spaces, strict=True):
+        for system in systems:
+            machines = spaces[system.owns]
             if len(machines):
-                every_one = Deployments(
-                    system, machines, self.study, self.goal, first, lengths
-                )
-                deployments.append(every_one)
+                one = Deployments(system, machines, self.study, self.goal, first, axes)
+                deployments.append(one)
                 first += len(machines)
         if not deployments:
             raise InputError(

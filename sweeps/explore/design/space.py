@@ -12,16 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Integers, Numbers
-from nearkv.costmodel.model.metrics import SERVER, Evaluated, cost, power_cap, rack_units
-from nearkv.hardware.machine import recording
+from nearkv.costmodel.model.metrics import COLUMNS, SERVER, Evaluated
+from nearkv.hardware.errors import InputError
+from nearkv.hardware.machine import MissingNumberError, recording
 from nearkv.hardware.platform import Part, Platform
-from nearkv.hardware.schema import PARTLESS
 from nearkv.hardware.server import Fitted, Server, memory_of
 
 BROUGHT = ("chassis", "link")
 """Types of part that a server brings, whatever is in its slots."""
-OF_PARTS = {"cost_usd": cost, "power_cap_w": power_cap, "rack_units": rack_units}
-"""Column that follows from the parts alone, so that it is known before a machine is evaluated."""
+OF_PARTS = ("cost_usd", "power_cap_w", "rack_units", "parts")
+"""Columns that follow from the parts alone, so that they are known before an evaluation."""
 ABSENT = -1
 """In place of a part where a machine does not have the role."""
 
@@ -62,12 +62,9 @@ def options_of(server: Server, role: str, parts: Sequence[Part]) -> list[Option]
 
 def terms_of(ownership: Part) -> list[Option]:
     """A machine that is bought, and one that is rented."""
-    return [
-        Option(
-            Fitted(ownership, 1.0), 0.0, {"ownership": {**ownership.si, "rented": rented}}
-        )
-        for rented in (0.0, 1.0)
-    ]
+    fitted = Fitted(ownership, 1.0)
+    bought, rented = ({**ownership.si, "rented": rented} for rented in (0.0, 1.0))
+    return [Option(fitted, 0.0, {"ownership": terms}) for terms in (bought, rented)]
 
 
 def needed_slots(owns: Sequence[str], server: Server) -> list[str]:
@@ -88,59 +85,25 @@ class Builds:
     Attributes:
         server: what is built.
         options: of each role in which there is a choice.
-        priced: roles in which a part without a price is left out.
     """
 
     server: Server
     options: Mapping[str, Sequence[Option]]
-    priced: Sequence[str] = ()
 
     @cached_property
-    def _assembled(self) -> tuple[dict[str, Places], int]:
-        """What lanes and supply carry: `places`, and how many lack a price."""
+    def places(self) -> dict[str, Places]:
+        """Place of each build's option in the list of its role, in rising order."""
         shape = [len(options) for options in self.options.values()]
         indices = np.indices(shape, np.int32).reshape(len(shape), -1)
         places = dict(zip(self.options, indices, strict=True))
-        drawn = self.server.own_draw
+        drawn = np.broadcast_to(self.server.own_draw, (indices.shape[1], 2))
         for role, delivered in self.server.delivered.items():
             choices = self.options.get(role)
             fitted = [option.fitted for option in choices] if choices else [delivered]
             each = np.array([self.server.drawn(role, one) for one in fitted])
             drawn = drawn + each[places.get(role, 0)]
-        fits = np.broadcast_to(
-            np.all(drawn <= self.server.carries, axis=-1), indices[0].shape
-        )
-        has_price = np.ones(len(fits), bool)
-        for role in self.priced:
-            if role in self.options:
-                stated = ["price" in option.fills[role] for option in self.options[role]]
-                has_price &= np.array(stated)[places[role]]
-            elif sold := self.server.as_sold.roles.get(role):
-                has_price &= "price" in sold.numbers
-        kept = np.flatnonzero(fits & has_price)
-        return {role: place[kept] for role, place in places.items()}, int(
-            np.sum(fits)
-        ) - len(kept)
-
-    @property
-    def places(self) -> dict[str, Places]:
-        """Place of each build's option in the list of its role, in rising order."""
-        return self._assembled[0]
-
-    @property
-    def unpriced(self) -> int:
-        """Number of builds that are left out, as a part of them has no price."""
-        return self._assembled[1]
-
-    def unpriced_parts(self) -> Iterator[str]:
-        """Parts without a price, where they leave a build out."""
-        for role in self.priced:
-            for option in self.options.get(role, ()):
-                if "price" not in option.fills[role]:
-                    yield option.fitted.part.name
-            sold = self.server.as_sold.roles.get(role)
-            if role not in self.options and sold and "price" not in sold.numbers:
-                yield sold.name
+        kept = np.flatnonzero(np.all(drawn <= self.server.carries, axis=-1))
+        return {role: place[kept] for role, place in places.items()}
 
     def __len__(self) -> int:
         return len(next(iter(self.places.values())))
@@ -155,27 +118,24 @@ class Builds:
             yield role, [part.si], sold
         for role, options in self.options.items():
             for filled in options[0].fills:
-                yield (
-                    filled,
-                    [option.fills[filled] for option in options],
-                    self.places[role],
-                )
+                numbers = [option.fills[filled] for option in options]
+                yield filled, numbers, self.places[role]
 
-    def chosen(self, number: int) -> dict[str, Option]:
-        """The options of one build, by role."""
-        return {
-            role: self.options[role][place[number]] for role, place in self.places.items()
-        }
-
-    def words(self, number: int) -> str:
-        """One build, in words."""
-        fitted = [option.fitted for option in self.chosen(number).values()]
-        parts = [f"{each.count:g} x {each.part.name}" for each in fitted]
-        return f"{self.server.part.name} with {', '.join(parts)}"
+    def unpriced(self, role: str) -> list[str]:
+        """Parts without a price that may stand in a role."""
+        if role in self.options:
+            options = self.options[role]
+            return [
+                each.fitted.part.name for each in options if "price" not in each.fills[role]
+            ]
+        sold = self.server.as_sold.roles.get(role)
+        return [sold.name] if sold and "price" not in sold.numbers else []
 
     def machine(self, number: int) -> Platform:
         """The machine of one build, under the name of its server."""
-        chosen = self.chosen(number)
+        chosen = {
+            role: self.options[role][place[number]] for role, place in self.places.items()
+        }
         terms = chosen.pop("ownership", None)
         fitted = {role: option.fitted for role, option in chosen.items()}
         memory = sum(option.memory for option in chosen.values())
@@ -213,12 +173,6 @@ class Machines:
         """The number of every machine."""
         return np.arange(len(self))
 
-    @property
-    def slots(self) -> list[str]:
-        """Roles in which parts are chosen."""
-        chosen = dict.fromkeys(role for builds in self.builds for role in builds.options)
-        return [role for role in chosen if role != "ownership"]
-
     def build(self, number: int) -> tuple[Builds, int]:
         """The server of a machine, and its number among the builds of that."""
         place = int(np.searchsorted(self.ends, number, side="right"))
@@ -234,8 +188,8 @@ class Machines:
         return replace(machine, roles=roles)
 
     def reads(self, role: str, part: Part) -> bool:
-        """True if a system may read a role: its own, server, links, engine, or without a part."""
-        return role in (*self.owns, SERVER) or part.type in ("link", "engine", *PARTLESS)
+        """True if a system may read a role: a device of its own, the server, or no device."""
+        return role in (*self.owns, SERVER) or not part.is_device
 
     @cached_property
     def tables(self) -> dict[str, tuple[list[Mapping[str, float]], Places]]:
@@ -259,9 +213,8 @@ class Machines:
         table, places = self.tables[role]
         if address not in self.columns:
             values = [numbers.get(key, np.nan) for numbers in table]
-            self.columns[address] = np.array(
-                [*values, np.nan]
-            )  # the last where it is absent
+            # the last where it is absent
+            self.columns[address] = np.array([*values, np.nan])
         return self.columns[address][places[machines]]
 
     def alike(self, read: Collection[str]) -> Integers:
@@ -286,23 +239,18 @@ class Machines:
     def of_parts(self) -> dict[str, Numbers]:
         """Columns that follow from the parts alone; NaN where a part lacks a number for it."""
         known = {name: np.full(len(self), np.nan) for name in OF_PARTS}
-
-        def priced(machines: Integers, seen: set[str]) -> None:
-            hw = read.base(machines).machine().with_values(read.numbers(machines))
-            answer = Evaluated(None, recording(hw, seen), self.owns)  # type: ignore[arg-type]
-            for name, column in OF_PARTS.items():
-                known[name][machines] = column(answer)
-
         read = Read(self)
-        for _ in read.by_kind(self.every, priced):
+
+        def evaluated(machines: Integers) -> Evaluated:
+            hw = read.base(machines).machine().with_values(read.numbers(machines))
+            answer = Evaluated(None, recording(hw, read.addresses), self.owns)  # type: ignore[arg-type]
+            for name in OF_PARTS:
+                known[name][machines] = COLUMNS[name].compute(answer)
+            return answer
+
+        for _ in read.by_kind(self.every, evaluated):
             pass
         return known
-
-    @cached_property
-    def parts(self) -> Numbers:
-        """Number of parts in the slots of each machine [1]."""
-        counts = [self.column(f"{role}.count", self.every) for role in self.slots]
-        return np.asarray(np.nansum(counts, axis=0), np.float64)
 
 
 class Read:
@@ -322,34 +270,42 @@ class Read:
         self.bases: dict[int, Platform] = {}
 
     def by_kind(
-        self, machines: Integers, compute: Callable[[Integers, set[str]], Computed]
-    ) -> Iterator[tuple[Integers, Computed]]:
+        self, machines: Integers, compute: Callable[[Integers], Computed]
+    ) -> Iterator[tuple[Integers, Computed | None]]:
         """Places of machines of one kind, and what is computed of them.
 
-        Where more is read of some than of any machine before, they are told apart anew.
+        Where more was read than of any machine before, they are told apart anew and computed again:
+        what was read may be a number of the base that another does not state.
 
         Args:
             machines: numbers of some machines.
-            compute: of machines of one kind; it adds what it reads, as `role.key`, to a set.
+            compute: of machines of one kind, None where they lack a number; what it reads it adds
+                to `addresses`.
+
+        Raises:
+            InputError: a machine cannot be computed.
         """
         left = [np.arange(len(machines))]
         while left:
             places = left.pop()
-            kinds = self.kinds[machines[places]]
-            group, others = places[kinds == kinds[0]], places[kinds != kinds[0]]
+            kinds, known = self.kinds[machines[places]], len(self.addresses)
+            others = places[kinds != kinds[0]]
             if len(others):
                 left.append(others)
-            seen: set[str] = set()
-            computed = compute(machines[group], seen)
-            if not seen <= self.addresses:
-                self.addresses |= seen
+                places = places[kinds == kinds[0]]
+            computed = fault = None
+            try:
+                computed = compute(machines[places])
+            except InputError as problem:
+                fault = problem
+            if len(self.addresses) > known:
                 self.kinds = self.machines.alike(self.addresses)
                 self.bases.clear()
-            kinds = self.kinds[machines[group]]
-            if np.any(kinds != kinds[0]):
-                left.append(group)
+                left.append(places)
+            elif fault and not isinstance(fault, MissingNumberError):
+                raise fault
             else:
-                yield group, computed
+                yield places, computed
 
     def base(self, machines: Integers) -> Platform:
         """A machine of the kind of some machines."""

@@ -7,7 +7,7 @@ import pytest
 from nearkv.hardware.errors import NearkvWarning
 from nearkv.sweeps.explore.pareto import ALONE, find_front
 from nearkv.sweeps.jobs.best import best
-from nearkv.sweeps.jobs.search import Top
+from nearkv.sweeps.jobs.search import Best
 from nearkv.sweeps.study.study import Study
 
 
@@ -19,5 +19,5 @@ def test_rows_that_run_and_have_no_such_number_are_told() -> None:
         answer = find_front(pair, "decode_tok_s,energy_j_tok", [])
     assert answer["system"].tolist() == ["gpu"]
     with pytest.warns(NearkvWarning, match=sentence):
-        kept = best(pair, Top(("decode_tok_s",), most=2), ALONE)
+        kept = best(pair, Best(("decode_tok_s",), (True,), most=2), ALONE)
     assert kept["system"].tolist() == ["gpu"]

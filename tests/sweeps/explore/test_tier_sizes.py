@@ -9,6 +9,7 @@ import random
 from dataclasses import replace
 from functools import cache
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,7 @@ def random_case(rng: random.Random, policies: tuple[str, ...]) -> tuple[TierSize
         nodes=1,
     )
     asked = TierSizes(question, sizes, 4.0)
-    times = asked.served(every_point(asked))[0]
+    times = np.array([asked.served(row)[0] for row in range(prod(asked.shape))])
     finite = times[np.isfinite(times)]
     target = float(np.quantile(finite, rng.random())) if len(finite) else 1.0
     return replace(asked, question=replace(question, ttft=target)), requests
@@ -90,7 +91,7 @@ def random_case(rng: random.Random, policies: tuple[str, ...]) -> tuple[TierSize
 
 def by_hand(asked: TierSizes, requests: list[list[str]], point: list[int]) -> float:
     """Price of sizes whose hits and writes are simulated, infinite where they are too slow."""
-    (question,) = asked.at(np.array(point))
+    question = asked.asked(point)
     held = [
         int(sizes.capacity[at] // (512 * TOKEN))
         for sizes, at in zip(asked.sizes, point, strict=True)
@@ -123,9 +124,8 @@ def assert_cheapest(seed: int, policies: tuple[str, ...]) -> None:
     points = every_point(asked)
     value = np.array([by_hand(asked, requests, point) for point in points.tolist()])
     kept = asked.solved().kept
-    assert kept is not None
-    assert (kept.costs[0, 0] == 0) == np.isfinite(value).any(), seed
-    if np.isfinite(value).any():
+    assert len(kept.rows) == np.isfinite(value).any(), seed
+    if len(kept.rows):
         assert kept.costs[0, 1] == pytest.approx(value.min(), rel=1e-9), seed
 
 

@@ -19,7 +19,7 @@ from nearkv.sweeps.evaluate.slo import higher_is_better
 from nearkv.sweeps.explore.pareto import find_front
 from nearkv.sweeps.jobs.best import best, boxes_around, reducer_of
 from nearkv.sweeps.jobs.progress import SweepRun
-from nearkv.sweeps.jobs.search import BestPer, Reducer, Top
+from nearkv.sweeps.jobs.search import Best
 from nearkv.sweeps.jobs.workers import Workers
 from nearkv.sweeps.study.grid import shape_of
 from nearkv.sweeps.study.study import Study
@@ -52,50 +52,67 @@ def quietly(jobs: int = 1) -> SweepRun:
     )
 
 
-def by_sorting(reducer: Reducer, rows: Columns) -> list[int]:
-    """Row numbers of the best rows, by comparing every row with every other."""
+def order_of(reducer: Best, rows: Columns, row: int) -> tuple[object, ...]:
+    """What a row is sorted by: ties go to the cheaper, the one of fewer parts, the first name."""
     (by,) = reducer.by
-    costs = rows[by].astype(float)
-    if higher_is_better(by):
-        costs = -costs
-    numbers = [int(row) for row in np.flatnonzero(~np.isnan(costs))]
-    by_cost = sorted(numbers, key=lambda row: (costs[row], row))
-    if isinstance(reducer, Top):
-        return by_cost[: reducer.most]
-    best_row: dict[tuple[object, ...], int] = {}
-    for row in by_cost:
-        best_row.setdefault(tuple(rows[name][row] for name in reducer.per), row)
-    return [best_row[key] for key in sorted(best_row)]
+    cost = float(rows[by][row]) * (-1 if higher_is_better(by) else 1)
+    numbers = [float(rows[name][row]) for name in ("cost_usd", "parts")]
+    ties = [np.inf if np.isnan(value) else value for value in numbers]
+    names = [rows[name][row] for name in ("system", "batch", "context_tok", "model", "platform")]
+    return (float(f"{cost:.9e}"), *ties, *names)
+
+
+def check_kept(reducer: Best, rows: Columns, shown: Columns) -> None:
+    """Hold that what is shown are rows of the table, those that a sort puts first."""
+    (by,) = reducer.by
+    known = np.flatnonzero(~np.isnan(rows[by].astype(float)))
+    order = {int(row): order_of(reducer, rows, int(row)) for row in known}
+    expected = sorted(order, key=lambda row: order[row])[: None if reducer.per else reducer.most]
+    if reducer.per:
+        first: dict[tuple[object, ...], int] = {}
+        for row in expected:
+            first.setdefault(tuple(rows[name][row] for name in reducer.per), row)
+        expected = [first[group] for group in sorted(first)]
+    names = [name for name in rows if name != "parts"]
+    assert len(shown[by]) == len(expected)
+    for place, row in enumerate(expected):
+        # rows that differ in knobs alone may tie in all of this
+        alike = [other for other in order if order[other] == order[row]]
+        texts = [[str(rows[name][other]) for name in names] for other in alike]
+        assert [str(shown[name][place]) for name in names] in texts
+
+
+def kept(top: int | None, by: str, per: tuple[str, ...] = ()) -> Best:
+    reducer = reducer_of(top, by, per)
+    assert reducer
+    return reducer
 
 
 REDUCERS = [
-    Top(("throughput_tok_s",), most=1),
-    Top(("throughput_tok_s",), most=10),
-    Top(("energy_j_tok",), most=1000),
-    BestPer(("throughput_tok_s",), ("model", "context_tok")),
-    BestPer(("cost_usd",), ("short_of", "system", "batch")),
-    BestPer(("energy_j_tok",), ("step_ms",)),
+    kept(1, "throughput_tok_s"),
+    kept(10, "throughput_tok_s"),
+    kept(1000, "energy_j_tok"),
+    kept(None, "throughput_tok_s", ("model", "context_tok")),
+    kept(None, "cost_usd", ("short_of", "system", "batch")),
+    kept(None, "energy_j_tok", ("step_ms",)),
 ]
 
 
 @pytest.fixture(scope="module")
 def every() -> Columns:
     """All rows of the mixed study."""
-    return table(MIXED)
+    return table(MIXED, ("parts",))
 
 
 @pytest.mark.parametrize("reducer", REDUCERS, ids=str)
 @pytest.mark.parametrize("chunk", [41, 1 << 16])
 @pytest.mark.slow
 def test_reducers_keep_what_sorting_all_rows_finds(
-    every: Columns, reducer: Reducer, chunk: int, monkeypatch: pytest.MonkeyPatch
+    every: Columns, reducer: Best, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = by_sorting(reducer, every)
     monkeypatch.setattr("nearkv.sweeps.study.grid.POINTS_AT_ONCE", chunk)
     monkeypatch.setattr("nearkv.sweeps.jobs.best.REDUCED", 50)
-    kept = best(MIXED, reducer, quietly())
-    for name, column in every.items():
-        np.testing.assert_array_equal(kept[name], column[rows], err_msg=name)
+    check_kept(reducer, every, best(MIXED, reducer, quietly()))
 
 
 @pytest.mark.slow
@@ -141,9 +158,9 @@ def test_the_best_are_grouped_by_what_is_on_request(
     for name, rate in zip(every["bottleneck"], every["throughput_tok_s"], strict=True):
         best_row[str(name)] = max(best_row.get(str(name), 0.0), float(rate))
     monkeypatch.setattr("nearkv.sweeps.study.grid.POINTS_AT_ONCE", at_once)
-    kept = best(study, BestPer(("throughput_tok_s",), ("bottleneck",)), quietly())
+    shown = best(study, kept(None, "throughput_tok_s", ("bottleneck",)), quietly())
     assert len(best_row) > 1
-    assert dict(zip(kept["bottleneck"], kept["throughput_tok_s"], strict=True)) == best_row
+    assert dict(zip(shown["bottleneck"], shown["throughput_tok_s"], strict=True)) == best_row
 
 
 def test_nothing_fits_is_an_answer() -> None:
@@ -153,29 +170,27 @@ def test_nothing_fits_is_an_answer() -> None:
 
 
 @st.composite
-def reducers(draw: st.DrawFn) -> Reducer:
-    by = (draw(st.sampled_from(COSTS)),)
+def reducers(draw: st.DrawFn) -> Best:
+    by = draw(st.sampled_from(COSTS))
     if draw(st.booleans()):
-        return Top(by, most=draw(st.integers(1, 100)))
+        return kept(draw(st.integers(1, 100)), by)
     per = draw(st.lists(st.sampled_from(GROUPS), min_size=1, max_size=3, unique=True))
-    return BestPer(by, tuple(per))
+    return kept(None, by, tuple(per))
 
 
 @settings(seeded, max_examples=max(CASES // 20, 1))
 @given(reducers(), st.integers(0, 10_000))
 @pytest.mark.filterwarnings("ignore:--")  # some systems do not read what is drawn
 @pytest.mark.slow
-def test_random_studies_keep_what_a_sort_puts_first(reducer: Reducer, seed: int) -> None:
+def test_random_studies_keep_what_a_sort_puts_first(reducer: Best, seed: int) -> None:
     study = drawn_study(Random(seed), 300)
     try:
-        rows = table(study)
-        kept = best(study, reducer, quietly())
+        rows = table(study, ("parts",))
+        shown = best(study, reducer, quietly())
     except InputError:  # cannot be evaluated, or has no such column
         return
-    expected = by_sorting(reducer, rows)
-    if expected:
-        for name, column in rows.items():
-            np.testing.assert_array_equal(kept[name], column[expected], err_msg=name)
+    if np.any(~np.isnan(rows[reducer.by[0]].astype(float))):
+        check_kept(reducer, rows, shown)
 
 
 def test_very_many_points_are_compared_with_a_yes_alone() -> None:
@@ -188,7 +203,7 @@ def test_very_many_points_are_compared_with_a_yes_alone() -> None:
 
     run = SweepRun(Workers(), True, False, print, refuse)
     with pytest.raises(InputError, match="1,000,000,000,000 design points are very many"):
-        best(study, Top(("step_ms",)), run)
+        best(study, kept(1, "step_ms"), run)
     assert asked == ["Compare 1,000,000,000,000 design points?"]
     with pytest.raises(InputError, match="very many to compare; leave out some"):
         find_front(study, "step_ms,cost_usd", [])
@@ -199,10 +214,10 @@ def test_rows_of_bands_are_those_of_the_whole_table(most: int) -> None:
     """The rows that are kept are drawn again, in boxes that hold others too."""
     study = Study(("hilos",), ("opt-66b",), "1:8:+1", "4k,8k,64k", band=90.0, samples=50)
     rows = table(study)
-    kept = best(study, Top(("step_ms_p50",), most=most), quietly())
+    shown = best(study, kept(most, "step_ms_p50"), quietly())
     order = np.argsort(rows["step_ms_p50"], kind="stable")[:most]
     for name, column in rows.items():
-        np.testing.assert_array_equal(kept[name], column[order], err_msg=name)
+        np.testing.assert_array_equal(shown[name], column[order], err_msg=name)
 
 
 @given(st.integers(0, 1000), st.integers(1, 60), st.sampled_from([1, 4]))

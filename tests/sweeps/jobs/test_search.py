@@ -16,8 +16,8 @@ from nearkv.sweeps.jobs.search import (
     NO_BETTER,
     Best,
     Candidates,
+    Search,
     candidates_at,
-    search,
     to_digits,
 )
 from nearkv.sweeps.study.study import Study, blocks
@@ -58,15 +58,14 @@ def test_the_best_is_the_first_of_a_sort_and_the_nearest_where_none_meets(seed: 
     table = drawn(seed)
     value = 1.0 if seed % 4 == 0 else float(seed * 5)
     limit = Target("step_ms", "", False, value, "--slo")
-    reducer = Best(("cost_usd",), where=(limit,), highest=(False,), ties=("rack_units",))
-    found = search(chunks_of(table), reducer)
+    reducer = Best(("cost_usd",), (False,), where=(limit,), ties=("rack_units",), nearest=True)
+    found = Search(reducer).over(chunks_of(table))
 
     def order(row: int) -> tuple[float, ...]:
         excess = max(float(np.log(table["step_ms"][row] / value)), 0.0)
         return (round(excess, 8), table["cost_usd"][row], table["rack_units"][row], row)
 
     answered = [row for row in range(60) if table["status"][row] == 0]
-    assert found.kept is not None
     assert found.kept.rows.tolist() == [min(answered, key=order)]
     meets = np.sum(table["step_ms"] <= value)
     assert found.outcomes.get(BEST, 0) == meets
@@ -77,10 +76,9 @@ def test_the_best_is_the_first_of_a_sort_and_the_nearest_where_none_meets(seed: 
 def test_points_that_are_known_to_be_no_better_are_counted_and_not_evaluated() -> None:
     table = {name: np.arange(1.0, 22) for name in ("cost_usd", "step_ms")}
     table["status"] = np.zeros(21, int)
-    reducer = Best(("cost_usd",), where=(LIMIT,), highest=(False,))
-    found = search(chunks_of(table, [(0.0, 1.0), (0.0, 8.0), (0.0, 15.0)]), reducer)
+    reducer = Best(("cost_usd",), (False,), where=(LIMIT,))
+    found = Search(reducer).over(chunks_of(table, [(0.0, 1.0), (0.0, 8.0), (0.0, 15.0)]))
     assert found.outcomes == {BEST: 7, NO_BETTER: 14}
-    assert found.kept is not None
     assert found.kept.rows.tolist() == [0]
 
 
@@ -91,21 +89,19 @@ def test_a_search_that_is_stopped_says_so_and_keeps_its_best() -> None:
         yield from list(chunks_of(table))[:2]
         raise KeyboardInterrupt
 
-    reducer = Best(("cost_usd",), highest=(False,))
-    found = search(pressed(), reducer)
+    reducer = Best(("cost_usd",), (False,))
+    found = Search(reducer).over(pressed())
     assert found.is_interrupted
     assert not found.is_complete
-    assert found.kept is not None
     assert sum(found.outcomes.values()) == 14
-    assert not search(chunks_of(table), reducer, until=0.0).is_complete
+    assert not Search(reducer, until=0.0).over(chunks_of(table)).is_complete
 
 
 def test_a_front_keeps_one_row_of_those_alike() -> None:
     table = {"cost_usd": np.array([1.0, 1, 2, 3]), "step_ms": np.array([4.0, 4, 3, 3])}
     table["status"] = np.zeros(4, int)
     front = Best(("cost_usd", "step_ms"), highest=(False, False))
-    found = search(chunks_of(table, size=2), front)
-    assert found.kept is not None
+    found = Search(front).over(chunks_of(table, size=2))
     assert found.kept.rows.tolist() == [0, 2]
 
 
