@@ -173,8 +173,7 @@ def exchanges(
     feed-forward layer (Megatron-LM, sec. 3). Where tokens must travel to their experts, they go
     and come back (all-to-all) in place of the second. A ring sends 2 (tp - 1) / tp of the
     activations over each GPU's link; between m nodes every GPU reduces its part of the sum,
-    2 (m - 1) / m, over its adapter, and short messages go up a tree and down, 2 log2(m) hops, as
-    NCCL counts them (tuning.cc).
+    2 (m - 1) / m, over its adapter.
 
     Args:
         hw: the machine with the GPUs at work; roles nvlink or gpu_link, and fabric between nodes.
@@ -188,13 +187,14 @@ def exchanges(
         return {}
     near = np.minimum(split.tp, split.node)
     nodes = split.tp / near
+    crosses = np.greater(nodes, 1)
     apart = layer.is_moe * split.dispatches
     reduces = 1 - split.attention_dp + 1 - apart
     activations = layer.hidden * tokens * layer.activation_width
     sent = apart * dispatched(layer, split, tokens)
     group = np.minimum(split.expert_group, split.node)
     far = 1 - group / split.expert_group
-    settled = reduces * settling(hw, near) + 2 * apart * settling(hw, group)
+    settled = reduces * ~crosses * settling(hw, near) + 2 * apart * settling(hw, group)
     reduced = 2 * reduces * (near - 1) * nodes * activations
     settle = Port(f"{role}.latency", "wait", 1.0, "s")
     peers = link(hw, role, "link").outward
@@ -205,10 +205,12 @@ def exchanges(
         ),
     }
     if "fabric" in hw.roles:
-        hops = reduces * 2 * np.log2(nodes) + 2 * apart * np.greater(far, 0)
-        hop = Port("fabric.latency", "wait", 1.0, "s")
+        message = activations / np.maximum(split.dp * split.pp * times, _NONE)
+        reduced_across = reduces * crosses * settling_across(hw, near, nodes, message)
+        sent_across = 2 * apart * np.greater(far, 0) * hw.fabric.latency
+        wait = Port("fabric.latency", "wait", 1.0, "s")
         across = 2 * reduces * (nodes - 1) * activations + far * sent
-        spans["hops"] = hop(times * hops * hw.fabric.latency, "2 log2(m) hops of a tree")
+        spans["hops"] = wait(times * (reduced_across + sent_across), "between nodes")
         spans["fabric"] = adapters(hw, split)(across, "2 (m-1)/m of the activations, twice")
     return spans
 
@@ -222,6 +224,27 @@ def settling(hw: Machine, gpus: Real) -> Real:
     peer = hw[peer_role(hw)]
     switched = 2 * (gpus - 1) / gpus * peer.maybe("latency", 0.0)
     return switched + (gpus - 1) * peer.maybe("hop", 0.0)
+
+
+def settling_across(hw: Machine, near: Real, nodes: Real, message: Real) -> Real:
+    """Fixed time of one all-reduce over GPUs of several nodes [s].
+
+    An engine's own kernels end with the node, so NCCL reduces over all GPUs (vLLM's
+    `CustomAllreduce`): t = start + (g - 1) hop + 2 log2(m) latency + min(s / (a r), long). It
+    starts, passes the g GPUs of each node, and goes up a tree of m nodes and down. A message of s
+    bytes fills a adapters at r until the protocol for long messages is faster. Measured on two
+    and four nodes of eight H100 (nccl-tests, issue 309).
+
+    Args:
+        hw: role fabric.
+        near: GPUs of each node [1].
+        nodes: that take part [1].
+        message: bytes that each GPU reduces [B].
+    """
+    fabric = hw.fabric
+    shortest = fabric.start + (near - 1) * fabric.hop + 2 * np.log2(nodes) * fabric.latency
+    growing = message / (fabric.count * fabric.short_rate)
+    return shortest + np.minimum(growing, fabric.long)
 
 
 def adapters(hw: Machine, split: GpuSplit) -> Port:
