@@ -147,9 +147,13 @@ class Link:
 
 
 def link(hw: Machine, role: str, derate: str) -> Link:
-    """Build a link whose payload rate is its raw rate x a named derate."""
+    """Build a link whose payload rate is its raw rate x a share.
+
+    The share is the part's own, of links for drives, else a named derate: that of copies by a GPU.
+    """
     part = hw[role]
-    rate = part.count * part.bandwidth * getattr(hw.derate, derate)
+    share = part.payload if "payload" in part else getattr(hw.derate, derate)
+    rate = part.count * part.bandwidth * share
     inward = Port(f"{role}.in", "move", rate)
     outward = Port(f"{role}.out", "move", rate)
     return Link(inward, outward)

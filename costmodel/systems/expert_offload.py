@@ -48,6 +48,7 @@ LayerTime = Callable[[LLM], Span]
 SERVED_ALIKE = (
     "several requests with weights of 16 bits; one with packed weights is usual here"
 )
+OUTPACED = "drives read faster than ssd_link carries; a faster link would be faster"
 Attend = tuple[Span, Span, Span]
 """Attention of one layer that the GPU has, that the cores have, and whose weights are streamed."""
 
@@ -436,7 +437,7 @@ def expert_offload(
     engine = hw.engine
     of_gpus = engine.paged_memory * gpu(hw).memory - hw.gpu.count * engine.reserved
     held = placed.capacity_check(of_gpus, np.minimum(tokens, chunk))
-    answer = estimate(llm, work, prefill, decode, head, held)
+    answer = estimate(hw, llm, work, prefill, decode, head, held)
     return replace(
         answer,
         also={"crossover_tok": placed.crossover},
@@ -492,24 +493,37 @@ def cpu_only(
         return cores.layer(kind, TokenChunks(b), cores.attention(kind, b, s), held)
 
     in_memory = memories(hw, (1 - held) * movable, in_host)
-    answer = estimate(llm, work, prefill, decode, cores.head(llm, b), in_memory)
+    answer = estimate(hw, llm, work, prefill, decode, cores.head(llm, b), in_memory)
     return replace(answer, attention={"host": 1.0})
 
 
 def estimate(
-    llm: LLM, work: Workload, prefill: LayerTime, decode: LayerTime, head: Span, held: Fits
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    prefill: LayerTime,
+    decode: LayerTime,
+    head: Span,
+    held: Fits,
 ) -> Estimate:
     """Prefill and a step of all layers, type by type, and the output head behind them."""
-    is_unusual = np.greater(work.batch, 1) & np.greater_equal(
-        llm.weight_width, NATIVE_BYTES
-    )
+    notes = {
+        SERVED_ALIKE: np.greater(work.batch, 1)
+        & np.greater_equal(llm.weight_width, NATIVE_BYTES)
+    }
+    if "ssd" in hw.roles:
+        lanes = link(hw, "ssd_link", "pcie").inward.rate
+        is_outpaced = np.greater(
+            hw.derate.expert_reads * drives(hw, "ssd").read.rate, lanes
+        )
+        notes[OUTPACED] = is_outpaced & np.greater(held.tiers["ssd"][0], 0)
     return Estimate(
         prefill=serial(layers=over_layers(llm, prefill), head=head),
         step=serial(layers=over_layers(llm, decode), head=head),
         fits=held,
         work=work,
         batch_run=work.batch,
-        notes={SERVED_ALIKE: is_unusual} if np.any(is_unusual) else {},
+        notes={note: mask for note, mask in notes.items() if np.any(mask)},
     )
 
 

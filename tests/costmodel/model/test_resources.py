@@ -124,3 +124,13 @@ def test_a_gpu_runs_narrow_products_at_the_rate_that_its_part_states() -> None:
     )
     a100 = gpu_of("hilos-a100")
     assert a100.products(0.5).rate == a100.run.rate
+
+
+def test_a_drives_link_carries_what_packets_leave_and_a_gpus_what_copies_reach() -> None:
+    """PCIe 4.0 x4 carries 0.945 of 7.88 GB/s for a drive, whatever copies by a GPU reach."""
+    hw = load_platform("colibri-5070ti").machine().with_values({"derate.pcie": 0.5})
+    assert link(hw, "ssd_link", "pcie").inward.rate == pytest.approx(0.945 * 7.88e9)
+    gpu_link = link(hw, "gpu_link", "pcie").inward.rate
+    assert gpu_link == pytest.approx(0.5 * hw.gpu_link.bandwidth)
+    # 512 bytes of data in packets of 536: no drive reaches more (Neugebauer et al. 2018, sec. 3)
+    assert hw.ssd_link.payload <= 512 / 536

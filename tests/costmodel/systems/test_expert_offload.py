@@ -312,3 +312,15 @@ def test_gpt_oss_with_experts_beside_a_desktop_cpu() -> None:
 )
 def test_what_cannot_be_answered_is_one_sentence(arguments: str, sentence: str) -> None:
     assert sentence in refusal("estimate", *arguments.split(), "--model", "gpt-oss-120b-gguf")
+
+
+def test_a_drive_that_outpaces_its_link_says_so() -> None:
+    """12 GB/s behind PCIe 4.0 x4: as fast as 10, and the row says why."""
+    asked = "--model gpt-oss-120b-gguf --batch 1 --context 512 --set host.memory=32GiB"
+    words = (
+        f"estimate cpu-only --platform colibri-5070ti {asked} --columns step_ms,note --format csv"
+    )
+    rows = [succeed(*words.split(), "--set", f"ssd.read={rate}GB/s") for rate in (10, 12, 5)]
+    assert rows[0] == rows[1]
+    assert "ssd_link" in rows[1]
+    assert "ssd_link" not in rows[2]
