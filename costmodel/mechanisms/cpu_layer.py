@@ -14,7 +14,7 @@ import numpy as np
 
 from nearkv.costmodel.algebra.compose import overlap, serial, stream
 from nearkv.costmodel.algebra.span import Port, Real, Span
-from nearkv.costmodel.mechanisms.gpu_layer import output_head
+from nearkv.costmodel.mechanisms.gpu_layer import launches, output_head
 from nearkv.costmodel.mechanisms.serving.experts import without_experts
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.resources import Gpu, drives, link
@@ -133,7 +133,7 @@ class Cores:
         return serial(
             products=self.products(weights, llm.weight_width, flops),
             attention=attention,
-            launch=self.launch(work.begun),
+            launch=self.launch(work.begun * launches(self.hw, llm)),
         )
 
     def experts(self, llm: LLM, work: TokenChunks, beyond: Real = 0.0) -> Span:

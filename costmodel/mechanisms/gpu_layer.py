@@ -10,14 +10,19 @@ from collections.abc import Callable
 import numpy as np
 
 from nearkv.costmodel.algebra.compose import overlap, serial
-from nearkv.costmodel.algebra.span import Real, Span, total
+from nearkv.costmodel.algebra.span import Booleans, Port, Real, Span, total
 from nearkv.costmodel.model.latent import Latent
+from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.resources import Gpu
 from nearkv.costmodel.model.workload import Workload
+from nearkv.hardware.machine import Machine
 
 LoadTime = Callable[[Real], Span]
 """Bytes of weights -> how they come to the GPU."""
+UNMEASURED = (
+    "no source has the kernels of this engine's linear layers; their operators are counted"
+)
 
 
 # --- products ---------------------------------------------------------------------------------
@@ -167,6 +172,40 @@ def update_state(llm: LLM, b: Real, gpu: Gpu) -> Span:
         hbm=gpu.read(moved, "state, read and written"),
         compute=gpu.run(llm.attention_flops(b, 1.0), "update and read the state"),
     )
+
+
+def prompt_kernel(hw: Machine, llm: LLM) -> Port:
+    """Attention of prompts on the GPUs, or updates of a recurrent state by their tokens [FLOP].
+
+    Kernels of linear layers multiply chunks of 64 tokens with one another and with the state, some
+    1.6 times the products of updating it token by token, between a convolution and triangular
+    solves (Yang et al., Gated DeltaNet, sec. 3.3). The share that `prefill_state` states is of
+    the updates alone, as measured for all these kernels together.
+    """
+    part = hw.gpu
+    is_linear = isinstance(llm, Recurrent)
+    reached = part.prefill_state if is_linear else part.prefill_attention
+    return Port("gpu.tensor", "run", part.count * part.flops * reached, "FLOP")
+
+
+def launches(hw: Machine, llm: LLM) -> Real:
+    """Operators of a layer over those of one that attends [1].
+
+    An engine without fused kernels runs a linear layer as a chain of small operators.
+    """
+    chain = hw.engine.maybe("state_launches", 1.0)
+    return chain if isinstance(llm, Recurrent) else 1.0
+
+
+def unmeasured_kernels(hw: Machine, llm: LLM) -> dict[str, Booleans]:
+    """Mask of models with linear layers that an engine runs as chains, by what a row says of it."""
+    if "state_launches" not in hw.engine:
+        return {}
+    linear = [
+        kind.layers for kind in llm.layer_types.values() if isinstance(kind, Recurrent)
+    ]
+    has_any = np.greater(total(linear), 0)
+    return {UNMEASURED: has_any} if np.any(has_any) else {}
 
 
 # --- memory -----------------------------------------------------------------------------------

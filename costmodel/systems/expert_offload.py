@@ -24,7 +24,13 @@ from nearkv.costmodel.mechanisms.cpu_layer import (
     expert_bytes,
     processor,
 )
-from nearkv.costmodel.mechanisms.gpu_layer import layer_compute, output_head
+from nearkv.costmodel.mechanisms.gpu_layer import (
+    launches,
+    layer_compute,
+    output_head,
+    prompt_kernel,
+    unmeasured_kernels,
+)
 from nearkv.costmodel.mechanisms.serving.experts import (
     MOVES,
     grouped_products,
@@ -247,14 +253,14 @@ class Offload:
         layer, eq = without_experts(llm), "2 FLOPs a weight and token"
         weights = work.count * layer.layer_weight_bytes(work.each)
         launch = Port("gpu.launch", "wait", 1.0, "s")
-        launches = work.begun * (1 + llm.is_moe)
+        chains = work.begun * (1 + llm.is_moe) * launches(self.hw, llm)
         return serial(
             products=overlap(
                 weights=gpus.read(weights, "weights once a pass"),
                 compute=layer_compute(layer, work.tokens, 0.0, gpus, eq),
             ),
             launch=launch(
-                launches * self.hw.gpu.launch_alone, "kernels of a layer, one by one"
+                chains * self.hw.gpu.launch_alone, "kernels of a layer, one by one"
             ),
         )
 
@@ -288,12 +294,6 @@ class Offload:
         lanes = link(self.hw, "gpu_link", "pcie")
         return {"dram": processor(self.hw, NATIVE_BYTES).read, "link": lanes.inward}
 
-    @property
-    def attention_kernel(self) -> Port:
-        """Products of attention on the GPU, with the softmax between them [FLOP]."""
-        rate = self.hw.gpu.flops * self.hw.gpu.prefill_attention
-        return Port("gpu.tensor", "run", rate, "FLOP")
-
     def step_attention(self, llm: LLM) -> Attend:
         """Attention of a step, where the cache of the GPU's layers lies and on the cores."""
         b, s = self.work.batch, self.work.context
@@ -301,7 +301,7 @@ class Offload:
         read = Port("gpu.hbm", "read", rate)
         on_gpu = overlap(
             read=read(llm.cache_traffic(b, s), "KV cache"),
-            compute=self.attention_kernel(llm.attention_flops(b, s), "4 b s H d"),
+            compute=prompt_kernel(self.hw, llm)(llm.attention_flops(b, s), "4 b s H d"),
         )
         on_cores = self.cores.attention(llm, b, s)
         exchange = exchange_with_cpu(llm, b, link(self.hw, "gpu_link", "pcie"))
@@ -312,7 +312,7 @@ class Offload:
         """Causal attention of all prompts, on the GPU and on the cores."""
         b, prompt = self.work.batch, self.work.prompt
         flops = llm.prefill_attention_flops(b, prompt)
-        on_gpu = self.attention_kernel(flops, "2 b s^2 H d")
+        on_gpu = prompt_kernel(self.hw, llm)(flops, "2 b s^2 H d")
         return on_gpu, self.cores.prompt_attention(llm, b, prompt), on_gpu
 
     def capacity_check(self, gpu_memory: Real, tokens: Real) -> Fits:
@@ -509,7 +509,8 @@ def estimate(
     """Prefill and a step of all layers, type by type, and the output head behind them."""
     notes = {
         SERVED_ALIKE: np.greater(work.batch, 1)
-        & np.greater_equal(llm.weight_width, NATIVE_BYTES)
+        & np.greater_equal(llm.weight_width, NATIVE_BYTES),
+        **unmeasured_kernels(hw, llm),
     }
     if "ssd" in hw.roles:
         lanes = link(hw, "ssd_link", "pcie").inward.rate

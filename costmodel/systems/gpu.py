@@ -6,7 +6,7 @@ Symbols: n decoding sequences, tp, dp, pp, ep degrees of parallelism, L layers.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from nearkv.costmodel.algebra.compose import serial
 from nearkv.costmodel.algebra.span import Booleans, Numbers, Real, Span, total
-from nearkv.costmodel.mechanisms.gpu_layer import output_head
+from nearkv.costmodel.mechanisms.gpu_layer import output_head, unmeasured_kernels
 from nearkv.costmodel.mechanisms.serving.fluid import POLICY, steady
 from nearkv.costmodel.mechanisms.serving.parallel import (
     decode_attention,
@@ -311,7 +311,8 @@ def gpu_servers(
         impossible(hw, llm, split, dp, mtp, offload)
         | {ONE_STAGE: np.greater(pp, 1) & queued}
     )
-    return steady(work, serving, possible, {"tp": tp, "dp": dp, "pp": pp, "ep": ep})
+    answer = steady(work, serving, possible, {"tp": tp, "dp": dp, "pp": pp, "ep": ep})
+    return replace(answer, notes={**answer.notes, **unmeasured_kernels(hw, llm)})
 
 
 def at_work(hw: Machine, split: GpuSplit) -> Machine:

@@ -11,7 +11,11 @@ import numpy as np
 
 from nearkv.costmodel.algebra.compose import overlap, serial, stream
 from nearkv.costmodel.algebra.span import Booleans, Port, Real, Span
-from nearkv.costmodel.mechanisms.gpu_layer import layer_compute
+from nearkv.costmodel.mechanisms.gpu_layer import (
+    launches,
+    layer_compute,
+    prompt_kernel,
+)
 from nearkv.costmodel.mechanisms.serving.dimm import dimms
 from nearkv.costmodel.mechanisms.serving.experts import (
     grouped_products,
@@ -197,20 +201,19 @@ def linear(
     launch = Port("gpu.launch", "wait", 1.0, "s")
     of_experts = layer.is_moe * hw.gpu.experts_launch
     times = visits / split.pp
+    kernels = launches(hw, layer) * (hw.gpu.launch + of_experts)
     return serial(
         products=products,
         experts=grouped_products(hw, layer, split, tokens, passes),
-        launch=launch(times * (hw.gpu.launch + of_experts), "kernels of a layer"),
+        launch=launch(times * kernels, "kernels of a layer"),
         **exchanges(hw, layer, split, idle * tokens, times),
     )
 
 
 def prefill_attention(hw: Machine, llm: LLM, squares: Real) -> Span:
     """Causal attention of prompts in one layer, 4 D (l c0 + l^2 / 2) FLOPs per chunk."""
-    rate = hw.gpu.count * hw.gpu.flops * hw.gpu.prefill_attention
-    run = Port("gpu.tensor", "run", rate, "FLOP")
     flops = llm.prefill_attention_flops(squares, 1.0)
-    return run(flops, "4 D (l c0 + l^2/2)")
+    return prompt_kernel(hw, llm)(flops, "4 D (l c0 + l^2/2)")
 
 
 def prompts_alone(

@@ -16,7 +16,11 @@ from nearkv.costmodel.mechanisms.gpu_layer import (
     dequantise_cache,
     dequantise_traffic,
     dequantise_weights,
+    launches,
+    prompt_kernel,
+    unmeasured_kernels,
 )
+from nearkv.costmodel.model.layers import Mixed, Recurrent
 from nearkv.costmodel.model.resources import Gpu, gpu
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
@@ -65,3 +69,44 @@ def test_systems_on_pytorch_pay_for_unpacking_and_serving_engines_do_not(
     moved = step.traffic()["gpu.hbm", "read"]
     stored = llm.weight_bytes - llm.vocab * llm.hidden * 2
     assert (moved > 2 * stored) == pays
+
+
+# --- linear layers ------------------------------------------------------------------------------
+
+LINEAR = Recurrent(**vars(TINY), mixer_parameters=100.0, state_size=20.0, state_flops=30.0)
+MIXED = Mixed(**vars(TINY), types_by_name={"linear": replace(LINEAR, layers=2)})
+
+
+def test_prompts_update_a_state_at_a_rate_of_their_own() -> None:
+    """Two GPUs of 100 FLOP/s: 4 tokens of 30 FLOP at 0.25 of the peak take 2.4 s."""
+    rates = {"gpu.count": 2, "gpu.flops": 100.0, "gpu.prefill_state": 0.25}
+    hw = load_platform("hgx-h200").machine().with_values(rates | {"gpu.prefill_attention": 0.5})
+    updates = LINEAR.prefill_attention_flops(1.0, 4.0)
+    assert prompt_kernel(hw, LINEAR)(updates, "updates").seconds == pytest.approx(2.4)
+    # a layer that attends knows nothing of states
+    assert prompt_kernel(hw, TINY).rate == 100.0
+    assert launches(hw, TINY) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("platform", "microseconds"),
+    [("hgx-h100", 514), ("hgx-h200", 512), ("hgx-b200", 429), ("rtx-pro-6000-server", 1151)],
+)
+def test_prompts_of_linear_layers_take_what_was_measured(
+    platform: str, microseconds: float
+) -> None:
+    """8,192 tokens, 32 heads of 128 x 128, a convolution of 4 over 8,192 channels (vLLM 0.24)."""
+    heads = replace(LINEAR, state_flops=7.0 * 32 * 128 * 128 + 2 * 8192 * 4)
+    hw = load_platform(platform).machine().with_values({"gpu.count": 1})
+    seconds = prompt_kernel(hw, heads)(heads.prefill_attention_flops(1.0, 8192.0), "").seconds
+    assert 1e6 * seconds == pytest.approx(microseconds, rel=0.03)
+
+
+def test_an_engine_without_fused_kernels_launches_a_chain_and_says_so() -> None:
+    hw = load_platform("strix-halo").machine()
+    assert launches(hw, LINEAR) == 2.4
+    assert [bool(mask) for mask in unmeasured_kernels(hw, MIXED).values()] == [True]
+    assert not unmeasured_kernels(hw, TINY)
+    served = load_platform("hgx-h200").machine()
+    assert launches(served, LINEAR) == 1.0
+    assert not unmeasured_kernels(served, MIXED)

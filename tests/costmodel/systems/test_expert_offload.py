@@ -12,6 +12,7 @@ from support.systems import SYSTEMS, model
 
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.layers import Mixed, Recurrent
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
@@ -324,3 +325,12 @@ def test_a_drive_that_outpaces_its_link_says_so() -> None:
     assert rows[0] == rows[1]
     assert "ssd_link" in rows[1]
     assert "ssd_link" not in rows[2]
+
+
+def test_linear_layers_of_a_chain_of_operators_wait_for_each() -> None:
+    """One of three layers is linear: its launch of a second counts 2.4 times, the others' once."""
+    hw = BED.with_values({"host.launch": 1.0, "engine.state_launches": 2.4})
+    linear = Recurrent(**vars(replace(MOE, layers=1)), state_size=4.0, state_flops=8.0)
+    mixed = Mixed(**vars(MOE), types_by_name={"full": replace(MOE, layers=2), "linear": linear})
+    step = SYSTEMS["cpu-only"](hw, mixed, WORK, {}).step
+    assert step.traffic("wait")["host.launch", "wait"] == pytest.approx(2 + 2.4)
