@@ -21,7 +21,7 @@ from nearkv.costmodel.mechanisms.near_storage.scoring import (
     beta_sec54,
     rates,
 )
-from nearkv.costmodel.model.capacity import Fits
+from nearkv.costmodel.model.estimate import Fits
 from nearkv.costmodel.model.layers import over_layers
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import find_system

@@ -327,3 +327,109 @@ def sum_by_key(items: Iterable[tuple[_Key, Real]]) -> dict[_Key, Real]:
 def join(path: str, name: str) -> str:
     """The path of a part, below that of its span."""
     return f"{path}/{name}" if path else name
+
+
+# --- spans at the same time: the longest branch or queue, and the leaves it is attributed to -----
+
+
+class Overlap(Group):
+    """At the same time, one resource serving one part at a time."""
+
+    @cached_property
+    def shared(self) -> tuple[str, ...]:
+        """Resources that more than one part needs."""
+        used, shared = set[str](), set[str]()
+        for part in self.parts.values():
+            shared |= used & part.resources
+            used |= part.resources
+        return tuple(sorted(shared))
+
+    @cached_property
+    def seconds(self) -> Real:
+        """The longest part, or the longest queue for a shared resource [s]."""
+        parts = [part.seconds for part in self.parts.values()]
+        queues = [self.busy_of(resource) for resource in self.shared]
+        return _longest(parts + queues)
+
+    def _active_of(self, role: str) -> Real:
+        parts = [part.active_of(role) for part in self.parts.values()]
+        queues = [self.busy_of(name) for name in self.shared if name.startswith(f"{role}.")]
+        return _longest(parts + queues)
+
+    def _attribute(self, path: str, times: Real, where: Mask) -> Leaves:
+        # argmax over stacked candidates would copy each at full size; compare one by one instead
+        for name, part in self.parts.items():
+            longest = where & np.equal(part.seconds, self.seconds)
+            yield from part._attribute(join(path, name), times, longest)
+            where = where & ~longest  # of equals the first counts
+        for resource in self.shared:
+            longest = where & np.equal(self.busy_of(resource), self.seconds)
+            for leaf_path, leaf, runs in self.leaves():
+                if leaf.resource == resource:
+                    yield from leaf._attribute(join(path, leaf_path), times * runs, longest)
+            where = where & ~longest
+
+
+class Stream(Overlap):
+    """Bytes through a chain of resources, at the rate of the slowest."""
+
+
+def _longest(seconds: list[Real]) -> Real:
+    """The largest of several times, 0 of none [s]."""
+    # small arrays first: few operations then meet the full grid of design points
+    smallest_first = sorted(seconds, key=np.size)
+    return reduce(np.maximum, smallest_first) if seconds else 0.0
+
+
+# --- the words of every system --------------------------------------------------------------------
+
+
+def serial(**parts: Span) -> Span:
+    """One after the other: seconds = sum of the parts' [s]."""
+    return Serial(parts)
+
+
+def overlap(**parts: Span) -> Span:
+    """At the same time: seconds = the longest part or queue for a shared resource [s]."""
+    return Overlap(parts)
+
+
+def stream(amount: Real, eq: str = "", **ports: Port) -> Span:
+    """Send bytes through a chain of ports at once: what leaves the first arrives at the last.
+
+    Args:
+        amount: bytes that pass every port [B].
+        eq: the equation the amount comes from.
+        ports: the resources on the way.
+
+    Returns:
+        seconds = those of the slowest port [s].
+    """
+    leaves = {name: port(amount, eq) for name, port in ports.items()}
+    return Stream(leaves)
+
+
+FASTER = 2.0
+"""Stands for whichever of two takes less."""
+
+
+def either(choice: Real, first: Span, second: Span) -> Span:
+    """The first span where the choice is 0, the second where it is 1, at 2 whichever takes less."""
+    is_slower = np.greater(first.seconds, second.seconds)
+    is_second = np.where(np.equal(choice, FASTER), is_slower, choice)[()]
+    return Serial({"first": (1 - is_second) * first, "second": is_second * second})
+
+
+def pipeline(items: Real, **stages: Span) -> Span:
+    """Send items through stages: fill with the first, then one item every slowest stage.
+
+    Args:
+        items: how many items [1], at least one.
+        stages: the span of one item in each stage.
+
+    Returns:
+        seconds = sum of the stages + (items - 1) x overlap of the stages [s].
+    """
+    fill = Serial(stages)
+    steady = Repeat(items - 1, Overlap(stages))
+    return Serial({"first": fill, "steady": steady})

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import overlap, serial, stream
-from nearkv.costmodel.algebra.span import Port, Real, Span
+from nearkv.costmodel.algebra.span import Port, Real, Span, overlap, serial, stream
 from nearkv.costmodel.mechanisms.gpu_layer import launches, output_head
 from nearkv.costmodel.mechanisms.serving.experts import without_experts
 from nearkv.costmodel.model.llm import LLM

@@ -9,8 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import overlap, serial
-from nearkv.costmodel.algebra.span import Booleans, Port, Real, Span, total
+from nearkv.costmodel.algebra.span import Booleans, Port, Real, Span, overlap, serial, total
 from nearkv.costmodel.model.latent import Latent
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM

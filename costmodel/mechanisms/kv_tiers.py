@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import serial, stream
-from nearkv.costmodel.algebra.span import Port, Real, Span
+from nearkv.costmodel.algebra.span import Port, Real, Span, serial, stream
 from nearkv.costmodel.mechanisms.serving.residents import crossing
 from nearkv.costmodel.mechanisms.weights.streaming import DataPath
 from nearkv.costmodel.model.resources import link, per

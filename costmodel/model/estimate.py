@@ -3,20 +3,219 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
 
 import numpy as np
+from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.compose import serial
-from nearkv.costmodel.algebra.span import Booleans, Real, Span
-from nearkv.costmodel.model.capacity import Fits
+from nearkv.costmodel.algebra.span import (
+    Booleans,
+    Indices,
+    Numbers,
+    Real,
+    Span,
+    serial,
+    total,
+)
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.queue import Serving
 from nearkv.costmodel.model.workload import Workload
 
+# --- what fits each memory, and what a system models -------------------------------------------
+
+_FULL = 1e-12
+"""Share of a memory by which rounding alone may overfill it."""
+
+Contents = Mapping[str, Real]
+"""Content of a memory -> its bytes [B]."""
+
+STATUSES = ("ok", "infeasible", "not-modelled")
+"""Knowledge of a design point."""
+
+
+@dataclass(frozen=True)
+class Fits:
+    """True if a design point has an answer, and why not.
+
+    Attributes:
+        tiers: name of a memory -> (bytes needed, bytes available) [B].
+        not_modelled: sentence saying what the system does not model -> where that is needed.
+        contents: name of a memory -> what makes up its need, where the system says so.
+    """
+
+    tiers: Mapping[str, tuple[Real, Real]]
+    not_modelled: Mapping[str, Booleans] = field(default_factory=dict)
+    contents: Mapping[str, Contents] = field(default_factory=dict)
+
+    def without(self, not_modelled: Mapping[str, Booleans]) -> Fits:
+        """These memories, with no answer where the system does not model what is needed."""
+        return replace(self, not_modelled={**self.not_modelled, **not_modelled})
+
+    def times(self, number: Real) -> Fits:
+        """As many such memories together, each with as much to hold [1]."""
+        tiers = {
+            name: (number * needed, number * available)
+            for name, (needed, available) in self.tiers.items()
+        }
+        contents = {
+            name: {what: number * size for what, size in held.items()}
+            for name, held in self.contents.items()
+        }
+        return replace(self, tiers=tiers, contents=contents)
+
+    @cached_property
+    def ok(self) -> Booleans:
+        """True where the system models the point and every memory holds what it must."""
+        return self.fit & ~self.unmodelled if self.not_modelled else self.fit
+
+    @cached_property
+    def fit(self) -> Booleans:
+        """True where every memory holds what it must."""
+        fitting = (_holds(needed, available) for needed, available in self.tiers.values())
+        return reduce(np.logical_and, fitting)
+
+    @property
+    def unmodelled(self) -> Booleans:
+        """True where the system does not model what is needed."""
+        return reduce(np.logical_or, self.not_modelled.values(), np.zeros((), bool))
+
+    @property
+    def status(self) -> Indices:
+        """Place in `STATUSES`."""
+        return np.where(self.unmodelled, 2, np.where(self.fit, 0, 1))
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Sentences that `reason` points into; the first is empty."""
+        return ("", *map(shortage, self.tiers), *self.not_modelled)
+
+    @property
+    def reason(self) -> Indices:
+        """Place in `reasons` of the first that holds; 0 where the point has an answer."""
+        place = self.limiting
+        for i, where in reversed(list(enumerate(self.not_modelled.values()))):
+            place = np.where(where, 1 + len(self.tiers) + i, place)
+        return place
+
+    @property
+    def short_bytes(self) -> Real:
+        """Bytes missing in the memory that is shortest; 0 where all fit [B]."""
+        worst: Real = np.max(self._missing, axis=0)
+        return worst
+
+    @property
+    def limiting(self) -> Indices:
+        """Place of the memory that misses most bytes, counted from 1; 0 where all fit."""
+        return np.where(self.short_bytes > 0, np.argmax(self._missing, axis=0) + 1, 0)
+
+    @property
+    def short_of(self) -> NDArray[np.str_]:
+        """Name of the memory that misses most bytes; empty where all fit."""
+        chosen: NDArray[np.str_] = np.array(["", *self.tiers])[self.limiting]
+        return chosen
+
+    @cached_property
+    def _missing(self) -> Numbers:
+        by_tier = [
+            _missing_bytes(needed, available) for needed, available in self.tiers.values()
+        ]
+        stacked = np.stack(np.broadcast_arrays(*by_tier))
+        missing: Numbers = np.maximum(stacked, 0.0)
+        return np.where(self.unmodelled, 0.0, missing) if self.not_modelled else missing
+
+
+def shortage(tier: str) -> str:
+    """A sentence about a memory that is short; `both` are two that hold something together."""
+    return (
+        "both memories together are short" if tier == "both" else f"{tier} memory is short"
+    )
+
+
+def _holds(needed: Real, available: Real) -> Booleans:
+    """True if it fits, rounding aside: a share solved for the last byte may miss it by that."""
+    limit = np.multiply(available, 1 + _FULL)
+    return np.less_equal(needed, limit)
+
+
+def _missing_bytes(needed: Real, available: Real) -> Real:
+    """Bytes needed beyond those available; 0 where they fit [B]."""
+    excess = np.subtract(needed, available)
+    return np.where(_holds(needed, available), 0.0, excess)
+
+
+def fits(**memories: tuple[Real | Contents, Real]) -> Fits:
+    """State what each memory must hold and can hold [B].
+
+    Args:
+        memories: name -> (bytes needed, bytes available); what is needed may be named part by
+            part, which `estimate --footprint` lists.
+
+    >>> held = fits(gpu=({"weights": 30e9, "KV cache": 20e9}, 40e9), host=(9e9, 8e9))
+    >>> held.tiers["gpu"], float(held.short_bytes)
+    ((50000000000.0, 40000000000.0), 10000000000.0)
+    """
+    tiers: dict[str, tuple[Real, Real]] = {}
+    contents: dict[str, Contents] = {}
+    for name, (needed, available) in memories.items():
+        if isinstance(needed, Mapping):
+            contents[name] = needed
+            tiers[name] = (total(needed.values()), available)
+        else:
+            tiers[name] = (needed, available)
+    return Fits(tiers, contents=contents)
+
+
+def reduced_batch(batch: Real, per_sequence: Real, available: Real) -> Real:
+    """Batch that runs at once: all of it, or equal rounds of at most a power of two.
+
+    HILOS sec. 6.3 reduces the batch to what fits; INF² and FlexGen take powers of two. 24 sequences
+    of which 16 fit run as two rounds of 12.
+
+    Args:
+        batch: sequences requested [1].
+        per_sequence: bytes one sequence needs [B].
+        available: bytes free for sequences [B]; may be negative.
+
+    Returns:
+        Sequences served together, at least one; where not even one fits, `Fits` says what is
+        short [1].
+    """
+    most = np.floor(np.divide(available, np.maximum(per_sequence, 1.0)))
+    _, exponent = np.frexp(np.maximum(most, 1.0))
+    power_of_two = np.exp2(exponent - 1.0)
+    requested = np.maximum(batch, 1.0)
+    largest = np.where(most >= requested, requested, np.minimum(power_of_two, requested))
+    rounds = np.ceil(requested / largest)
+    return (requested / rounds)[()]
+
+
+def possible_batches(batch: Real) -> list[Real]:
+    """Batches from which on `reduced_batch` runs more at once: powers of two, then all [1]."""
+    most = int(np.frexp(np.max(batch))[1])
+    return [*(2.0**exponent for exponent in range(most)), np.maximum(batch, 1.0)]
+
+
+def batch_with_states(most: Real, batch: Real, state: Real, free: Real) -> Real:
+    """Sequences at once: `most`, or fewer where recurrent states do not fit the GPU [1].
+
+    Args:
+        most: sequences that other memories hold [1].
+        batch: sequences requested [1].
+        state: recurrent states of one sequence; none of most models [B].
+        free: GPU memory for states [B].
+    """
+    recurrent = np.greater(state, 0)
+    if not np.any(recurrent):
+        return most
+    with_states = reduced_batch(batch, state, free)
+    return np.where(recurrent, np.minimum(most, with_states), most)[()]
+
+
 Notes = Mapping[str, Booleans]
 """Sentence -> the design points where it holds."""
+# --- the answer ----------------------------------------------------------------------------------
+
 ONE_BATCH_ONLY = (
     "it serves one batch at a time, not requests that arrive; ask it with --users"
 )

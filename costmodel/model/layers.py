@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import pipeline, serial
-from nearkv.costmodel.algebra.span import Booleans, Real, Span
+from nearkv.costmodel.algebra.span import Booleans, Real, Span, pipeline, serial
 from nearkv.costmodel.model.chosen import (
     Borrowed,
     Chunked,

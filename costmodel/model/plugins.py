@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Span
-from nearkv.costmodel.model.capacity import Fits
-from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.estimate import Estimate, Fits
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.costmodel.model.workload import Workload

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import serial
-from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.algebra.span import Real, Span, serial
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
 

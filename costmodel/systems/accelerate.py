@@ -11,8 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import overlap, serial, stream
-from nearkv.costmodel.algebra.span import Real, Span, total
+from nearkv.costmodel.algebra.span import Real, Span, overlap, serial, stream, total
 from nearkv.costmodel.mechanisms.gpu_layer import (
     arriving_head,
     dequantise_traffic,
@@ -28,8 +27,7 @@ from nearkv.costmodel.mechanisms.weights.residency import (
     choose_residency,
 )
 from nearkv.costmodel.mechanisms.weights.streaming import drives_of
-from nearkv.costmodel.model.capacity import Fits, fits
-from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.estimate import Estimate, Fits, fits
 from nearkv.costmodel.model.layers import over_layers, with_projected_latents
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import system

@@ -10,8 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import overlap
-from nearkv.costmodel.algebra.span import Port, Real, Span
+from nearkv.costmodel.algebra.span import Port, Real, Span, overlap
 from nearkv.costmodel.mechanisms.gpu_layer import gpu_contents, gpu_working_set
 from nearkv.costmodel.mechanisms.weights.residency import (
     FILLED,
@@ -28,13 +27,13 @@ from nearkv.costmodel.mechanisms.weights.streaming import (
     drives_of,
     weights_from_files,
 )
-from nearkv.costmodel.model.capacity import (
+from nearkv.costmodel.model.estimate import (
+    Estimate,
     batch_with_states,
     fits,
     possible_batches,
     reduced_batch,
 )
-from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import system

@@ -15,8 +15,17 @@ from functools import reduce
 import numpy as np
 
 from nearkv.costmodel.algebra.blend import scaled
-from nearkv.costmodel.algebra.compose import FASTER, either, overlap, serial, stream
-from nearkv.costmodel.algebra.span import Port, Real, Span, total
+from nearkv.costmodel.algebra.span import (
+    FASTER,
+    Port,
+    Real,
+    Span,
+    either,
+    overlap,
+    serial,
+    stream,
+    total,
+)
 from nearkv.costmodel.mechanisms.cpu_layer import (
     NATIVE_BYTES,
     Cores,
@@ -40,8 +49,7 @@ from nearkv.costmodel.mechanisms.serving.experts import (
 from nearkv.costmodel.mechanisms.serving.split import GpuSplit
 from nearkv.costmodel.mechanisms.weights.cpu_attention import exchange_with_cpu
 from nearkv.costmodel.mechanisms.weights.streaming import DataPath
-from nearkv.costmodel.model.capacity import Contents, Fits, fits
-from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.estimate import Contents, Estimate, Fits, fits
 from nearkv.costmodel.model.layers import LAYER_CLASS, over_layers
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import Knob, Reversal, choice, system

@@ -60,12 +60,12 @@ from nearkv.costmodel.mechanisms.weights.streaming import (
     memories,
     weights_from_files,
 )
-from nearkv.costmodel.model.capacity import (
+from nearkv.costmodel.model.estimate import (
+    Estimate,
     batch_with_states,
     possible_batches,
     reduced_batch,
 )
-from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import Knob, Reversal, choice, system
 from nearkv.costmodel.model.resources import host, link

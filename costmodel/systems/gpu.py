@@ -12,8 +12,7 @@ from itertools import product
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import serial
-from nearkv.costmodel.algebra.span import Booleans, Numbers, Real, Span, total
+from nearkv.costmodel.algebra.span import Booleans, Numbers, Real, Span, serial, total
 from nearkv.costmodel.mechanisms.gpu_layer import output_head, unmeasured_kernels
 from nearkv.costmodel.mechanisms.serving.fluid import POLICY, steady
 from nearkv.costmodel.mechanisms.serving.parallel import (
@@ -39,8 +38,7 @@ from nearkv.costmodel.mechanisms.serving.split import (
     node_size,
     unjoined,
 )
-from nearkv.costmodel.model.capacity import Contents, fits
-from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.estimate import Contents, Estimate, fits
 from nearkv.costmodel.model.layers import LAYER_CLASS
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.queue import Load, Serving, over_layer_types

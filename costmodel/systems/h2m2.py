@@ -14,8 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import serial
-from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.algebra.span import Real, Span, serial
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     ATTENDS,
     LACKS,

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import overlap, serial
-from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.algebra.span import Real, Span, overlap, serial
 from nearkv.costmodel.mechanisms.gpu_layer import output_head
 from nearkv.costmodel.mechanisms.near_storage.eviction import (
     ATTENDS,
@@ -35,8 +34,7 @@ from nearkv.costmodel.mechanisms.near_storage.scoring import (
     csd_path,
     narrow_copies,
 )
-from nearkv.costmodel.model.capacity import Fits, fits
-from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.estimate import Estimate, Fits, fits
 from nearkv.costmodel.model.layers import Recurrent, over_layers, pipelined_layers
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import NO_KNOBS, Knob, choice, system

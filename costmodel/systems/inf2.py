@@ -38,8 +38,7 @@ from nearkv.costmodel.mechanisms.weights.residency import (
     x_cache_bytes,
 )
 from nearkv.costmodel.mechanisms.weights.streaming import WeightStream, weights_from_devices
-from nearkv.costmodel.model.capacity import Fits, fits
-from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.estimate import Estimate, Fits, fits
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import NO_KNOBS, Knob, Reversal, choice, system
 from nearkv.costmodel.model.resources import csd, host

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from nearkv.costmodel.algebra.compose import overlap, serial, stream
-from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.algebra.span import Real, Span, overlap, serial, stream
 from nearkv.costmodel.mechanisms.gpu_layer import output_head
 from nearkv.costmodel.mechanisms.near_storage.eviction import (
     ATTENDS,
@@ -32,8 +31,7 @@ from nearkv.costmodel.mechanisms.near_storage.eviction import (
     storage,
     where_kv_lives,
 )
-from nearkv.costmodel.model.capacity import fits
-from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.estimate import Estimate, fits
 from nearkv.costmodel.model.layers import over_layers, pipelined_layers
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import Knob, system

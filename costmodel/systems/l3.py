@@ -12,8 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import overlap, serial, stream
-from nearkv.costmodel.algebra.span import Port, Real, Span
+from nearkv.costmodel.algebra.span import Port, Real, Span, overlap, serial, stream
 from nearkv.costmodel.mechanisms.serving.dimm import (
     KV_PLACEMENT,
     dimm_capacity,
@@ -42,8 +41,7 @@ from nearkv.costmodel.mechanisms.serving.request_bytes import (
     tokens_beside_states,
     weights_and_states,
 )
-from nearkv.costmodel.model.capacity import fits
-from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.estimate import Estimate, fits
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.queue import Load, Serving, over_layer_types

@@ -12,8 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import overlap, serial
-from nearkv.costmodel.algebra.span import Port, Real, Span
+from nearkv.costmodel.algebra.span import Port, Real, Span, overlap, serial
 from nearkv.costmodel.mechanisms.serving.cpu_share import (
     balanced_share,
     beyond_gpus,
@@ -56,8 +55,7 @@ from nearkv.costmodel.mechanisms.serving.request_bytes import (
     weights_and_states,
 )
 from nearkv.costmodel.mechanisms.serving.residents import resident
-from nearkv.costmodel.model.capacity import Fits, fits
-from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.estimate import Estimate, Fits, fits
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.queue import Load, Serving, over_layer_types
 from nearkv.costmodel.model.registry import Knob, Reversal, choice, system

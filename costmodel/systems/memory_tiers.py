@@ -13,8 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import overlap, serial
-from nearkv.costmodel.algebra.span import Port, Real, Span
+from nearkv.costmodel.algebra.span import Port, Real, Span, overlap, serial
 from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import (
     Side,
     attend,
@@ -34,8 +33,7 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     fc_shapes,
     qkv_columns,
 )
-from nearkv.costmodel.model.capacity import fits
-from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.estimate import Estimate, fits
 from nearkv.costmodel.model.layers import over_layers
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import system

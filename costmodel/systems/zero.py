@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import overlap, serial, stream
-from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.algebra.span import Real, Span, overlap, serial, stream
 from nearkv.costmodel.mechanisms.gpu_layer import (
     FUSED,
     arriving_latents,

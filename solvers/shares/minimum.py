@@ -16,8 +16,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkv.costmodel.algebra.overlap import Overlap
-from nearkv.costmodel.algebra.span import Booleans, Leaf, Real, Repeat, Span, is_same, total
+from nearkv.costmodel.algebra.span import (
+    Booleans,
+    Leaf,
+    Overlap,
+    Real,
+    Repeat,
+    Span,
+    is_same,
+    total,
+)
 
 _ROUNDING = 1e-12
 _MOST_STEPS = 200

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.blend import blend
 from nearkv.costmodel.algebra.span import Booleans, Numbers, Real, Span, is_same
-from nearkv.costmodel.model.capacity import Fits
-from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.estimate import Estimate, Fits
 from nearkv.solvers.objective import TOTAL, Timed
 from nearkv.solvers.shares.minimum import Minimum, minimise
 

@@ -19,9 +19,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.compose import overlap
-from nearkv.costmodel.algebra.overlap import Overlap
-from nearkv.costmodel.algebra.span import Integers, Leaf, Numbers, Real, Repeat, Span
+from nearkv.costmodel.algebra.span import (
+    Integers,
+    Leaf,
+    Numbers,
+    Overlap,
+    Real,
+    Repeat,
+    Span,
+    overlap,
+)
 from nearkv.costmodel.mechanisms.serving.parallel import data_parallel, in_use
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.queue import Load

@@ -8,15 +8,19 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nearkv.costmodel.algebra.compose import (
+    from nearkv.costmodel.algebra.span import (
+        Leaf as Leaf,
+        Span as Span,
         overlap as overlap,
         pipeline as pipeline,
         serial as serial,
         stream as stream,
     )
-    from nearkv.costmodel.algebra.span import Leaf as Leaf, Span as Span
-    from nearkv.costmodel.model.capacity import Fits as Fits, fits as fits
-    from nearkv.costmodel.model.estimate import Estimate as Estimate
+    from nearkv.costmodel.model.estimate import (
+        Estimate as Estimate,
+        Fits as Fits,
+        fits as fits,
+    )
     from nearkv.costmodel.model.registry import Knob as Knob, system as system
     from nearkv.hardware.errors import (
         InputError as InputError,
@@ -61,11 +65,16 @@ if not os.path.isdir(os.path.join(os.path.dirname(__file__), "hardware")):
     )
 
 _HOMES = {
-    "costmodel.model.capacity": ("Fits", "fits"),
-    "costmodel.algebra.compose": ("overlap", "pipeline", "serial", "stream"),
-    "costmodel.model.estimate": ("Estimate",),
+    "costmodel.algebra.span": (
+        "Leaf",
+        "Span",
+        "overlap",
+        "pipeline",
+        "serial",
+        "stream",
+    ),
+    "costmodel.model.estimate": ("Estimate", "Fits", "fits"),
     "costmodel.model.registry": ("Knob", "system"),
-    "costmodel.algebra.span": ("Leaf", "Span"),
     "hardware.errors": ("InputError", "NearkvError", "NearkvWarning"),
     "sweeps.api.arguments": ("Axes",),
     "sweeps.api.catalogues": (

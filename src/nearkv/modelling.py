@@ -5,10 +5,16 @@
 Every name has an example in `docs/own.md`; `nearkv systems new NAME` writes a whole system.
 """
 
-from nearkv.costmodel.algebra.compose import overlap, pipeline, serial, stream
-from nearkv.costmodel.algebra.span import Leaf, Port, Span
-from nearkv.costmodel.model.capacity import Fits, fits, reduced_batch
-from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.algebra.span import (
+    Leaf,
+    Port,
+    Span,
+    overlap,
+    pipeline,
+    serial,
+    stream,
+)
+from nearkv.costmodel.model.estimate import Estimate, Fits, fits, reduced_batch
 from nearkv.costmodel.model.layers import over_layers, with_widths
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import Knob, Reversal, System, find_system, system

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Booleans, Integers, Numbers, Real
 from nearkv.costmodel.mechanisms.serving.arrivals import FULL, PUT_BACK
-from nearkv.costmodel.model.capacity import STATUSES, Fits
-from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.estimate import STATUSES, Estimate, Fits
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.metrics import COLUMNS, Evaluated, without_idle_power
 from nearkv.costmodel.model.registry import Knob

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Indices, Numbers
-from nearkv.costmodel.model.capacity import shortage
+from nearkv.costmodel.model.estimate import shortage
 from nearkv.costmodel.model.metrics import COSTS, Evaluated
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.search import VALUES_AT_ONCE, Crossing, crossings, looked_at

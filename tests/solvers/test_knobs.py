@@ -10,10 +10,8 @@ import pytest
 from support.spans import leaf
 from support.systems import SYSTEMS, middle, model
 
-from nearkv.costmodel.algebra.compose import overlap, serial
-from nearkv.costmodel.algebra.span import Leaf, Real
-from nearkv.costmodel.model.capacity import fits
-from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.algebra.span import Leaf, Real, overlap, serial
+from nearkv.costmodel.model.estimate import Estimate, fits
 from nearkv.costmodel.model.layers import with_widths
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import Knob, System

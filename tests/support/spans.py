@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from nearkv.costmodel.algebra.compose import overlap, serial
-from nearkv.costmodel.algebra.span import Leaf, Real, Span
+from nearkv.costmodel.algebra.span import Leaf, Real, Span, overlap, serial
 
 SOME = st.floats(0.01, 100)
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import overlap, serial
-from nearkv.costmodel.algebra.span import Leaf, Port, Real, Span
+from nearkv.costmodel.algebra.span import Leaf, Port, Real, Span, overlap, serial
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.resources import per
 from nearkv.hardware.errors import InputError

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import serial
-from nearkv.costmodel.algebra.span import Numbers, Real
+from nearkv.costmodel.algebra.span import Numbers, Real, serial
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     MOST_UNITS,
     Asymmetric,

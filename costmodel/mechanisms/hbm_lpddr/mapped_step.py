@@ -17,8 +17,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import serial, stream
-from nearkv.costmodel.algebra.span import Booleans, Real, Span
+from nearkv.costmodel.algebra.span import Booleans, Real, Span, serial, stream
 from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import memory_energy
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     Asymmetric,
@@ -36,8 +35,7 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     qkv_bytes,
     sublayers,
 )
-from nearkv.costmodel.model.capacity import fits
-from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.estimate import Estimate, fits
 from nearkv.costmodel.model.layers import over_layers
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload

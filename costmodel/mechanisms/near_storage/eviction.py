@@ -13,15 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import overlap, stream
-from nearkv.costmodel.algebra.span import Port, Real, Span
+from nearkv.costmodel.algebra.span import Port, Real, Span, overlap, stream
 from nearkv.costmodel.mechanisms.gpu_layer import (
     gpu_contents,
     gpu_working_set,
     layer_compute,
     prefill_compute,
 )
-from nearkv.costmodel.model.capacity import Contents
+from nearkv.costmodel.model.estimate import Contents
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import Knob, Reversal, choice

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import overlap, serial, stream
-from nearkv.costmodel.algebra.span import Real, Span, total
+from nearkv.costmodel.algebra.span import Real, Span, overlap, serial, stream, total
 from nearkv.costmodel.mechanisms.near_storage.tiled_attention import near_storage
 from nearkv.costmodel.mechanisms.near_storage.writeback import (
     Writeback,

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import overlap, pipeline, serial
-from nearkv.costmodel.algebra.span import Port, Real, Span
+from nearkv.costmodel.algebra.span import Port, Real, Span, overlap, pipeline, serial
 from nearkv.costmodel.mechanisms.near_storage.eviction import cpu_scoring, scattered
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.resources import drives, link

@@ -5,8 +5,7 @@ Symbols: s context.
 
 from __future__ import annotations
 
-from nearkv.costmodel.algebra.compose import overlap, serial, stream
-from nearkv.costmodel.algebra.span import Port, Real, Span
+from nearkv.costmodel.algebra.span import Port, Real, Span, overlap, serial, stream
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.resources import Csd
 from nearkv.hardware.machine import Machine

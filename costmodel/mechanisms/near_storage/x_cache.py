@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import overlap, serial, stream
-from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.algebra.span import Real, Span, overlap, serial, stream
 from nearkv.costmodel.mechanisms.gpu_layer import gpu_contents
 from nearkv.costmodel.mechanisms.near_storage.writeback import (
     Writeback,
@@ -35,7 +34,7 @@ from nearkv.costmodel.mechanisms.weights.residency import (
     overflow,
 )
 from nearkv.costmodel.mechanisms.weights.streaming import DataPath, WeightStream
-from nearkv.costmodel.model.capacity import Fits, fits
+from nearkv.costmodel.model.estimate import Fits, fits
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import NO_KNOBS, Knob, choice

@@ -29,16 +29,14 @@ from functools import cached_property
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import serial
-from nearkv.costmodel.algebra.span import Booleans, Port, Real
+from nearkv.costmodel.algebra.span import Booleans, Port, Real, serial
 from nearkv.costmodel.mechanisms.serving.residents import (
     bisect,
     crossing,
     requests_held,
     resident,
 )
-from nearkv.costmodel.model.capacity import Fits
-from nearkv.costmodel.model.estimate import Estimate, Latency, Laws, WaitingLine
+from nearkv.costmodel.model.estimate import Estimate, Fits, Latency, Laws, WaitingLine
 from nearkv.costmodel.model.queue import Load, Serving
 from nearkv.costmodel.model.workload import Workload
 

@@ -12,8 +12,16 @@ from functools import partial
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import overlap, serial
-from nearkv.costmodel.algebra.span import Booleans, Numbers, Port, Real, Span, total
+from nearkv.costmodel.algebra.span import (
+    Booleans,
+    Numbers,
+    Port,
+    Real,
+    Span,
+    overlap,
+    serial,
+    total,
+)
 from nearkv.costmodel.mechanisms.serving.parallel import (
     beside_weights,
     data_parallel,

@@ -10,8 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import overlap, serial
-from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.algebra.span import Real, Span, overlap, serial
 from nearkv.costmodel.mechanisms.serving.dimm import imbalance
 from nearkv.costmodel.mechanisms.serving.split import GpuSplit, most_chosen
 from nearkv.costmodel.model.llm import LLM

@@ -14,12 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import serial
-from nearkv.costmodel.algebra.span import Booleans, Real, Span
+from nearkv.costmodel.algebra.span import Booleans, Real, Span, serial
 from nearkv.costmodel.mechanisms.serving.arrivals import under_load
 from nearkv.costmodel.mechanisms.serving.residents import bisect, requests_held, resident
-from nearkv.costmodel.model.capacity import Fits
-from nearkv.costmodel.model.estimate import Estimate, Latency
+from nearkv.costmodel.model.estimate import Estimate, Fits, Latency
 from nearkv.costmodel.model.queue import Serving
 from nearkv.costmodel.model.registry import choice
 from nearkv.costmodel.model.workload import Workload

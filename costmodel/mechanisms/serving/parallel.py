@@ -9,8 +9,15 @@ from functools import partial
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import overlap, serial, stream
-from nearkv.costmodel.algebra.span import Booleans, Port, Real, Span
+from nearkv.costmodel.algebra.span import (
+    Booleans,
+    Port,
+    Real,
+    Span,
+    overlap,
+    serial,
+    stream,
+)
 from nearkv.costmodel.mechanisms.gpu_layer import (
     launches,
     layer_compute,

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import serial
-from nearkv.costmodel.algebra.span import Booleans, Port, Real, Span
+from nearkv.costmodel.algebra.span import Booleans, Port, Real, Span, serial
 from nearkv.costmodel.mechanisms.serving.dimm import imbalance
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.resources import link

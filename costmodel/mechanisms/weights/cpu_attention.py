@@ -5,8 +5,7 @@ Symbols: b sequences, s tokens, r latent rank, dr rotary size, H query heads.
 
 from __future__ import annotations
 
-from nearkv.costmodel.algebra.compose import overlap, stream
-from nearkv.costmodel.algebra.span import Port, Real, Span
+from nearkv.costmodel.algebra.span import Port, Real, Span, overlap, stream
 from nearkv.costmodel.mechanisms.weights.streaming import DataPath
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.resources import Gpu, Host, Link

@@ -23,8 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import overlap, serial, stream
-from nearkv.costmodel.algebra.span import Port, Real, Span
+from nearkv.costmodel.algebra.span import Port, Real, Span, overlap, serial, stream
 from nearkv.costmodel.mechanisms.gpu_layer import (
     EAGER,
     attend_on_gpu,
@@ -38,8 +37,7 @@ from nearkv.costmodel.mechanisms.weights.cpu_attention import (
 )
 from nearkv.costmodel.mechanisms.weights.residency import ALL_ON_GPU, Residency
 from nearkv.costmodel.mechanisms.weights.streaming import FileStorage, WeightStream
-from nearkv.costmodel.model.capacity import Fits
-from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.estimate import Estimate, Fits
 from nearkv.costmodel.model.latent import Latent
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import overlap, serial, stream
-from nearkv.costmodel.algebra.span import Port, Real, Span
+from nearkv.costmodel.algebra.span import Port, Real, Span, overlap, serial, stream
 from nearkv.costmodel.mechanisms.gpu_layer import (
     arriving_head,
     dequantise_traffic,
@@ -21,7 +20,7 @@ from nearkv.costmodel.mechanisms.gpu_layer import (
     update_state,
 )
 from nearkv.costmodel.mechanisms.weights.residency import Residency
-from nearkv.costmodel.model.capacity import Fits, fits
+from nearkv.costmodel.model.estimate import Fits, fits
 from nearkv.costmodel.model.layers import over_layers
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.resources import Csd, Gpu, Host, Link, drives, gpu, host, link

@@ -10,7 +10,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Booleans, Integers, Numbers
-from nearkv.costmodel.model.capacity import STATUSES
+from nearkv.costmodel.model.estimate import STATUSES
 from nearkv.costmodel.model.metrics import COLUMNS, Evaluated, is_of_costs
 from nearkv.costmodel.model.registry import System
 from nearkv.hardware.machine import recording

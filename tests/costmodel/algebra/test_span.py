@@ -6,8 +6,7 @@ from hypothesis import given, strategies as st
 from support.spans import leaf, trees
 
 from nearkv.costmodel.algebra.blend import blend
-from nearkv.costmodel.algebra.compose import overlap, pipeline, serial, stream
-from nearkv.costmodel.algebra.span import Leaf, Port, Span
+from nearkv.costmodel.algebra.span import Leaf, Port, Span, overlap, pipeline, serial, stream
 
 
 def test_serial_adds_and_overlap_takes_the_longest() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearkv.costmodel.model.capacity import STATUSES, Fits, batch_with_states, fits
+from nearkv.costmodel.model.estimate import STATUSES, Fits, batch_with_states, fits
 
 
 def test_memory_that_misses_most_is_the_reason() -> None:

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from nearkv.costmodel.algebra.span import Port
-from nearkv.costmodel.model.capacity import fits
-from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.estimate import Estimate, fits
 from nearkv.costmodel.model.workload import Workload
 
 SECONDS = Port("gpu.wait", "wait", 1.0, "s")

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from support.spans import leaf
 
-from nearkv.costmodel.algebra.compose import overlap, serial
-from nearkv.costmodel.algebra.span import Leaf
-from nearkv.costmodel.model.capacity import fits
+from nearkv.costmodel.algebra.span import Leaf, overlap, serial
+from nearkv.costmodel.model.estimate import fits
 from nearkv.solvers.shares.minimum import Minimum, minimise
 from nearkv.solvers.shares.solve import binding, feasible_share
 

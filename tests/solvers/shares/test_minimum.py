@@ -11,9 +11,17 @@ from support.spans import leaf, trees
 from support.systems import SYSTEMS, model
 
 from nearkv.costmodel.algebra.blend import blend
-from nearkv.costmodel.algebra.compose import overlap, serial
-from nearkv.costmodel.algebra.overlap import Overlap
-from nearkv.costmodel.algebra.span import Leaf, Numbers, Port, Repeat, Serial, Span
+from nearkv.costmodel.algebra.span import (
+    Leaf,
+    Numbers,
+    Overlap,
+    Port,
+    Repeat,
+    Serial,
+    Span,
+    overlap,
+    serial,
+)
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.solvers.knobs import resolve_knobs

@@ -7,10 +7,8 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 from support.systems import SYSTEMS, model
 
-from nearkv.costmodel.algebra.compose import overlap, serial
-from nearkv.costmodel.algebra.span import Leaf, Real
-from nearkv.costmodel.model.capacity import fits
-from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.algebra.span import Leaf, Real, overlap, serial
+from nearkv.costmodel.model.estimate import Estimate, fits
 from nearkv.costmodel.model.registry import Knob, System
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform

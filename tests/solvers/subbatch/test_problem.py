@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nearkv.costmodel.algebra.compose import overlap, serial
-from nearkv.costmodel.algebra.span import Leaf, Real, Span
+from nearkv.costmodel.algebra.span import Leaf, Real, Span, overlap, serial
 from nearkv.solvers.subbatch.problem import Costs, SubbatchProblem, least_decode, planes
 
 

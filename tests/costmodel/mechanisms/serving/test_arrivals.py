@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nearkv.costmodel.algebra.compose import serial
-from nearkv.costmodel.algebra.span import Leaf, Real, Span
+from nearkv.costmodel.algebra.span import Leaf, Real, Span, serial
 from nearkv.costmodel.mechanisms.serving.arrivals import at_rate, laws_of, of_users, under_load
-from nearkv.costmodel.model.capacity import fits
+from nearkv.costmodel.model.estimate import fits
 from nearkv.costmodel.model.queue import Load, Serving
 from nearkv.costmodel.model.workload import Arrivals, Workload
 from nearkv.solvers.goodput import first_within, quantile, within

@@ -11,8 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nearkv.costmodel.algebra.compose import serial
-from nearkv.costmodel.algebra.span import Leaf, Real, Span
+from nearkv.costmodel.algebra.span import Leaf, Real, Span, serial
 from nearkv.costmodel.mechanisms.serving.fluid import Drain, decoding, drain_of, steady
 from nearkv.costmodel.mechanisms.serving.residents import (
     bisect,
@@ -21,8 +20,7 @@ from nearkv.costmodel.mechanisms.serving.residents import (
     resident_in,
     tokens_reserved,
 )
-from nearkv.costmodel.model.capacity import fits
-from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.estimate import Estimate, fits
 from nearkv.costmodel.model.queue import Load, Serving
 from nearkv.costmodel.model.workload import Spread, Workload
 
