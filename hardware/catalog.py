@@ -170,7 +170,7 @@ def load_platform(name: str, heirs: tuple[str, ...] = ()) -> Platform:
     Every table is a role. It names the part that fills it and its `count`, and may replace any of
     the part's numbers; roles without a part (precision, policy, derate) hold all their own. With
     `follows = { count = "gpu.count" }` a number is always that of another role, and with
-    `kernel_tiled = { like = "inf2-a100" }` it is what that platform states of the role. A file
+    `launch = { like = "aipc-4090" }` it is what that platform states of the role. A file
     may start from another platform (`base`), change numbers of its roles, fill them with other
     parts and leave roles out (`without`), which a table of the role then starts anew. A part is
     looked for beside the file, then by name in the folders of `NEARKV_PATH`, in `./parts` and in

@@ -184,9 +184,10 @@ def _check_count(evidence: Evidence, chosen: Sequence[str]) -> None:
             f"{len(chosen)} factors are too many; choose at most six with --factor: {names}"
         )
     if len(chosen) >= len(evidence.names):
+        rows, factors = counted(len(evidence.names), "row"), counted(len(chosen), "factor")
         raise InputError(
-            f"{evidence.what}: {len(evidence.names)} rows cannot determine {len(chosen)} factors "
-            f"({names}); give more rows, or fewer factors with --factor"
+            f"{evidence.what}: {rows} cannot determine {factors} ({names}); give more rows, "
+            "or fewer factors with --factor"
         )
 
 

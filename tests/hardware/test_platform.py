@@ -154,11 +154,11 @@ def test_a_refusal_names_all_that_has_to_be_added(platform: str, name: str) -> N
 
 
 def test_numbers_of_parts_that_are_missing_are_stated_with_set() -> None:
-    """aipc-4090 has SmartSSDs, but no rate of INF²'s kernel."""
-    hw = load_platform("aipc-4090").machine()
+    """No H100 computes in its HBM."""
+    hw = load_platform("common").machine()
     llm, work = model("llama2-7b", hw), Workload(1.0, 512.0, 32.0)
-    with pytest.raises(InputError, match=r"reads: csd\.kernel_tiled, derate\.tile_loads; "):
-        resolve_knobs(SYSTEMS["inf2"], hw, llm, work, SYSTEMS["inf2"].defaults)
+    with pytest.raises(InputError, match=r"reads: gpu\.pim_bandwidth; state it, as in --set gpu"):
+        resolve_knobs(SYSTEMS["hbm-pim"], hw, llm, work, SYSTEMS["hbm-pim"].defaults)
 
 
 def test_links_and_hbm_follow_the_gpus() -> None:
@@ -183,8 +183,9 @@ def test_what_is_stated_follows_no_longer() -> None:
 
 def test_a_number_may_be_that_of_another_platform() -> None:
     hilos, inf2 = load_platform("hilos-a100"), load_platform("inf2-a100")
-    assert hilos.roles["csd"].numbers["kernel_tiled"] == inf2.roles["csd"].numbers["kernel_tiled"]
-    assert load_platform("common").roles["csd"].si["kernel_tiled"] == 64e9
+    shared = hilos.roles["derate"].numbers["tile_loads"]
+    assert shared == inf2.roles["derate"].numbers["tile_loads"]
+    assert load_platform("common").roles["derate"].numbers["tile_loads"] == shared
 
 
 @pytest.mark.parametrize(
