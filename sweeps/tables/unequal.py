@@ -52,7 +52,8 @@ def unequal(rows: Sequence[Row], shown: Collection[str]) -> list[str]:
         told = []
         for column in hidden:
             texts = [text for text in _texts(own, column) if text not in usual]
-            told.append(_TOLD[column].format(" or ".join(texts)) if texts else "")
+            word = "; " if column == "note" else " or "
+            told.append(_TOLD[column].format(word.join(texts)) if texts else "")
         for column, unit in _MEASURED.items():
             told.append("" if column in shown else _range(own, column, unit))
         sentences.append(f"{system}: {'; '.join(filter(None, told))}.")

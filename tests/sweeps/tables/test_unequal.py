@@ -26,8 +26,8 @@ def test_each_rival_has_a_sentence_of_all_that_differs() -> None:
 
 
 def test_notes_of_one_rival_are_told_and_what_is_shown_is_not() -> None:
-    told = unequal(rows("", "the CPU attends", "", ""), ("machine", "cost_usd", "attention_on"))
-    assert told == ["near: the CPU attends; 500 to 600 W.", "plain: 400 W."]
+    told = unequal(rows("late", "the CPU attends", "", ""), ("machine", "cost_usd", "attention_on"))
+    assert told == ["near: late; the CPU attends; 500 to 600 W.", "plain: 400 W."]
 
 
 def test_equal_rivals_need_no_sentence() -> None:
