@@ -15,8 +15,7 @@ import numpy as np
 from nearkv.costmodel.algebra.span import Numbers
 from nearkv.costmodel.mechanisms.serving.arrivals import FULL_SHARE, at_rate, laws_of
 from nearkv.costmodel.mechanisms.serving.residents import resident
-from nearkv.costmodel.model.queue import Serving
-from nearkv.costmodel.model.workload import Arrivals, Workload
+from nearkv.costmodel.model.workload import Arrivals, Serving, Workload
 from nearkv.solvers.goodput import first_within, quantile, within
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.simulate.play import simulate

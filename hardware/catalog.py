@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from nearkv.hardware.errors import InputError, check_known, unknown, warn
-from nearkv.hardware.files import read_toml
-from nearkv.hardware.folders import (
+from nearkv.hardware.files import (
     check_exists,
     has_own,
     is_known,
     model_like,
     names,
     path_of,
+    read_toml,
 )
 from nearkv.hardware.platform import (
     Part,

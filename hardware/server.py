@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from nearkv.hardware.catalog import load_part, load_platform
 from nearkv.hardware.errors import InputError, check_known
-from nearkv.hardware.files import read_toml
-from nearkv.hardware.folders import check_exists, names, path_of
+from nearkv.hardware.files import check_exists, names, path_of, read_toml
 from nearkv.hardware.platform import Part, Platform
 from nearkv.hardware.schema import PART_TYPES, numbers_of, source_names, stated_by_user
 from nearkv.hardware.units import parse, unit_of

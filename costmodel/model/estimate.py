@@ -19,8 +19,7 @@ from nearkv.costmodel.algebra.span import (
     total,
 )
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.queue import Serving
-from nearkv.costmodel.model.workload import Workload
+from nearkv.costmodel.model.workload import Serving, Workload
 
 # --- what fits each memory, and what a system models -------------------------------------------
 

@@ -41,10 +41,9 @@ from nearkv.costmodel.mechanisms.serving.split import (
 from nearkv.costmodel.model.estimate import Contents, Estimate, fits
 from nearkv.costmodel.model.layers import LAYER_CLASS
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.queue import Load, Serving, over_layer_types
 from nearkv.costmodel.model.registry import ANY, Knob, KnobRule, Reversal, choice, system
 from nearkv.costmodel.model.resources import gpu, link
-from nearkv.costmodel.model.workload import Workload
+from nearkv.costmodel.model.workload import Load, Serving, Workload, over_layer_types
 from nearkv.hardware.machine import Machine
 
 Stated = Mapping[str, Real]

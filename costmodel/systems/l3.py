@@ -44,10 +44,9 @@ from nearkv.costmodel.mechanisms.serving.request_bytes import (
 from nearkv.costmodel.model.estimate import Estimate, fits
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.queue import Load, Serving, over_layer_types
 from nearkv.costmodel.model.registry import MONOTONE_COLUMNS, Knob, Reversal, choice, system
 from nearkv.costmodel.model.resources import gpu, link
-from nearkv.costmodel.model.workload import Workload
+from nearkv.costmodel.model.workload import Load, Serving, Workload, over_layer_types
 from nearkv.hardware.machine import Machine
 
 RANKSETS = Knob(

@@ -57,10 +57,9 @@ from nearkv.costmodel.mechanisms.serving.request_bytes import (
 from nearkv.costmodel.mechanisms.serving.residents import resident
 from nearkv.costmodel.model.estimate import Estimate, Fits, fits
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.queue import Load, Serving, over_layer_types
 from nearkv.costmodel.model.registry import Knob, Reversal, choice, system
 from nearkv.costmodel.model.resources import gpu
-from nearkv.costmodel.model.workload import Workload
+from nearkv.costmodel.model.workload import Load, Serving, Workload, over_layer_types
 from nearkv.hardware.machine import Machine
 
 CPU_LACKS = {

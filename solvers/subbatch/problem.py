@@ -31,7 +31,7 @@ from nearkv.costmodel.algebra.span import (
 )
 from nearkv.costmodel.mechanisms.serving.parallel import data_parallel, in_use
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.queue import Load
+from nearkv.costmodel.model.workload import Load
 from nearkv.costmodel.systems.l3 import gpu_side, pim_side, prompt_cache
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine

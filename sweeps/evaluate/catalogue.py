@@ -12,8 +12,7 @@ from nearkv.costmodel.model.registry import Knob, System, systems
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import Platform, load_llm, load_part, load_platform, names
 from nearkv.hardware.errors import InputError, check_known, unknown
-from nearkv.hardware.files import read_toml
-from nearkv.hardware.folders import is_known
+from nearkv.hardware.files import is_known, read_toml
 from nearkv.hardware.machine import recording
 from nearkv.solvers.knobs import LackingError, resolve_knobs
 from nearkv.sweeps.evaluate.provenance import numbers, platform_numbers

@@ -15,8 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from nearkv.hardware.errors import InputError, check_known
-from nearkv.hardware.files import read_toml
-from nearkv.hardware.folders import names, path_of
+from nearkv.hardware.files import names, path_of, read_toml
 from nearkv.sweeps.evaluate.columns import ON_REQUEST, on_request, table
 from nearkv.sweeps.figures.bars import bars, tick_of
 from nearkv.sweeps.figures.breakdown import breakdown, draw_stacks

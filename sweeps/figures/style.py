@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 import numpy as np
 
 from nearkv.hardware.errors import InputError, check_known, unknown
-from nearkv.hardware.files import read_toml
-from nearkv.hardware.folders import is_known, path_of
+from nearkv.hardware.files import is_known, path_of, read_toml
 from nearkv.sweeps.evaluate.provenance import replacing
 from nearkv.sweeps.tables.labels import label_of
 

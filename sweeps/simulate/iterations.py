@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Numbers, Real
-from nearkv.costmodel.model.queue import Load, Serving
+from nearkv.costmodel.model.workload import Load, Serving
 
 _ONE_BY_ONE = np.arange(9.0)
 """Numbers of sequences where sub-batches and experts begin."""

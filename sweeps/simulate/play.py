@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Numbers
-from nearkv.costmodel.model.queue import Serving
-from nearkv.costmodel.model.workload import Arrivals
+from nearkv.costmodel.model.workload import Arrivals, Serving
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.simulate.iterations import Iterations
 from nearkv.sweeps.simulate.scheduler import Queue, ReplicaRules, Request, SimulatedReplica

@@ -11,8 +11,7 @@ from typing import Any
 
 from nearkv.costmodel.model.registry import systems
 from nearkv.hardware.errors import InputError, check_known
-from nearkv.hardware.files import read_toml
-from nearkv.hardware.folders import path_of
+from nearkv.hardware.files import path_of, read_toml
 from nearkv.sweeps.study.axes import FIELD_OF
 from nearkv.sweeps.study.study import Study, blocks, stated_study
 

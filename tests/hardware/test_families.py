@@ -17,7 +17,7 @@ from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.models import llm_from_part
 from nearkv.hardware.errors import InputError, NearkvWarning
 from nearkv.hardware.families import FAMILIES, NEUTRAL
-from nearkv.hardware.folders import names, path_of
+from nearkv.hardware.files import names, path_of
 from nearkv.hardware.huggingface import part_of_config
 
 Config = dict[str, Any]

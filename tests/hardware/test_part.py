@@ -10,7 +10,7 @@ import pytest
 import nearkv.sweeps  # noqa: F401  # owner of the traces
 from nearkv.hardware.catalog import load_llm, load_part, load_platform
 from nearkv.hardware.errors import InputError, NearkvWarning
-from nearkv.hardware.folders import names
+from nearkv.hardware.files import names
 from nearkv.hardware.schema import PART_TYPES, RELATIONS, ROLES
 from nearkv.sweeps.evaluate.columns import table
 from nearkv.sweeps.explore.hardware import find_hardware

@@ -6,7 +6,7 @@ import pytest
 
 from nearkv.hardware.catalog import load_part
 from nearkv.hardware.errors import InputError
-from nearkv.hardware.folders import names
+from nearkv.hardware.files import names
 from nearkv.hardware.server import Fitted, Server, load_server
 
 GIB = 2.0**30

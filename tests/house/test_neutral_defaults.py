@@ -18,10 +18,9 @@ from nearkv.costmodel.mechanisms.weights.residency import Headroom, weights_or_d
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.queue import Load, Serving
 from nearkv.costmodel.model.registry import Knob
 from nearkv.costmodel.model.resources import per
-from nearkv.costmodel.model.workload import Spread
+from nearkv.costmodel.model.workload import Load, Serving, Spread
 from nearkv.costmodel.systems.kv_eviction import evict, fetch
 from nearkv.solvers.shares.minimum import Minimum, minimise
 from nearkv.solvers.subbatch.schedule import Schedule

@@ -37,8 +37,7 @@ from nearkv.costmodel.mechanisms.serving.residents import (
     resident,
 )
 from nearkv.costmodel.model.estimate import Estimate, Fits, Latency, Laws, WaitingLine
-from nearkv.costmodel.model.queue import Load, Serving
-from nearkv.costmodel.model.workload import Workload
+from nearkv.costmodel.model.workload import Load, Serving, Workload
 
 FULL = (
     "memory is full at times, which the closed form leaves out and --method simulate counts"

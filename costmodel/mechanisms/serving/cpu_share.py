@@ -40,9 +40,8 @@ from nearkv.costmodel.mechanisms.serving.request_bytes import (
 from nearkv.costmodel.mechanisms.serving.residents import bisect, resident_in
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.queue import Load, even, over_layer_types
 from nearkv.costmodel.model.registry import NO_KNOBS
-from nearkv.costmodel.model.workload import Workload
+from nearkv.costmodel.model.workload import Load, Workload, even, over_layer_types
 from nearkv.hardware.machine import Machine
 
 _ROUNDING = 1e-12

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Port, Real
-from nearkv.costmodel.model.queue import Skew
 from nearkv.costmodel.model.registry import choice
+from nearkv.costmodel.model.workload import Skew
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
 

@@ -18,9 +18,8 @@ from nearkv.costmodel.algebra.span import Booleans, Real, Span, serial
 from nearkv.costmodel.mechanisms.serving.arrivals import under_load
 from nearkv.costmodel.mechanisms.serving.residents import bisect, requests_held, resident
 from nearkv.costmodel.model.estimate import Estimate, Fits, Latency
-from nearkv.costmodel.model.queue import Serving
 from nearkv.costmodel.model.registry import choice
-from nearkv.costmodel.model.workload import Workload
+from nearkv.costmodel.model.workload import Serving, Workload
 
 NO_CAPACITY: Mapping[str, Real] = {}
 POLICY = choice(

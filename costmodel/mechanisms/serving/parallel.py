@@ -34,9 +34,9 @@ from nearkv.costmodel.model.chosen import Compressed
 from nearkv.costmodel.model.latent import Latent
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.queue import Load, over_layer_types
 from nearkv.costmodel.model.registry import MONOTONE_COLUMNS, Reversal
 from nearkv.costmodel.model.resources import gpu, link
+from nearkv.costmodel.model.workload import Load, over_layer_types
 from nearkv.hardware.machine import Machine
 
 

@@ -18,8 +18,7 @@ from nearkv.costmodel.algebra.span import Booleans, Real, total
 from nearkv.costmodel.mechanisms.serving.parallel import beside_weights
 from nearkv.costmodel.mechanisms.serving.residents import resident, tokens_reserved
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.queue import Seen, Serving
-from nearkv.costmodel.model.workload import Workload
+from nearkv.costmodel.model.workload import Seen, Serving, Workload
 from nearkv.hardware.machine import Machine
 
 OfLayer = Callable[[LLM, Real], Real]

@@ -10,8 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Booleans, Real
-from nearkv.costmodel.model.queue import Serving
-from nearkv.costmodel.model.workload import Workload
+from nearkv.costmodel.model.workload import Serving, Workload
 
 _ROUNDING = 1e-12
 """A share solved for the last byte may miss it by that; it counts as fitting."""

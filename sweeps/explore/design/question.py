@@ -14,8 +14,7 @@ import numpy as np
 
 from nearkv.costmodel.model.registry import System, find_system
 from nearkv.hardware.errors import InputError, check_known, once, unknown
-from nearkv.hardware.files import read_rows
-from nearkv.hardware.folders import names
+from nearkv.hardware.files import names, read_rows
 from nearkv.hardware.platform import Part
 from nearkv.hardware.schema import Quantity
 from nearkv.hardware.server import Server, load_server, ownership

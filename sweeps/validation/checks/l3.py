@@ -21,9 +21,8 @@ from nearkv.costmodel.mechanisms.serving.parallel import (
     gpu_attention,
     linear,
 )
-from nearkv.costmodel.model.queue import Load
 from nearkv.costmodel.model.registry import find_system
-from nearkv.costmodel.model.workload import Workload
+from nearkv.costmodel.model.workload import Load, Workload
 from nearkv.costmodel.systems.l3 import prompt_cache
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.units import unit_of

@@ -21,7 +21,7 @@ from nearkv.costmodel.model.models import (
 )
 from nearkv.hardware.catalog import load_llm
 from nearkv.hardware.errors import InputError
-from nearkv.hardware.folders import path_of
+from nearkv.hardware.files import path_of
 from nearkv.hardware.machine import Role
 from nearkv.sweeps.study.study import Study, blocks
 

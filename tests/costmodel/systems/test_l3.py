@@ -30,9 +30,8 @@ from nearkv.costmodel.mechanisms.serving.parallel import (
 )
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.queue import Load
 from nearkv.costmodel.model.registry import find_system
-from nearkv.costmodel.model.workload import Workload
+from nearkv.costmodel.model.workload import Load, Workload
 from nearkv.costmodel.systems.l3 import iteration, pim_side, pu_overhead
 from nearkv.hardware.catalog import load_part, load_platform
 from nearkv.hardware.errors import InputError

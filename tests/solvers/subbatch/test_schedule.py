@@ -11,7 +11,7 @@ from support.subbatch import exhaustive
 from support.systems import model
 
 import nearkv
-from nearkv.costmodel.model.queue import Load
+from nearkv.costmodel.model.workload import Load
 from nearkv.costmodel.systems.l3 import gpu_side, pim_side
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError

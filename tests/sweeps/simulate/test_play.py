@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from nearkv.costmodel.algebra.span import Leaf, Real, Span
-from nearkv.costmodel.model.queue import Load, Serving
-from nearkv.costmodel.model.workload import Arrivals
+from nearkv.costmodel.model.workload import Arrivals, Load, Serving
 from nearkv.sweeps.simulate.play import SimulatedQueue, simulate
 from nearkv.sweeps.study.traces import Trace
 

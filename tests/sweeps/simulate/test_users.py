@@ -8,8 +8,7 @@ from bench.load import served, unlike
 
 from nearkv.costmodel.mechanisms.serving.arrivals import PUT_BACK, of_users, under_load
 from nearkv.costmodel.model.estimate import fits
-from nearkv.costmodel.model.queue import Serving
-from nearkv.costmodel.model.workload import Arrivals, Workload
+from nearkv.costmodel.model.workload import Arrivals, Serving, Workload
 from nearkv.sweeps.simulate.play import simulate
 from nearkv.sweeps.study.study import Study, blocks
 from nearkv.sweeps.study.traces import Trace, alike

@@ -14,8 +14,7 @@ import pytest
 from nearkv.costmodel.algebra.span import Leaf, Real, Span, serial
 from nearkv.costmodel.mechanisms.serving.arrivals import at_rate, laws_of, of_users, under_load
 from nearkv.costmodel.model.estimate import fits
-from nearkv.costmodel.model.queue import Load, Serving
-from nearkv.costmodel.model.workload import Arrivals, Workload
+from nearkv.costmodel.model.workload import Arrivals, Load, Serving, Workload
 from nearkv.solvers.goodput import first_within, quantile, within
 from nearkv.sweeps.simulate.play import simulate
 from nearkv.sweeps.study.traces import Trace

@@ -31,9 +31,8 @@ from nearkv.costmodel.mechanisms.serving.request_bytes import seen_by_type
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.queue import Load, even
 from nearkv.costmodel.model.registry import find_system
-from nearkv.costmodel.model.workload import Workload
+from nearkv.costmodel.model.workload import Load, Workload, even
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.machine import Machine
 

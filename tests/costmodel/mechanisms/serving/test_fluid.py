@@ -21,8 +21,7 @@ from nearkv.costmodel.mechanisms.serving.residents import (
     tokens_reserved,
 )
 from nearkv.costmodel.model.estimate import Estimate, fits
-from nearkv.costmodel.model.queue import Load, Serving
-from nearkv.costmodel.model.workload import Spread, Workload
+from nearkv.costmodel.model.workload import Load, Serving, Spread, Workload
 
 WORK = Workload(batch=100.0, prompt=200.0, output=21.0)
 

@@ -22,7 +22,7 @@ from nearkv.costmodel.mechanisms.serving.parallel import (
     tensor_parallel,
     undivided,
 )
-from nearkv.costmodel.model.queue import Load
+from nearkv.costmodel.model.workload import Load
 from nearkv.hardware.catalog import load_platform
 from nearkv.sweeps.evaluate.columns import table
 from nearkv.sweeps.study.study import Study

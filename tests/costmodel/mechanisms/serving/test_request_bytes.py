@@ -26,9 +26,8 @@ from nearkv.costmodel.model.chosen import Sparse
 from nearkv.costmodel.model.latent import Latent
 from nearkv.costmodel.model.layers import Mixed, Recurrent
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.queue import Load
 from nearkv.costmodel.model.registry import find_system
-from nearkv.costmodel.model.workload import Workload
+from nearkv.costmodel.model.workload import Load, Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.sweeps.study.traces import Trace, load_trace
 
