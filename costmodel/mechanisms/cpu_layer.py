@@ -28,10 +28,11 @@ def processor(hw: Machine, width: Real) -> Gpu:
 
     A core makes so many operations a cycle by its widest instructions, and a kernel reaches a share
     of them. Weights in blocks of a few bits are multiplied in 8 bits after unpacking, which costs
-    both products (`packed_gemm`) and reading (`packed_dram`) a part of their rate.
+    both products (`packed_gemm`) and reading (`packed_dram`) a part of their rate. A core reads
+    what its misses in flight allow (McCalpin 2023), so few cores read less than DRAM gives.
 
     Args:
-        hw: role host, with cores, clock, flops_cycle, ops_cycle.
+        hw: role host, with cores, clock, flops_cycle, ops_cycle, core_read.
         width: of a weight, or of an element of the KV cache [B].
     """
     part = hw.host
@@ -42,9 +43,10 @@ def processor(hw: Machine, width: Real) -> Gpu:
     products = np.where(packed, part.packed_gemm, part.cpu_gemm)
     reading = np.where(packed, part.packed_dram, part.dram_read)
     rate = part.count * part.cores * part.clock * operations * products
+    read = np.minimum(part.bandwidth * reading, part.cores * part.core_read)
     return Gpu(
         run=Port("host.cores", "run", rate[()], "FLOP"),
-        read=Port("host.dram", "read", (part.count * part.bandwidth * reading)[()]),
+        read=Port("host.dram", "read", (part.count * read)[()]),
         memory=part.count * part.memory,
     )
 
@@ -194,10 +196,7 @@ class Cores:
         hw = self.hw
         if "ssd" not in hw.roles:
             return serial()
-        missed = llm.is_moe * expert_bytes(llm, work, held * llm.experts)
-        if "hit" in hw.router:
-            stated = (1 - hw.router.hit) * expert_bytes(llm, work)
-            missed = llm.is_moe * np.less(held, 1) * stated
+        missed = self.missed(llm, work, held)
         matrix = llm.hidden * llm.ffn * llm.weight_width
         flash, lanes = drives(hw, "ssd"), link(hw, "ssd_link", "pcie")
         direct = Port("ssd.flash", "read", hw.derate.expert_reads * flash.read.rate)
@@ -210,6 +209,21 @@ class Cores:
             page_cache=buffered(self.cached * missed, "through the page cache"),
             commands=commands(missed / matrix, "one read a matrix"),
         )
+
+    def missed(self, llm: LLM, work: TokenChunks, held: Real) -> Real:
+        """Bytes of experts in use in one layer that no memory holds; arguments as above [B]."""
+        missed = llm.is_moe * expert_bytes(llm, work, held * llm.experts)
+        if "hit" in self.hw.router:
+            stated = (1 - self.hw.router.hit) * expert_bytes(llm, work)
+            missed = llm.is_moe * np.less(held, 1) * stated
+        return missed
+
+    def hit_share(self, llm: LLM, work: TokenChunks, held: Real) -> Real:
+        """Share of the experts' bytes in use that memories hold; NaN without experts [1]."""
+        used = llm.sum_over_layers(lambda kind: kind.is_moe * expert_bytes(kind, work))
+        missed = llm.sum_over_layers(lambda kind: self.missed(kind, work, held))
+        some = np.where(np.greater(used, 0), used, np.nan)
+        return (1 - missed / some)[()]
 
     @property
     def _native(self) -> Gpu:

@@ -110,6 +110,21 @@ def _prefill(answer: Evaluated) -> Real:
 
 
 @column(
+    "prefill_tok_s",
+    "tokens of all prompts of the batch over prefill_s; blank if prompts ride in steps [1/s]",
+)
+def _prefill_rate(answer: Evaluated) -> Real:
+    work = answer.estimate.work
+    return work.batch * work.prompt / _alone(answer, answer.estimate.prefill.seconds)
+
+
+@column("decode_s", "n - 1 steps, without the prompts; blank if prompts ride in steps [s]")
+def _decode(answer: Evaluated) -> Real:
+    steps = answer.estimate.work.output - 1
+    return _alone(answer, steps * answer.estimate.step.seconds)
+
+
+@column(
     "step_ms",
     "one more token for every sequence of the batch, at the mean context; "
     "blank if prompts ride [ms]",

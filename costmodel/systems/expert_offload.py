@@ -62,6 +62,10 @@ LayerTime = Callable[[LLM], Span]
 SERVED_ALIKE = (
     "several requests with weights of 16 bits; one with packed weights is usual here"
 )
+TAKE_TURNS = "each GPU has layers of its own and they take turns, as in llama.cpp"
+INTEGERS = (
+    "cores multiply 8 bits as integers; FP8 is unpacked, as --set host.ops_cycle of 16 bits"
+)
 OUTPACED = "drives read faster than ssd_link carries; a faster link would be faster"
 Attend = tuple[Span, Span, Span]
 """Attention of one layer that the GPU has, that the cores have, and whose weights are streamed."""
@@ -448,7 +452,10 @@ def expert_offload(
     answer = estimate(hw, llm, work, prefill, decode, head, held)
     return replace(
         answer,
-        also={"crossover_tok": placed.crossover},
+        also={
+            "crossover_tok": placed.crossover,
+            "expert_hit_share": cores.hit_share(llm, TokenChunks(b), placed.held),
+        },
         attention={"gpu": 1 - cache, "host": cache},
     )
 
@@ -502,7 +509,8 @@ def cpu_only(
 
     in_memory = memories(hw, (1 - held) * movable, in_host)
     answer = estimate(hw, llm, work, prefill, decode, cores.head(llm, b), in_memory)
-    return replace(answer, attention={"host": 1.0})
+    hits = cores.hit_share(llm, TokenChunks(b), held)
+    return replace(answer, also={"expert_hit_share": hits}, attention={"host": 1.0})
 
 
 def estimate(
@@ -518,8 +526,11 @@ def estimate(
     notes = {
         SERVED_ALIKE: np.greater(work.batch, 1)
         & np.greater_equal(llm.weight_width, NATIVE_BYTES),
+        INTEGERS: np.equal(llm.weight_width, 1) & np.equal(llm.operands[1], 1),
         **unmeasured_kernels(hw, llm),
     }
+    if "gpu" in held.tiers:
+        notes[TAKE_TURNS] = np.greater(hw.gpu.count, 1)
     if "ssd" in hw.roles:
         lanes = link(hw, "ssd_link", "pcie").inward.rate
         is_outpaced = np.greater(

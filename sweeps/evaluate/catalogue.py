@@ -190,6 +190,7 @@ OF_FAMILIES = {
         )
         for share in (50, 90, 99)
     },
+    "expert_hit_share": "share of the experts' bytes of a step that GPU memory and DRAM held [1]",
     "crossover_tok": "tokens together from which on streaming experts is faster than the cores [1]",
     "preempted": "requests that lost their place in memory; of simulations",
     "memory_energy_j_tok": "energy of the memories alone per generated token [J]",

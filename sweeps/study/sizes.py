@@ -76,7 +76,9 @@ def _size(text: str, where: str) -> float:
 
 def _size_fault(value: float) -> str:
     whole = 1 <= value <= 2**53 and value == int(value)
-    return "" if whole else "must be a whole number, 1 or more, such as 16, 64k or 1M"
+    empty = "; an empty cache is a context of 1" if value == 0 else ""
+    advice = f"must be a whole number, 1 or more, such as 16, 64k or 1M{empty}"
+    return "" if whole else advice
 
 
 size = Reader(_size, _size_fault)

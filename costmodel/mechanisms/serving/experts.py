@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Real, Span, overlap, serial
+from nearkv.costmodel.algebra.span import Booleans, Real, Span, overlap, serial
 from nearkv.costmodel.mechanisms.serving.dimm import imbalance
 from nearkv.costmodel.mechanisms.serving.split import GpuSplit, most_chosen
 from nearkv.costmodel.model.llm import LLM
@@ -103,7 +103,7 @@ def kernels(hw: Machine, layer: LLM, operand: Real) -> Gpu:
     Args:
         operand: width of the wider operand of the products [B].
     """
-    full_tiles = hw.gpu.experts_gemm
+    full_tiles = multiplied(hw, layer, operand, hw.gpu.experts_gemm)
     grouped = {
         "gpu.gemm": full_tiles,
         "gpu.gemm_narrow": full_tiles,
@@ -122,8 +122,27 @@ def streamed(hw: Machine, layer: LLM, width: Real, operand: Real) -> Real:
         width: of a weight as it is stored [B].
         operand: width of the wider operand of the products [B].
     """
-    rates, gpus = hw.gpu, gpu(hw)
-    packed = np.less(width, gpus.product_width(operand)) & ~gpus.multiplies(layer)
+    rates = hw.gpu
+    packed = _is_unpacked(hw, layer, width, operand)
     of_4_bits = np.less_equal(operand, _FOUR_BITS) & ~packed
     reached = np.where(packed, rates.packed_hbm, rates.hbm)
     return np.where(of_4_bits, rates.hbm_4bit, reached)[()]
+
+
+def multiplied(hw: Machine, layer: LLM, operand: Real, whole: Real) -> Real:
+    """Share of the peak that products reach, a GPU's own where their kernel unpacks weights [1].
+
+    Args:
+        hw: role gpu, which states `packed_gemm` where such kernels were measured.
+        layer: a model whose layers are all like it.
+        operand: width of the wider operand of the products [B].
+        whole: share that products of other weights reach [1].
+    """
+    packed = _is_unpacked(hw, layer, layer.weight_width, operand)
+    return np.where(packed, hw.gpu.maybe("packed_gemm", whole), whole)[()]
+
+
+def _is_unpacked(hw: Machine, layer: LLM, width: Real, operand: Real) -> Booleans:
+    """True if a kernel unpacks weights of a width [B] for products of an operand [B]."""
+    gpus = gpu(hw)
+    return np.less(width, gpus.product_width(operand)) & ~gpus.multiplies(layer)

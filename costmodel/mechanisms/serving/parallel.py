@@ -26,6 +26,7 @@ from nearkv.costmodel.mechanisms.gpu_layer import (
 from nearkv.costmodel.mechanisms.serving.dimm import dimms
 from nearkv.costmodel.mechanisms.serving.experts import (
     grouped_products,
+    multiplied,
     streamed,
     without_experts,
 )
@@ -187,7 +188,8 @@ def linear(
     shared = without_experts(layer)
     operand, _ = gpu(hw).operands(layer)
     reached = streamed(hw, layer, layer.attention_width, operand)
-    gpus = gpu(hw.with_values({"gpu.hbm": reached}))
+    gemm = multiplied(hw, layer, operand, hw.gpu.gemm)
+    gpus = gpu(hw.with_values({"gpu.hbm": reached, "gpu.gemm": gemm}))
     replica_tokens = tokens / split.dp
     # a replica without a token reads no weights and launches nothing
     visits = passes * np.minimum(replica_tokens, 1.0)

@@ -11,6 +11,7 @@ from support.systems import model
 from support.tiny import estimate
 
 from nearkv.costmodel.model.metrics import (
+    COLUMNS,
     Evaluated,
     _alone,
     _decode_energy,
@@ -54,6 +55,16 @@ def test_energy_of_decoding_is_what_every_further_token_adds() -> None:
     step = 5 * _decode_energy(Evaluated(answer, hw, roles))
     assert first > 0
     assert whole == pytest.approx(first + 20 * step, rel=1e-12)
+
+
+def test_rates_that_benchmarks_print() -> None:
+    """5 prompts of 100 tokens in 2 s are 250 tokens/s; 20 steps of a quarter second are 5 s."""
+    answer = estimate("full-cache")
+    prefill = (2.0 / answer.prefill.seconds) * answer.prefill
+    timed = replace(answer, prefill=prefill, step=(0.25 / answer.step.seconds) * answer.step)
+    shown = Evaluated(timed, load_platform("aipc-4090").machine(), ("gpu",))
+    assert COLUMNS["prefill_tok_s"].compute(shown) == pytest.approx(250)
+    assert COLUMNS["decode_s"].compute(shown) == pytest.approx(5)
 
 
 def test_tokens_per_second_of_decoding_are_blank_where_prompts_ride() -> None:

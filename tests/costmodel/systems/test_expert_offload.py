@@ -11,10 +11,12 @@ from support.command_line import refusal, succeed
 from support.systems import SYSTEMS, model
 
 from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.mechanisms.cpu_layer import processor
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import Mixed, Recurrent
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
+from nearkv.costmodel.systems.expert_offload import INTEGERS, TAKE_TURNS
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.knobs import resolve_knobs
@@ -334,3 +336,32 @@ def test_linear_layers_of_a_chain_of_operators_wait_for_each() -> None:
     mixed = Mixed(**vars(MOE), types_by_name={"full": replace(MOE, layers=2), "linear": linear})
     step = SYSTEMS["cpu-only"](hw, mixed, WORK, {}).step
     assert step.traffic("wait")["host.launch", "wait"] == pytest.approx(2 + 2.4)
+
+
+def test_few_cores_read_less_than_dram_gives() -> None:
+    """A core of 3 B/s, DRAM that gives 0.5 of 20 B/s: one core reads 3, two 6, and four 10."""
+    rates = {"host.count": 1, "host.bandwidth": 20.0, "host.dram_read": 0.5, "host.core_read": 3.0}
+    cores = np.array([1.0, 2.0, 4.0, 64.0])
+    hw = BED.with_values(rates | {"host.cores": cores})
+    assert np.asarray(processor(hw, 2.0).read.rate).tolist() == [3.0, 6.0, 10.0, 10.0]
+
+
+def test_hits_are_what_memories_hold_of_the_experts_in_use() -> None:
+    """Of 8 experts alike DRAM holds 4, so half; a stated hit rate holds where not all fit."""
+    half = {"host.memory": ALL_EXPERTS / 2, "router.skew": 0.0}
+    capacity = {"ssd.capacity": 1e12}
+    hw = BED.with_values(half | capacity)
+    assert answer(hw=hw).also["expert_hit_share"] == pytest.approx(0.5, abs=0.05)
+    assert answer().also["expert_hit_share"] == 1.0
+    assert np.isnan(answer(llm=DENSE).also["expert_hit_share"])
+
+
+def test_several_gpus_say_that_they_take_turns() -> None:
+    assert TAKE_TURNS not in answer().notes
+    assert TAKE_TURNS in answer(hw=BED.with_values({"gpu.count": 2})).notes
+
+
+def test_8_bit_floats_on_cores_say_that_units_are_for_integers() -> None:
+    floats = replace(MOE, weight_width=1.0, operand_width=1.0)
+    assert INTEGERS in SYSTEMS["cpu-only"](BED, floats, WORK, {}).notes
+    assert INTEGERS not in SYSTEMS["cpu-only"](BED, MOE, WORK, {}).notes
