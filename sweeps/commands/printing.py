@@ -113,7 +113,7 @@ def print_table(
         save_bytes(text.encode(), len(shown.rows), study, view.file)
     shown = shown_as(form)
     prices = prices_of(study, [*comma_list(view.columns), *requested])
-    told = (*below, *left_out(rows, shown, view, study), *prices)
+    told = (*below, *left_out(rows, shown, view), *prices)
     echo(text_of(replace(shown, below=told), form, view))
     check_answered(rows)
 
@@ -185,11 +185,15 @@ def display(
     names = list(comma_list(view.columns))
     if names:
         check_columns(rows[0], names)
-    if view.form not in ("csv", "json"):
-        rows = marked(rows, names)
     axes = axes_of(rows, study)
+    for_readers = view.form not in ("csv", "json")
+    if for_readers:
+        rows = marked(rows, names)
     if view.pivot:
         return pivoted(rows, view.pivot, names, axes)
+    if names and for_readers:
+        # rows that differ in a column that is not shown would look alike
+        names = [*(axis for axis in axes if axis not in names), *names]
     if names:
         return Display([{name: row[name] for name in names} for row in rows], (), names)
     telling = [
@@ -207,29 +211,22 @@ def axes_of(rows: Sequence[Row], study: Study | None) -> list[str]:
     return varying(rows[0], study) if study and study.systems and len(rows) > 1 else []
 
 
-def left_out(
-    rows: Sequence[Row], shown: Display, view: View, study: Study | None
-) -> list[str]:
-    """Sentences on what a table leaves out and a reader must know: what varies, and why no answer.
+def left_out(rows: Sequence[Row], shown: Display, view: View) -> list[str]:
+    """Sentences on what a table leaves out and a reader must know: machines, and why no answer.
 
     Args:
         rows: with all columns.
         shown: what a reader sees of them.
-        view, study: as of `print_table`.
+        view: as of `print_table`.
     """
     if not rows:
         return []
     from nearkv.sweeps.tables.unequal import unequal
 
     sentences = []
-    hidden = [name for name in axes_of(rows, study) if name not in shown.names]
-    chooses = bool(view.columns and not view.pivot)
-    if hidden and chooses:
-        sentences.append(
-            f"Rows differ in {' and '.join(hidden)}, which --columns leaves out."
-        )
     differ = len({row.get("platform") for row in rows}) > 1
-    if view.pivot or (chooses and differ and "platform" not in {*hidden, *shown.names}):
+    names_no_machine = bool(view.columns) and differ and "platform" not in shown.names
+    if view.pivot or names_no_machine:
         sentences += unequal(rows, shown.names)
     why: dict[str, None] = {}
     for row in rows:
