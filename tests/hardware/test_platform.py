@@ -31,11 +31,12 @@ SERVING = ["gpu", "cpu-offload"]
 BESIDE_CPU = ["expert-offload", "cpu-only"]
 FOR = {
     "workstation-5090": [*OFFLOADING, *EVICTING, "gpu"],
-    "h100-8nvme": OFFLOADING + EVICTING,
+    "h100-8nvme": [*OFFLOADING, *EVICTING, *BESIDE_CPU, "gpu"],
     "gh200": [*OFFLOADING, *EVICTING, "gpu"],
-    "a6000-box": [*OFFLOADING, *EVICTING, "gpu"],
+    "a6000-box": [*OFFLOADING, *EVICTING, *BESIDE_CPU, "gpu"],
     "t4-flexgen": OFFLOADING,
-    "hilos-a100": ["inf2"],
+    "hilos-a100": ["inf2", *BESIDE_CPU, "gpu"],
+    "inf2-a100": [*BESIDE_CPU, "gpu"],
     "common": [
         *OFFLOADING,
         *EVICTING,
@@ -55,9 +56,9 @@ FOR = {
     ],
     "h200-node": OFFLOADING + EVICTING + SERVING,
     "hilos-pcie5": [*OFFLOADING, "hilos", "flexgen-raid", "flexgen-16ssd"],
-    "aipc-4090": [*OFFLOADING, "hilos"],
+    "aipc-4090": [*OFFLOADING, *BESIDE_CPU, "hilos", "gpu"],
     "aipc-5090": [*OFFLOADING, *EVICTING, "hillinfer", "hilos"],
-    "lia-h100": OFFLOADING,
+    "lia-h100": [*OFFLOADING, *BESIDE_CPU, "gpu"],
     "t4-box": OFFLOADING,
     "zero-a6000": OFFLOADING,
     "ktransformers-4090": BESIDE_CPU,
