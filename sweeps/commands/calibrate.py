@@ -59,7 +59,7 @@ def calibrate(
     if place:
         fit.save(place)
         tell(f"wrote {place}; use it as --platform {place}")
-    view = options.View(form, columns)
+    view = options.View(columns, form)
     is_whole = form == "table" and not columns
     print_table(fit.factors, view, below=() if is_whole else fit.summary)
     if is_whole:

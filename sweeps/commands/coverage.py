@@ -23,7 +23,7 @@ model errors.
 """
 
 
-@options.taking(options.of_table)
+@options.taking(options.View)
 def coverage(
     line: typer.Context,
     record: Annotated[

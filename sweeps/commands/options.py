@@ -118,9 +118,20 @@ Yes = Annotated[
 ]
 
 
-def of_table(
-    columns: ColumnsOption = "",
-    form: Format = "",
+@dataclass(frozen=True)
+class View:
+    """Presentation of a table, and the options that ask for it.
+
+    Attributes:
+        form: `--format`; empty for the command's own.
+        columns: `--columns`, comma-separated.
+        file: `-o`.
+        pivot: `--pivot`.
+        caption, label: of a LaTeX table.
+    """
+
+    columns: ColumnsOption = ""
+    form: Format = ""
     file: Annotated[
         str,
         option(
@@ -130,7 +141,7 @@ def of_table(
             "--output-file",
             "-o",
         ),
-    ] = "",
+    ] = ""
     pivot: Annotated[
         str,
         option(
@@ -138,13 +149,21 @@ def of_table(
             "Make a column of each value of this one: context_tok. Cells show the first of "
             "--columns that is an answer.",
         ),
-    ] = "",
+    ] = ""
     caption: Annotated[
         str, option("TEXT", "Caption of the table, with --format latex or -o FILE.tex.")
-    ] = "",
-    label: Annotated[str, option("NAME", "Label of the table, as --caption.")] = "",
-) -> None:
-    """Options that say how a table is shown."""
+    ] = ""
+    label: Annotated[str, option("NAME", "Label of the table, as --caption.")] = ""
+
+    @property
+    def written(self) -> str:
+        """Columns of a file of data: all of them where those named fill the cells of a pivot."""
+        return "" if self.pivot else self.columns
+
+    @property
+    def is_for_people(self) -> bool:
+        """True if a terminal's table is asked for."""
+        return self.form in ("", "table")
 
 
 def of_study(
@@ -177,7 +196,7 @@ def of_load(
 
 
 def taking(
-    *groups: Callable[..., None],
+    *groups: Callable[..., Any],
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add the options of functions to a command, behind its own; its context alone holds them."""
 
@@ -205,9 +224,7 @@ def shared_by(command: Any) -> list[Any]:
     return options
 
 
-def arguments(
-    line: typer.Context, without: Callable[..., None] = of_table
-) -> dict[str, Any]:
+def arguments(line: typer.Context, without: Callable[..., Any] = View) -> dict[str, Any]:
     """Values of the options of a command, by name, as a function of `nearkv.api` takes it.
 
     Args:
@@ -273,36 +290,6 @@ def given(line: typer.Context) -> dict[str, str]:
     return stated
 
 
-@dataclass(frozen=True)
-class View:
-    """Presentation of a table, as a user asks for it.
-
-    Attributes:
-        form: `--format`; empty for the command's own.
-        columns: `--columns`, comma-separated.
-        file: `-o`.
-        pivot: `--pivot`.
-        caption, label: of a LaTeX table.
-    """
-
-    form: str = ""
-    columns: str = ""
-    file: str = ""
-    pivot: str = ""
-    caption: str = ""
-    label: str = ""
-
-    @property
-    def written(self) -> str:
-        """Columns of a file of data: all of them where those named fill the cells of a pivot."""
-        return "" if self.pivot else self.columns
-
-    @property
-    def is_for_people(self) -> bool:
-        """True if a terminal's table is asked for."""
-        return self.form in ("", "table")
-
-
 def view_of(line: typer.Context) -> View:
     """Presentation of a command's table; a format is checked before any work.
 
@@ -311,7 +298,7 @@ def view_of(line: typer.Context) -> View:
     """
     from nearkv.sweeps.tables.formats import check_format
 
-    view = View(**{name: line.params[name] for name in signature(of_table).parameters})
+    view = View(**{name: line.params[name] for name in signature(View).parameters})
     if view.form:
         check_format(view.form)
     is_latex = view.form == "latex" or view.file.endswith(".tex")

@@ -121,7 +121,7 @@ def of_requests(
     """Options that describe requests and what serves them."""
 
 
-@options.taking(of_requests, of_server, options.of_table)
+@options.taking(of_requests, of_server, options.View)
 def reuse(
     line: typer.Context,
     hit: Hit = 0.0,
@@ -145,7 +145,7 @@ def reuse(
         raise typer.Exit(NO_ANSWER)
 
 
-@options.taking(of_requests, of_server, options.of_table)
+@options.taking(of_requests, of_server, options.View)
 def tiers(
     line: typer.Context,
     minimize: LeastOption = "usd_hour",

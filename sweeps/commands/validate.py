@@ -26,7 +26,7 @@ fitted.
 """
 
 
-@options.taking(options.of_table)
+@options.taking(options.View)
 def validate(
     line: typer.Context,
     paper: Annotated[
@@ -70,7 +70,7 @@ def validate(
     below = []
     if counts and view.form == "markdown":
         typer.echo(HEADING)
-        print_table(counts, options.View("markdown"))
+        print_table(counts, options.View(form="markdown"))
         typer.echo()
     elif counts and view.is_for_people:
         below = [lay_out(Display(counts)).rstrip()]
