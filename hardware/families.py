@@ -22,6 +22,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import Any, TypeVar
@@ -605,15 +606,11 @@ def _head_size(shape: ConfigShape, kind: str, heads: int) -> int:
     return size
 
 
-def _limited(limit: str) -> Callable[[ConfigShape], Attention]:
+def _limited(shape: ConfigShape, limit: str) -> Attention:
     """Heads limited to a `window` or a `chunk` of some tokens."""
-
-    def attention(shape: ConfigShape) -> Attention:
-        heads = grouped(shape, limit)
-        tokens = (("window", float(shape.count(limit))),)
-        return replace(heads, type=limit, numbers=heads.numbers + tokens)
-
-    return attention
+    heads = grouped(shape, limit)
+    tokens = (("window", float(shape.count(limit))),)
+    return replace(heads, type=limit, numbers=heads.numbers + tokens)
 
 
 def _of_earlier_layer(kind: str, shape: ConfigShape) -> Attention:
@@ -696,48 +693,41 @@ def _sparse_shared(shape: ConfigShape) -> Attention:
 
 
 def _compressed(
-    rate: int, overlaps: bool = False, indexed: bool = False, of: str = ""
-) -> Callable[[ConfigShape], Attention]:
+    shape: ConfigShape, rate: int, of: str = "", indexed: bool = False
+) -> Attention:
     """A window of rows, and one row for each `rate` tokens before it (DeepSeek-V4, sec. 2.3).
 
     Args:
+        shape: sizes of the model.
         rate: tokens of a compressed row; 0 where the layer has none [1].
-        overlaps: whether rows take in their neighbour's tokens, with projections of their own.
-        indexed: whether an indexer chooses among the rows.
         of: added to the type in the layer's name.
+        indexed: whether rows take in their neighbour's tokens, with projections of their own, and
+            an indexer chooses among them.
     """
-
-    def attention(shape: ConfigShape) -> Attention:
-        hidden, heads, size = shape.hidden, shape.count("heads"), shape.count("head_size")
-        if shape.count("kv_heads", default=1) != 1:
-            raise shape.config.refuse("num_key_value_heads", "is not one row for all heads")
-        rank, groups = shape.count("query_rank"), shape.count("output_groups")
-        output = shape.count("output_rank")
-        queries = rank * (hidden + heads * size)
-        outputs = heads * size * output + groups * output * hidden
-        # a row and its weight are projected apart, and wait in 32 bits until it is full
-        halves = 2 * (1 + overlaps) * size if rate else 0
-        index_heads, index_size, chosen = (
-            shape.count(name) for name in ("index_heads", "index_size", "chosen")
-        )
-        mixer = queries + hidden * size + outputs + hidden * halves
-        state = 2 * (1 + overlaps) * rate * halves
-        if indexed:
-            mixer += (rank * index_size + hidden) * index_heads
-            mixer += hidden * 4 * index_size
-            state += 2 * 2 * rate * 4 * index_size
-        numbers = (
-            ("mixer_parameters", mixer),
-            ("window", shape.count("window")),
-            ("rate", rate),
-            ("state_size", state),
-            ("index_heads", index_heads if indexed else 0),
-            ("index_size", index_size if indexed else 0),
-            ("chosen", chosen if indexed else LARGEST),
-        )
-        return Attention("compressed", heads, 0.5, size, numbers=numbers, of=of)
-
-    return attention
+    hidden, heads, size = shape.hidden, shape.count("heads"), shape.count("head_size")
+    if shape.count("kv_heads", default=1) != 1:
+        raise shape.config.refuse("num_key_value_heads", "is not one row for all heads")
+    rank, groups = shape.count("query_rank"), shape.count("output_groups")
+    output = shape.count("output_rank")
+    queries = rank * (hidden + heads * size)
+    outputs = heads * size * output + groups * output * hidden
+    # a row and its weight are projected apart, and wait in 32 bits until it is full
+    halves = 2 * (1 + indexed) * size if rate else 0
+    index = [shape.count(name) for name in ("index_heads", "index_size", "chosen")]
+    index_heads, index_size, chosen = index if indexed else (0, 0, LARGEST)
+    mixer = queries + hidden * size + outputs + hidden * halves
+    mixer += (rank * index_size + hidden) * index_heads + hidden * 4 * index_size
+    state = 2 * (1 + indexed) * rate * halves + 2 * 2 * rate * 4 * index_size
+    numbers = (
+        ("mixer_parameters", mixer),
+        ("window", shape.count("window")),
+        ("rate", rate),
+        ("state_size", state),
+        ("index_heads", index_heads),
+        ("index_size", index_size),
+        ("chosen", chosen),
+    )
+    return Attention("compressed", heads, 0.5, size, numbers=numbers, of=of)
 
 
 # --- recurrent states: state spaces and linear attention ------------------------------------------
@@ -891,17 +881,17 @@ def _short_conv(shape: ConfigShape) -> Attention:
 
 _KINDS: dict[str, Callable[[ConfigShape], Attention]] = {
     "full": grouped,
-    "window": _limited("window"),
-    "chunk": _limited("chunk"),
+    "window": partial(_limited, limit="window"),
+    "chunk": partial(_limited, limit="chunk"),
     "selected": _selected,
     "falcon": _falcon,
     "mpt": _mpt,
     "latent": _latent,
     "sparse": _sparse,
     "sparse_shared": _sparse_shared,
-    "sliding": _compressed(0, of="window"),
-    "compressed": _compressed(4, overlaps=True, indexed=True),
-    "heavily": _compressed(128, of="heavily"),
+    "sliding": partial(_compressed, rate=0, of="window"),
+    "compressed": partial(_compressed, rate=4, indexed=True),
+    "heavily": partial(_compressed, rate=128, of="heavily"),
     "mamba": _mamba,
     "mamba2": _mamba2,
     "gated_delta": _gated_delta,

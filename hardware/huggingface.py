@@ -425,15 +425,19 @@ _NVFP4_GROUP = 16
 """Elements of NVFP4 that share a scale, where a scheme does not say."""
 
 
-def algorithm_bits(name: object) -> tuple[float, float] | None:
-    """Bits of a weight, its scale included, and of the operand of its products; None if unknown.
+def algorithm_bits(config: Config, name: object, place: str) -> tuple[float, float]:
+    """Bits of a weight, its scale included, and of the operand of its products.
 
-    >>> algorithm_bits("W4A8_MXFP4_FP8")
+    Raises:
+        InputError: an algorithm that is not modelled, and the place that names it.
+
+    >>> algorithm_bits(Config({}, "config.json"), "W4A8_MXFP4_FP8", "quant_algo")
     (4.25, 8.0)
     """
     match = _ALGORITHM.fullmatch(str(name))
     if match is None or match[2].lower() not in formats():
-        return None
+        problem = f"has {place} {name!r}, which is not modelled"
+        raise config.refuse("quantization_config", problem)
     bits = formats()[match[2].lower()]["bits"].value
     return bits, float(match[1] or bits // 1)
 
@@ -516,11 +520,7 @@ def _bitsandbytes(scheme: Config) -> tuple[float, float]:
 
 def _modelopt(config: Config, scheme: Config) -> tuple[float, float]:
     algorithm = scheme.value("quant_algo")
-    known = algorithm_bits(algorithm)
-    if known is None:
-        problem = f"has quant_algo {algorithm!r}, which is not modelled"
-        raise config.refuse("quantization_config", problem)
-    bits, operand = known
+    bits, operand = algorithm_bits(config, algorithm, "quant_algo")
     groups = scheme.table_of("config_groups")
     for name in groups.table:  # they repeat what the algorithm says
         for part, width in (("weights", bits // 1), ("input_activations", operand)):
@@ -555,11 +555,7 @@ def _mixed(config: Config, scheme: Config, kv: float | None) -> Widths:
     base = 8.0 if _method(scheme) == "fp8" else NATIVE_BITS
     bits: dict[str, tuple[float, float]] = {}
     for role, algorithm in common.items():
-        known = algorithm_bits(algorithm)
-        if known is None:
-            problem = f"has quant_algo {algorithm!r} in quantized_layers, not modelled"
-            raise config.refuse("quantization_config", problem)
-        bits[role] = known
+        bits[role] = algorithm_bits(config, algorithm, "quantized_layers with quant_algo")
     mlp = bits.get("experts", bits.get("mlp", (base, base)))
     dense = bits.get("dense", bits.get("shared", (base, base)))[0]
     head = (NATIVE_BITS + bits["head"][0]) / 2 if "head" in bits else NATIVE_BITS
@@ -639,11 +635,7 @@ def _kv_bits(config: Config, scheme: Config) -> float | None:
     )
     if algorithm is None:
         return None
-    known = algorithm_bits(algorithm)
-    if known is None:
-        problem = f"has a KV cache in {algorithm!r}, which is not modelled"
-        raise config.refuse("quantization_config", problem)
-    return known[0]
+    return algorithm_bits(config, algorithm, "a KV cache in")[0]
 
 
 # --- keys that are not read ---------------------------------------------------------------------

@@ -182,6 +182,8 @@ class Workload:
         return replace(self, fixed_context=context)
 
 
+# --- the queue of requests: what an iteration carries, and how much memory holds ------------------
+
 Skew = Callable[[Real, Real], Real]
 """Sequences, mean square over squared mean of their sizes -> fullest rankset over the mean [1]."""
 
@@ -189,9 +191,6 @@ Skew = Callable[[Real, Real], Real]
 def even(sequences: Real, sizes: Real) -> Real:
     """All ranksets hold as much [1]."""
     return 1.0
-
-
-# --- the queue of requests: what an iteration carries, and how much memory holds ------------------
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ def test_modules_have_widths_of_their_own(
 @pytest.mark.parametrize(
     ("scheme", "problem"),
     [
-        (mixed(l0__mlp__up="INT3"), "quant_algo 'INT3' in quantized_layers"),
+        (mixed(l0__mlp__up="INT3"), "quantized_layers with quant_algo 'INT3'"),
         ({"quant_algo": "MIXED_PRECISION"}, "must name the algorithm of each module"),
     ],
 )
