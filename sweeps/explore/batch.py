@@ -279,10 +279,12 @@ def _why_batch(row: Row) -> str:
     largest, best, ends = row["largest_batch"], row["value"], row["short_of"]
     if ends.startswith(NOT_MODELLED):
         ends = f"the lack of a model ({ends.removeprefix(NOT_MODELLED)})"
+    resource, _, note = ends.partition("; ")
+    ends = f"{resource} ({note})" if note else ends
     if not largest:
         return f"{point}: no batch is served, bound by {ends}."
     more = f"the largest of them, {largest:,.0f}, is bound by {ends}"
     if best == largest:
-        move = "a looser one" if ends.startswith("the limit") else "more of it"
+        move = "a looser one" if ends.startswith("the limit") else f"more of {resource}"
         return f"{point}: batch {best:,.0f}, bound by {ends}; {move} would raise the batch."
     return f"{point}: batch {best:,.0f}, the fastest of all that run at once; {more}."

@@ -17,7 +17,7 @@ from nearkv.sweeps.evaluate.slo import (
     higher_is_better,
     parse_targets,
 )
-from nearkv.sweeps.jobs.best import TIES, best_numbers, whole_rows
+from nearkv.sweeps.jobs.best import ROW_TIES, best_numbers, whole_rows
 from nearkv.sweeps.jobs.plan import plan
 from nearkv.sweeps.jobs.progress import QUICK, SweepRun
 from nearkv.sweeps.jobs.search import MOST_KEPT, Best
@@ -69,7 +69,7 @@ def find_front(
     # a study without traces has no such column, and needs none to tell its workloads apart
     own = tuple(name for name in PER if name != "trace" or name in rows.kinds)
     highest = tuple(map(higher_is_better, names))
-    front = Best(names, highest, own, limits, TIES, most=MOST_KEPT)
+    front = Best(names, highest, own, limits, ROW_TIES, most=MOST_KEPT)
     front.check(rows.kinds)
     quiet = run.quiet or rows.size < QUICK
     numbers = best_numbers(rows, front, replace(run, quiet=quiet))

@@ -47,6 +47,8 @@ YEAR_HOURS = 365 * 24
 HOUR = 3600.0
 """Seconds of an hour."""
 BYTES = Reader(lambda text, where: parse(text, "B", where), lambda size: "")
+BYTE_UNITS = {"GiB": 2**30, "GB": 1e9, "B": 1}
+"""Units of sizes [B], of which the first that gives a whole number is shown."""
 LEAST_GAIN = 1e-3
 """Share of the TTFT that a further node must save, where nodes are chosen."""
 TOGETHER = 8
@@ -72,9 +74,14 @@ class Sizes:
     def text(self, place: int) -> str:
         """One of the sizes, as `reuse` takes it."""
         parts, capacity = self.parts[place], self.capacity[place]
-        if TIERS[self.name].medium in WHOLE_ROLES:
-            return f"{self.name}={capacity:.0f}B"
-        return f"{self.name}={parts:.0f}x{capacity / parts:.0f}B"
+        count = "" if TIERS[self.name].medium in WHOLE_ROLES else f"{parts:.0f}x"
+        each = capacity if not count else capacity / parts
+        size, unit = next(
+            (each / size, unit)
+            for unit, size in BYTE_UNITS.items()
+            if each % size == 0 or size == 1
+        )
+        return f"{self.name}={count}{size:.0f}{unit}"
 
 
 @dataclass(frozen=True)

@@ -42,9 +42,9 @@ MANY_COMPARED = 10**10
 """More design points than this take hours."""
 MOST_WASTE = 4
 """Design points of a box evaluated again for each row that is kept of it [1]."""
-ORDER = "order"
+ALPHABET = "alphabet"
 """Place of a row by the names and numbers that identify it."""
-TIES = ("cost_usd", "parts", ORDER)
+ROW_TIES = ("cost_usd", "parts", ALPHABET)
 """What decides between rows that tie: the lower cost, fewer parts, the alphabet."""
 
 
@@ -124,8 +124,8 @@ def _compared(
     rows: Plan, index: int, box: Slices, order: Numbers, wanted: Sequence[str]
 ) -> Mapping[str, Cell]:
     """Columns of a box of a block, its order among them."""
-    own = [name for name in wanted if name != ORDER]
-    return {ORDER: order, **rows.cells(index, box, own)}
+    own = [name for name in wanted if name != ALPHABET]
+    return {ALPHABET: order, **rows.cells(index, box, own)}
 
 
 def _names(block: Block) -> tuple[object, ...]:
@@ -241,4 +241,4 @@ def reducer_of(top: int | None, by: str, per: tuple[str, ...]) -> Best | None:
         return None
     column, groups = by or BY, once(per, "--best-per")
     is_highest = higher_is_better(column)
-    return Best((column,), (is_highest,), groups, ties=TIES, most=top or 1)
+    return Best((column,), (is_highest,), groups, ties=ROW_TIES, most=top or 1)

@@ -286,10 +286,15 @@ class Answer:
         if self.question.draws:
             share = winning_share(goal, first.block, second.block)
             said += f" It wins in {share:.0%} of the draws of all uncertain numbers."
-        turning = flips_of(goal, first.block, second.block)
+        turning = flips_of(goal, first.block, second.block)[:TURNING]
         if not turning:
             return [said, f"No number within its range makes {other} the first."]
-        return [said, f"{other} wins with {'; '.join(turning[:TURNING])}."]
+        worse = "; ".join(text for text, misses in turning if not misses)
+        beyond = "; ".join(text for text, misses in turning if misses)
+        ends = [f"{other} wins with {worse}."] if worse else []
+        if beyond:
+            ends.append(f"This machine of {first.system} misses a limit with {beyond}.")
+        return [said, *ends]
 
 
 def best_machines(

@@ -54,7 +54,7 @@ class Uncertain:
         return f"{self.name} at {key.text(value)} ({key.text(self.stated)} now)"
 
 
-def flips_of(goal: Goal, first: Block, second: Block) -> list[str]:
+def flips_of(goal: Goal, first: Block, second: Block) -> list[tuple[str, bool]]:
     """Numbers that alone, within their ranges, let the second of two machines win.
 
     Both machines stay as they are. A part that both have is changed in both.
@@ -64,7 +64,8 @@ def flips_of(goal: Goal, first: Block, second: Block) -> list[str]:
         first, second: the best machine, and the best of another system.
 
     Returns:
-        The numbers at the value that turns the ranking, those that need the smallest change first.
+        The numbers at the value that turns the ranking, those that need the smallest change first,
+        and whether the first machine then misses a limit.
     """
     by_name = {each.name: each for block in (second, first) for each in _uncertain(block)}
     numbers = list(by_name.values())
@@ -79,7 +80,10 @@ def flips_of(goal: Goal, first: Block, second: Block) -> list[str]:
         turning = np.argmax(lead.reshape(PARTS, -1) < 0, axis=0)
         still, over = edges[turning, rows], edges[turning + 1, rows]
     change = np.abs(np.log(over / np.array([each.stated for each in asked])))
-    return [asked[row].text(float(over[row])) for row in np.argsort(change)]
+    misses = np.isinf(_worth(goal, first, asked, over))
+    return [
+        (asked[row].text(float(over[row])), bool(misses[row])) for row in np.argsort(change)
+    ]
 
 
 def winning_share(
@@ -105,6 +109,20 @@ def _uncertain(block: Block) -> Iterator[Uncertain]:
                 yield Uncertain(role, part, key, *ends)
 
 
+def _worth(
+    goal: Goal, block: Block, numbers: Sequence[Uncertain], values: Numbers
+) -> Numbers:
+    """The objective of a machine where each number is another, to be made small."""
+    changed: dict[str, Numbers] = {}
+    for row, number in enumerate(numbers):
+        own = block.platform.roles.get(number.role)
+        if own and own.name == number.part.name and number.key in own.si:
+            address, stated = f"{number.role}.{number.key}", own.si[number.key]
+            column = changed.setdefault(address, np.full(len(numbers), stated))
+            column[row] = values[row]
+    return goal.worth(block, changed, len(numbers))
+
+
 def _lead(
     goal: Goal,
     first: Block,
@@ -113,15 +131,6 @@ def _lead(
     values: Numbers,
 ) -> Numbers:
     """By how much the first machine is better where each number is another; below 0 worse."""
-    worth = []
-    for block in (first, second):
-        changed: dict[str, Numbers] = {}
-        for row, number in enumerate(numbers):
-            own = block.platform.roles.get(number.role)
-            if own and own.name == number.part.name and number.key in own.si:
-                address, stated = f"{number.role}.{number.key}", own.si[number.key]
-                column = changed.setdefault(address, np.full(len(numbers), stated))
-                column[row] = values[row]
-        worth.append(goal.worth(block, changed, len(numbers)))
+    own, other = (_worth(goal, block, numbers, values) for block in (first, second))
     with np.errstate(invalid="ignore"):
-        return np.nan_to_num(worth[1] - worth[0], nan=0.0)
+        return np.nan_to_num(other - own, nan=0.0)

@@ -222,6 +222,26 @@ def test_no_row_of_any_split_has_a_larger_or_faster_batch_in_100_cases() -> None
         written_out += check_against_every_row(random)
 
 
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(1, 30))]
+)
+@pytest.mark.filterwarnings("ignore:.*changes nothing")
+def test_a_limit_that_is_met_and_company_change_no_batch(seed: int) -> None:
+    asked = random_case(np.random.default_rng(seed))
+    (row,) = nearkv.solve("batch", systems="gpu", **asked).to_dict("records")
+    if not row["largest_batch"]:
+        return
+    knobs = {name: row[name] for name in ("tp", "pp", "dp", "ep", "attention")}
+    best = nearkv.estimate("gpu", **{**asked, "knobs": knobs}, batch=int(row["value"]))
+    limit = f"tpot_ms={float(best['tpot_ms'])!r}" if best["tpot_ms"] else "step_ms=1e9"
+    (met,) = nearkv.solve("batch", systems="gpu", slo=limit, **asked).to_dict("records")
+    assert met["throughput_tok_s"] == row["throughput_tok_s"]
+    assert met["largest_batch"] <= row["largest_batch"]
+    both = nearkv.solve("batch", systems=["full-cache", "gpu"], **asked)
+    both = both.set_index("system")
+    assert both.loc["gpu", "largest_batch"] == row["largest_batch"]
+
+
 def test_a_split_that_a_small_batch_leaves_idle_is_served() -> None:
     """32 replicas with 64ths of the experts, which one request does not fill."""
     asked: dict[str, Any] = {

@@ -399,6 +399,44 @@ def test_counts_and_numbers_are_those_of_all_rows_in_100_cases() -> None:
         check_number(random)
 
 
+def check_met_limit(random: np.random.Generator) -> None:
+    """One more limit, which the answer meets, changes nothing."""
+    system = str(random.choice(list(COUNT_OF)))
+    point, count = random_point(random, system), COUNT_OF[system]
+    rows = nearkv.compare(**point, sets={count: [*range(1, 17)]})
+    rates = rows["throughput_tok_s"].dropna()
+    if not len(rates):
+        return
+    slo = f"throughput_tok_s={float(rates.quantile(0.5))!r}"
+    asked: dict[str, Any] = {"vary": f"{count}=1:16", **point}
+    (row,) = nearkv.solve("hardware", slo=slo, **asked).to_dict("records")
+    step = float(rows.iloc[int(row["value"]) - 1]["step_ms"])
+    (again,) = nearkv.solve("hardware", slo=[slo, f"step_ms={step!r}"], **asked).to_dict("records")
+    assert again["value"] == row["value"]
+
+
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(1, 30))]
+)
+@pytest.mark.filterwarnings("ignore::nearkv.hardware.errors.NearkvWarning")
+def test_a_limit_that_is_met_changes_no_count(seed: int) -> None:
+    check_met_limit(np.random.default_rng(seed))
+
+
+@pytest.mark.filterwarnings("ignore::nearkv.hardware.errors.NearkvWarning")
+def test_twice_the_prices_buy_as_much_for_twice_the_money() -> None:
+    asked: dict[str, Any] = {"systems": "hilos", "platform": "hilos-a100", "vary": "csd.count=1:16"}
+    roles = load_platform("hilos-a100").roles
+    names = ("gpu", "host", "csd", "chassis", "server")
+    stated = {role: roles[role].si["price"] for role in names if role in roles}
+    dear = {f"{role}.price": f"{2 * price!r}USD" for role, price in stated.items()}
+    (row,) = nearkv.solve("hardware", "opt-30b", slo="cost_usd=50000", **asked).to_dict("records")
+    words: dict[str, Any] = {"slo": "cost_usd=100000", "sets": dear, **asked}
+    (other,) = nearkv.solve("hardware", "opt-30b", **words).to_dict("records")
+    assert (other["limit"], other["value"]) == (row["limit"], row["value"])
+    assert other["cost_usd"] == pytest.approx(2 * row["cost_usd"])
+
+
 def test_how_many_gpus_is_answered_from_all_splits_of_each_count() -> None:
     (row,) = nearkv.solve(
         "hardware", "llama3.1-8b", systems="gpu", vary="gpu.count", slo="throughput_tok_s=100"

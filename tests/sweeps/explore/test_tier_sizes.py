@@ -22,6 +22,7 @@ from support.tiers_by_hand import simulate, walks
 
 import nearkv
 from nearkv.costmodel.mechanisms.kv_tiers import TIERS
+from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.kv_policies import ADMISSIONS, REUSE_POLICIES
 from nearkv.sweeps.explore.kv_node import Node, node_of
@@ -163,6 +164,43 @@ def test_reuse_says_the_same_of_the_answer(policy: str) -> None:
     assert again["ttft_s"][0] == pytest.approx(table["ttft_s"][0], rel=1e-6)
     assert again["hit_share"].sum() == pytest.approx(table["hit_share"][0], rel=1e-6)
     assert usd_hour(again) == pytest.approx(table["usd_hour"][0], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(2, 30))]
+)
+def test_order_company_and_prices_of_tiers(seed: int) -> None:
+    """What must not change the cheapest sizes, and what must."""
+    rng = random.Random(seed)
+    made: dict[str, Any] = {"groups": 30, "prefix": "16k", "requests": 200, "rate": 2, "nodes": 1}
+    sizes = {"dram": rng.sample(range(16, 300, 16), 4), "ssd": rng.sample(range(500, 4000, 250), 3)}
+    made["policy"] = rng.choice(["exclusive", "inclusive", "write-through"])
+    slo = f"ttft_s={rng.uniform(0.6, 2.0):.3f}"
+
+    def asked(dram: list[int], ssd: list[int], **changed: Any) -> pd.Series:
+        tiers = [f"dram={gigabytes(dram)}", f"ssd={gigabytes(ssd)}"]
+        words: dict[str, Any] = {"slo": slo, "tiers": tiers, **made, **changed}
+        return nearkv.solve("tiers", MODEL, **words).iloc[0]
+
+    whole = asked(sizes["dram"], sizes["ssd"])
+    some = asked(sizes["dram"][:2], sizes["ssd"][:1])
+    assert whole["status"] == "ok" or some["status"] == "infeasible"
+    if some["status"] == "ok":
+        assert whole["usd_hour"] <= some["usd_hour"] * (1 + 1e-9)
+    if whole["status"] != "ok":
+        return
+    met = asked(sizes["dram"], sizes["ssd"], slo=f"ttft_s={float(whole['ttft_s'])!r}")
+    chosen = ["dram_gb", "ssd_gb", "usd_hour", "ttft_s"]
+    assert met[chosen].tolist() == whole[chosen].tolist()
+    roles = load_platform("h200-node").roles
+    prices = {f"{role}.price": f"{2 * roles[role].si['price']!r}USD" for role in ("dram", "ssd")}
+    dear = asked(sizes["dram"], sizes["ssd"], sets=prices)
+    assert dear[chosen[:2]].tolist() == whole[chosen[:2]].tolist()
+    assert dear["usd_hour"] == pytest.approx(2 * whole["usd_hour"], rel=1e-9)
+
+
+def gigabytes(sizes: list[int]) -> str:
+    return ",".join(f"{size}GB" for size in sorted(sizes))
 
 
 def test_what_no_nodes_reach_is_an_answer_with_its_reason() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from math import prod
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ from support.command_line import printed
 from support.drawing import CASES, seeded
 from support.studies import drawn_study
 
-from nearkv.hardware.errors import InputError
+import nearkv
+from nearkv.costmodel.model.registry import find_system
+from nearkv.hardware.errors import InputError, NearkvWarning
 from nearkv.sweeps.evaluate.columns import table
 from nearkv.sweeps.evaluate.slo import higher_is_better
 from nearkv.sweeps.explore.pareto import find_front
@@ -238,3 +241,92 @@ def test_the_best_of_designs_that_do_not_fit_is_a_row_with_a_status() -> None:
     (row,) = json.loads(printed(*words.split(), code=3))
     assert row["status"] == "infeasible"
     assert row["short_gb"] > 0
+
+
+# --- what must not change an answer -------------------------------------------------------------
+
+
+def random_grid(random: Random) -> dict[str, Any]:
+    """A grid in which much ties: a link that some systems do not read, prices, two models."""
+    systems = random.sample(["hilos", "inf2", "flexgen-ssd", "flexgen-dram", "deepspeed-uvm"], 3)
+    return {
+        "systems": systems,
+        "models": random.sample(["opt-30b", "opt-66b", "llama3.1-8b"], 2),
+        "batch": random.sample([1, 4, 16, 64], 3),
+        "context": random.sample(["4k", "16k", "32k"], 2),
+        "output_tokens": "32",
+        "sets": {
+            "uplink.bandwidth": random.sample(["8GB/s", "16GB/s", "32GB/s"], 2),
+            "gpu.price": random.sample(["5000USD", "9000USD"], 2),
+        },
+        "platforms": ("hilos-a100",),
+    }
+
+
+def turned(asked: dict[str, Any]) -> dict[str, Any]:
+    """The grid with every list and every option in the opposite order."""
+    lists = {name: values[::-1] for name, values in asked.items() if isinstance(values, list)}
+    sets = {name: values[::-1] for name, values in reversed(asked["sets"].items())}
+    return {**asked, **lists, "sets": sets}
+
+
+def same_rows(one: Columns, other: Columns) -> None:
+    assert one.keys() == other.keys()
+    for name, column in one.items():
+        np.testing.assert_array_equal(other[name], column, err_msg=name)
+
+
+def check_what_changes_nothing(random: Random) -> None:
+    asked, by = random_grid(random), random.choice([*COSTS, "step_ms", "total_s"])
+    sign = -1 if higher_is_better(by) else 1
+    for reducer in (kept(5, by), kept(None, by, ("model", "context_tok"))):
+        whole = best(Study(**asked), reducer, quietly())
+        same_rows(whole, best(Study(**turned(asked)), reducer, quietly()))
+        alone = best(Study(**{**asked, "systems": asked["systems"][:1]}), reducer, quietly())
+        if reducer.most > 1:
+            assert sign * whole[by][0] <= sign * np.nan_to_num(alone[by][0], nan=np.inf * sign)
+    check_again(asked, {name: column[0] for name, column in whole.items()}, by)
+
+
+def check_again(asked: dict[str, Any], row: dict[str, Any], by: str) -> None:
+    """A row asked again with all that it states has its digits."""
+    bandwidth, price = row["uplink.bandwidth_gb_s"], row["gpu.price_usd"]
+    own = find_system(str(row["system"])).knobs
+    # a share follows the choice that leaves it open, devices are what the platform has
+    shares = {knob.share for knob in own.values()}
+    stated = {
+        name: str(row[name])
+        for name, knob in own.items()
+        if name in row and name not in shares and not knob.sets
+    }
+    knobs = {name: value for name, value in stated.items() if value not in ("", "nan")}
+    again = nearkv.estimate(
+        str(row["system"]),
+        str(row["model"]),
+        platform=asked["platforms"][0],
+        batch=int(row["batch"]),
+        context=int(row["context_tok"]),
+        output_tokens=32,
+        sets={"uplink.bandwidth": f"{bandwidth}GB/s", "gpu.price": f"{price}USD"},
+        knobs=knobs,
+    )
+    assert again[by] == row[by], (row, knobs)
+
+
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(s, marks=pytest.mark.deep) for s in range(1, 40))]
+)
+@pytest.mark.filterwarnings("ignore::nearkv.hardware.errors.NearkvWarning")
+def test_order_and_company_change_no_best_row(seed: int) -> None:
+    check_what_changes_nothing(Random(seed))
+
+
+@pytest.mark.parametrize("prices", [["5000USD", "9000USD"], ["9000USD", "5000USD"]])
+def test_ties_go_to_the_cheaper_then_the_smaller_number(prices: list[str]) -> None:
+    """Neither a price nor a link that FlexGen does not use changes how fast it is."""
+    sets = {"uplink.bandwidth": ["32GB/s", "8GB/s"], "gpu.price": prices}
+    study = Study(("flexgen-dram",), ("opt-30b",), sets=sets, platforms=("hilos-a100",))
+    with pytest.warns(NearkvWarning, match="changes nothing"):
+        shown = best(study, kept(1, "throughput_tok_s"), quietly())
+    assert shown["gpu.price_usd"].tolist() == [5000]
+    assert shown["uplink.bandwidth_gb_s"].tolist() == [8]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from support.designs import (
@@ -18,6 +20,7 @@ from support.designs import (
 )
 
 import nearkv
+from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.slo import higher_is_better
 
@@ -188,3 +191,14 @@ def test_more_machines_than_can_be_tried_are_refused_with_their_longest_axis(
     file.write_text(text.replace("most = 16", "most = 300000"))
     with pytest.raises(InputError, match="the longest axis is ssd of many"):
         nearkv.design("flexgen-ssd", "opt-6.7b", servers=str(file))
+
+
+def test_an_answer_without_a_value_is_a_fault_that_names_the_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A number that none is missing for may not be cut in silence."""
+    endless = replace(COLUMNS["tpot_ms"], compute=lambda answer: np.full(1, np.inf))
+    monkeypatch.setitem(COLUMNS, "tpot_ms", endless)
+    asked: dict[str, Any] = {"servers": "mac-studio-desktop", "slo": "tpot_ms=20", **MAC}
+    with pytest.raises(ArithmeticError, match=r"gpu on .*m3-ultra.* has an answer and no tpot_ms"):
+        nearkv.design("gpu", **asked)

@@ -8,6 +8,10 @@ from typing import Any
 import pytest
 
 import nearkv
+from nearkv.sweeps.evaluate.slo import Target
+from nearkv.sweeps.explore.design.flips import flips_of
+from nearkv.sweeps.explore.design.goal import Goal
+from nearkv.sweeps.study.study import Study, blocks
 
 ASKED: dict[str, Any] = {"model": "gpt-oss-20b", "context": "16k", "users": 4, "output_tokens": 256}
 SERVERS = "workstation-4gpu,dgx-spark-desktop"
@@ -41,3 +45,17 @@ def test_a_winner_by_far_wins_in_all_draws(tmp_path: Path) -> None:
     prices = priced(tmp_path, 4698, 4700)
     table = nearkv.design("gpu,full-cache", servers=SERVERS, prices=prices, band=90, **ASKED)
     assert any("wins in 100% of the draws" in text for text in table.attrs["conclusion"])
+
+
+def test_a_number_that_breaks_a_budget_is_no_win_of_the_other() -> None:
+    """A dearer drive puts the first machine over the budget, and makes the second no faster."""
+    first, second = (
+        blocks(Study((system,), ("opt-66b",), context="32k"))[0]
+        for system in ("hilos", "flexgen-dram")
+    )
+    budget = Target("cost_usd", "", False, 51_300.0, "--budget")
+    goal = Goal(("throughput_tok_s",), (True,), (budget,))
+    turning = flips_of(goal, first, second)
+    prices = [misses for text, misses in turning if ".price of" in text]
+    assert prices
+    assert all(prices)
