@@ -16,7 +16,7 @@ from nearkv.costmodel.algebra.span import Port, Real, Span, overlap, serial, str
 from nearkv.costmodel.mechanisms.gpu_layer import launches, output_head
 from nearkv.costmodel.mechanisms.serving.experts import without_experts
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.resources import Gpu, drives, link
+from nearkv.costmodel.model.resources import Gpu, drives, link, page_cache
 from nearkv.hardware.machine import Machine
 
 NATIVE_BYTES = 2.0
@@ -200,15 +200,21 @@ class Cores:
         matrix = llm.hidden * llm.ffn * llm.weight_width
         flash, lanes = drives(hw, "ssd"), link(hw, "ssd_link", "pcie")
         direct = Port("ssd.flash", "read", hw.derate.expert_reads * flash.read.rate)
-        buffered = Port("host.file", "move", hw.host.count * hw.host.file_read)
         commands = Port(
             "ssd.commands", "run", hw.ssd.count * hw.ssd.maybe("iops", np.inf), "op"
         )
         return overlap(
             data=stream(missed, "experts on drives", flash=direct, link=lanes.inward),
-            page_cache=buffered(self.cached * missed, "through the page cache"),
+            **self.through_page_cache(missed),
             commands=commands(missed / matrix, "one read a matrix"),
         )
+
+    def through_page_cache(self, missed: Real) -> dict[str, Span]:
+        """Reads of drives [B] that are buffered, where any are."""
+        if not np.any(self.cached):
+            return {}
+        buffered = page_cache(self.hw, "ssd")
+        return {"page_cache": buffered(self.cached * missed, "through the page cache")}
 
     def missed(self, llm: LLM, work: TokenChunks, held: Real) -> Real:
         """Bytes of experts in use in one layer that no memory holds; arguments as above [B]."""

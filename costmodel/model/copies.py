@@ -11,7 +11,7 @@ from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine, SiValue
 
-OF_A_ROLE = ("count", "array_read")
+OF_A_ROLE = ("count", "array_read", "file_read")
 """Numbers that state all parts of a role together, which copies share."""
 A_COPY_A_GPU = "a copy on each GPU, with as large a share of host, drives and requests"
 

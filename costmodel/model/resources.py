@@ -118,13 +118,11 @@ class Host:
     Attributes:
         read: DRAM streaming [B].
         attend: attention of the CPU over a KV cache in DRAM, in KV bytes [B].
-        file: the kernel's buffered file path, in file bytes [B].
         memory: capacity that the system leaves to programs [B].
     """
 
     read: Port
     attend: Port
-    file: Port
     memory: Real
 
 
@@ -133,9 +131,8 @@ def host(hw: Machine) -> Host:
     part = hw.host
     read = Port("host.dram", "read", part.count * part.bandwidth)
     attend = Port("host.dram", "read", read.rate * hw.derate.cpu_attention)
-    file = Port("host.file", "move", part.count * part.file_read)
     memory = part.count * part.memory * part.usable
-    return Host(read, attend, file, memory)
+    return Host(read, attend, memory)
 
 
 @dataclass(frozen=True)
@@ -174,6 +171,11 @@ def drives(hw: Machine, role: str) -> Drives:
     read = Port(f"{role}.flash", "read", part.count * part.read)
     write = Port(f"{role}.flash", "write", part.count * part.write)
     return Drives(read, write, part.count * part.capacity)
+
+
+def page_cache(hw: Machine, role: str) -> Port:
+    """The kernel's buffered path of the file system over all drives of a role [B]."""
+    return Port("host.file", "move", hw[role].file_read)
 
 
 @dataclass(frozen=True)

@@ -178,7 +178,7 @@ def flexgen_raid(
     fitting = kv_share_in(free, llm, work)
     is_filled = np.greater(split, 0)
     in_dram = np.where(is_filled, fitting, np.floor(fitting))[()]
-    drives = file_storage(hw, "ssd", link(hw, "uplink", "uplink"), host(hw))
+    drives = file_storage(hw, "ssd", link(hw, "uplink", "uplink"))
     cache = beside_gpu(0.0, 1 - in_dram)
     return baseline(hw, llm, work, drives, tiers, cache, gpu_batches)
 
@@ -210,7 +210,7 @@ def flexgen_16ssd(hw: Machine, llm: LLM, work: Workload, **knobs: Real) -> Estim
     Returns:
         Prefill, one decode step and what fits. Source: HILOS sec. 6.1, 6.3.
     """
-    drives = file_storage(hw, "raid", link(hw, "uplink", "uplink"), host(hw))
+    drives = file_storage(hw, "raid", link(hw, "uplink", "uplink"))
     return all_kv_on_storage(hw, llm, work, drives, **knobs)
 
 

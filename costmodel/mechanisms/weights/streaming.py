@@ -23,7 +23,17 @@ from nearkv.costmodel.mechanisms.weights.residency import Residency
 from nearkv.costmodel.model.estimate import Fits, fits
 from nearkv.costmodel.model.layers import over_layers
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.resources import Csd, Gpu, Host, Link, drives, gpu, host, link
+from nearkv.costmodel.model.resources import (
+    Csd,
+    Gpu,
+    Host,
+    Link,
+    drives,
+    gpu,
+    host,
+    link,
+    page_cache,
+)
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
@@ -48,13 +58,13 @@ class FileStorage:
     capacity: Real
 
 
-def file_storage(hw: Machine, role: str, lanes: Link, host: Host) -> FileStorage:
+def file_storage(hw: Machine, role: str, lanes: Link) -> FileStorage:
     """Return the drives of a role behind their link; reads pass the file path, writes do not.
 
     Where the role states the rate of one file system over all its drives, reads pass that too.
     """
     flash = drives(hw, role)
-    read = {"flash": flash.read, "link": lanes.inward, "file": host.file}
+    read = {"flash": flash.read, "link": lanes.inward, "file": page_cache(hw, role)}
     part = hw[role]
     if "array_read" in part:
         read["array"] = Port(f"{role}.array", "move", part.array_read)
@@ -212,14 +222,15 @@ def weights_from_devices(
     hw: Machine, llm: LLM, tiers: Residency, devices: Csd
 ) -> WeightStream:
     """Weights arrive layer by layer, those on computational storage as files over its uplink."""
-    host_, uplink = host(hw), link(hw, "uplink", "uplink")
+    uplink = link(hw, "uplink", "uplink")
+    path = {"flash": devices.read, "uplink": uplink.inward, "file": page_cache(hw, "csd")}
     return WeightStream(
         llm=llm,
         gpu=gpu(hw),
-        host=host_,
+        host=host(hw),
         link=link(hw, "gpu_link", "pcie"),
         tiers=tiers,
-        storage={"flash": devices.read, "uplink": uplink.inward, "file": host_.file},
+        storage=path,
     )
 
 
@@ -251,7 +262,7 @@ class PageableStream(WeightStream):
 
 def drives_of(hw: Machine) -> FileStorage:
     """The drives behind their own link."""
-    return file_storage(hw, "ssd", link(hw, "ssd_link", "pcie"), host(hw))
+    return file_storage(hw, "ssd", link(hw, "ssd_link", "pcie"))
 
 
 def products(weights: WeightStream, b: Real, beyond: Real) -> Span:

@@ -12,6 +12,7 @@ from nearkv.costmodel.model.resources import (
     gpu,
     host,
     link,
+    page_cache,
     per,
 )
 from nearkv.hardware.catalog import load_platform
@@ -47,7 +48,7 @@ HILOS = (
             "host.count": 2,
             "host.bandwidth": 20.0,
             "host.memory": 80.0,
-            "host.file_read": 4.0,
+            "ssd.file_read": 4.0,
             "derate.cpu_attention": 0.1,
             "ssd.count": 4,
             "ssd.read": 6.0,
@@ -95,7 +96,8 @@ def test_parts_are_as_many_times_as_fast_as_there_are() -> None:
     hosts = host(HILOS)
     assert (hosts.read.rate, hosts.attend.rate) == (40, 4)
     assert hosts.memory == pytest.approx(160 * 0.972)
-    assert hosts.file.rate == 8
+    # a file system is one, whatever hosts read it
+    assert page_cache(HILOS, "ssd").rate == 4
     lanes = link(HILOS, "gpu_link", "pcie")
     assert lanes.inward.rate == lanes.outward.rate == pytest.approx(9.6)
     disks = drives(HILOS, "ssd")

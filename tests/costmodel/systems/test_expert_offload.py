@@ -365,3 +365,14 @@ def test_8_bit_floats_on_cores_say_that_units_are_for_integers() -> None:
     floats = replace(MOE, weight_width=1.0, operand_width=1.0)
     assert INTEGERS in SYSTEMS["cpu-only"](BED, floats, WORK, {}).notes
     assert INTEGERS not in SYSTEMS["cpu-only"](BED, MOE, WORK, {}).notes
+
+
+def test_buffered_reads_pass_the_file_system_of_the_drives() -> None:
+    """Half of the experts are on drives that read without end: their file system sets the pace."""
+    half = {"host.memory": ALL_EXPERTS / 2, "ssd.read": 1e18, "ssd_link.bandwidth": 1e18}
+    hw = BED.with_values(half | {"ssd.file_read": 100.0})
+    direct, buffered = (answer(hw=hw, reads=way).step for way in (0.0, 1.0))
+    assert direct.busy_of("host.file") == 0
+    missed = buffered.traffic("move")["host.file", "move"]
+    assert missed > 0
+    assert buffered.busy_of("host.file") == pytest.approx(missed / 100)

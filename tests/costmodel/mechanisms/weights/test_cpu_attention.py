@@ -20,7 +20,6 @@ FAST = {
     "gpu.flops": np.inf,
     "gpu.bandwidth": np.inf,
     "host.bandwidth": np.inf,
-    "host.file_read": np.inf,
     "host.memory": 1e13,
 }
 """Leaves the link of the GPU, and whatever else a test does not set free."""
@@ -43,8 +42,10 @@ SLOPES = {
 def step(name: str, context: float, **knobs: Real) -> Real:
     system = SYSTEMS[name]
     _, free, own = SLOPES[name]
-    drives = FREE_DRIVES if "ssd" in machine_of(system).roles else {}
-    hw = machine_of(system).with_values({**FAST, **drives, **free})
+    roles = machine_of(system).roles
+    drives = FREE_DRIVES if "ssd" in roles else {}
+    files = {f"{role}.file_read": np.inf for role in roles.keys() & {"ssd", "raid", "csd"}}
+    hw = machine_of(system).with_values({**FAST, **drives, **files, **free})
     work = Workload(16.0, context, 64.0).at(context)
     chosen = {**middle(system), **own, **knobs}
     return system(hw, DEEPSEEK, work, chosen).step.seconds
