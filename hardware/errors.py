@@ -43,8 +43,10 @@ RENAMED = {
     "gpu-only": "gpu",
     "tensor-parallel": "gpu",
     "vllm-multinode": "gpu",
+    "file_read": "ssd.file_read",
+    "host.file_read": "ssd.file_read",
 }
-"""Columns, options and systems of earlier versions, and their names now."""
+"""Columns, options, systems and numbers of earlier versions, and their names now."""
 
 
 LISTED = 16
