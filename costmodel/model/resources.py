@@ -6,7 +6,7 @@ Every resource is named `role.port`; each direction of a link is a resource of i
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -19,6 +19,8 @@ KERNEL_GROUPS = (1, 4, 5)
 """Queries a KV head for which HILOS built attention kernels (Table 3)."""
 WIDEST = 2.0
 """Operand of the rate that every GPU has [B]."""
+PORTS_KEPT = 4
+"""Machines whose parts are kept built: a formula asks for them tens of times in a row."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ def takes(width: float, operand: Real) -> Booleans:
     return np.less_equal(operand, width) & np.greater(operand, width / 2)
 
 
+@lru_cache(PORTS_KEPT)
 def gpu(hw: Machine, role: str = "gpu") -> Gpu:
     """Build the GPUs of a role, working as one.
 
@@ -126,6 +129,7 @@ class Host:
     memory: Real
 
 
+@lru_cache(PORTS_KEPT)
 def host(hw: Machine) -> Host:
     """Build the hosts, working as one; CPU attention and streaming share their DRAM."""
     part = hw.host
@@ -143,6 +147,7 @@ class Link:
     outward: Port
 
 
+@lru_cache(PORTS_KEPT)
 def link(hw: Machine, role: str, derate: str) -> Link:
     """Build a link whose payload rate is its raw rate x a share.
 
@@ -165,6 +170,7 @@ class Drives:
     capacity: Real
 
 
+@lru_cache(PORTS_KEPT)
 def drives(hw: Machine, role: str) -> Drives:
     """Build drives striped over all their number. Reads and writes share the flash."""
     part = hw[role]

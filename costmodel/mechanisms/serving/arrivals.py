@@ -128,10 +128,12 @@ class Replica:
         Args:
             beside: other prompts that share its iterations, which hides less than each alone [1].
         """
-        prompts = self.prompts
+        prompts, chunked = self.prompts, np.greater(self.serving.chunked, 0)
         chunk = np.minimum(self.most, prompts + beside * self.work.prompt)
         riding = prompts / chunk * (self.iteration(chunk, prompts) - self.plain)
-        return np.where(np.greater(self.serving.chunked, 0), riding, self.alone)
+        if np.all(chunked):
+            return riding
+        return np.where(chunked, riding, self.alone)
 
     def iteration(self, prompt: Real, length: Real) -> Real:
         """An iteration beside which a request decodes, with tokens of prompts of a length [s]."""
