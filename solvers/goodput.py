@@ -17,18 +17,17 @@ _LEAST_LOAD = 1e-12
 
 
 _PER_REQUEST = 1e4
-"""Seconds a token that one request per second more is worth: any but differences of rounding."""
-
-
+"""Times that a share more of the requests per second is worth one less of the time per token."""
 _PER_MISS = 1e12
-"""Seconds a token that missing a limit by itself is worth: more than any request per second."""
+"""Cost of missing a limit by nothing: more than of any request per second."""
 
 
 def load_cost(estimate: Estimate) -> Real:
     """Objective: least where most requests per second keep the limits; of equal ones, the TPOT.
 
     Shares that differ by less than a hundredth are equal: the laws of latencies are no better.
-    Where none keeps them, least is the largest ratio of a mean latency to its limit.
+    Logarithms make it the same of any speed of a machine. Where none keeps the limits, least is
+    the largest ratio of a mean latency to its limit.
 
     Args:
         estimate: of requests that arrive.
@@ -37,8 +36,10 @@ def load_cost(estimate: Estimate) -> Real:
     arrivals = estimate.work.arrivals
     assert arrivals is not None, "limits are of requests that arrive"
     ratios = latency.ttft / arrivals.ttft_slo, latency.tpot / arrivals.tpot_slo
-    served = latency.tpot - _PER_REQUEST * _answered(estimate) * kept
-    return np.where(np.equal(kept, 0), _PER_MISS * np.maximum(*ratios), served)
+    served = np.log(np.maximum(_answered(estimate) * kept, _LEAST_LOAD))
+    pace = np.log(np.maximum(latency.tpot, _LEAST_LOAD))
+    missed = _PER_MISS * np.maximum(*ratios)
+    return np.where(np.equal(kept, 0), missed, pace - _PER_REQUEST * served)
 
 
 def none_kept(estimate: Estimate) -> Booleans:

@@ -271,8 +271,10 @@ def _notes(question: _Question, estimate: Estimate, sampled: Sequence[str]) -> N
     notes: dict[str, NDArray[np.bool_]] = {}
     for name in sampled:
         knob = question.system.knobs[name]
-        some = f"the best of some values from {knob.low:,.10g} to {knob.high:,.10g}"
-        notes[f"{name} is {some}, at equal {_apart(knob)} and then closer"] = np.array(True)
+        tried = len(_values(question, name)) + _ZOOMS * _VALUES
+        among = f"{tried} values from {knob.low:,.10g} to {knob.high:,.10g}"
+        sentence = f"{name} is the best of {among}, at equal {_apart(knob)} and then closer"
+        notes[sentence] = np.array(True)
     if question.work.arrivals is not None:
         from nearkv.solvers.goodput import none_kept
 
@@ -316,12 +318,7 @@ def _values(question: _Question, name: str) -> NDArray[np.float64]:
     if not _is_sampled(knob):
         return np.arange(int(knob.low), int(knob.high) + 1.0).reshape(-1, *points)
     ratios = np.geomspace(max(knob.low, 1.0), knob.high, _RATIOS)
-    tried = np.unique([knob.low, *np.round(ratios)]).reshape(-1, *points)
-    if knob.breaks is None:
-        return tried
-    bends = knob.breaks(question.hw, question.llm, question.work, question.stated)
-    whole = [np.clip(np.round(bend), knob.low, knob.high) for bend in bends]
-    return np.stack(np.broadcast_arrays(*tried, *whole))
+    return np.unique([knob.low, *np.round(ratios)]).reshape(-1, *points)
 
 
 def choices_of(

@@ -22,15 +22,15 @@ STEP: Timed = attrgetter("step")
 def objective(work: Workload, timed: Timed = TOTAL) -> Cost:
     """Objective that a choice minimises.
 
-    Of a batch, the seconds of the whole request, prompts included. Where requests arrive, as many
-    of them as can be keep the level of service; where none do, they miss it by the least
-    (`goodput.load_cost`).
+    Of a batch, the seconds of the whole request, prompts included, and so of users without limits:
+    N of them are answered N / T times a second (Little's law). Elsewhere as many requests as can be
+    keep the level of service; where none do, they miss it by the least (`goodput.load_cost`).
 
     Args:
         work: a batch, or requests that arrive.
         timed: what is to be short, where a question names it; `TOTAL` otherwise.
     """
-    if work.arrivals is None or timed is not TOTAL:
+    if work.arrivals is None or work.arrivals.are_free_users or timed is not TOTAL:
         return lambda estimate: timed(estimate).seconds
     from nearkv.solvers.goodput import load_cost
 

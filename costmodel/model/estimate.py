@@ -117,11 +117,10 @@ class Fits:
     @cached_property
     def _missing(self) -> Numbers:
         by_tier = [
-            _missing_bytes(needed, available) for needed, available in self.tiers.values()
+            np.where(self.unmodelled, 0.0, np.maximum(_missing_bytes(*tier), 0.0))
+            for tier in self.tiers.values()
         ]
-        stacked = np.stack(np.broadcast_arrays(*by_tier))
-        missing: Numbers = np.maximum(stacked, 0.0)
-        return np.where(self.unmodelled, 0.0, missing) if self.not_modelled else missing
+        return np.stack(np.broadcast_arrays(*by_tier))
 
 
 def shortage(tier: str) -> str:

@@ -86,6 +86,12 @@ class Arrivals:
     tpot_slo: Real = np.inf
     overload: str = GROWS
 
+    @property
+    def are_free_users(self) -> bool:
+        """True if users ask without a limit on their waiting."""
+        is_free = np.isposinf(self.ttft_slo) & np.isposinf(self.tpot_slo)
+        return self.users is not None and bool(np.all(is_free))
+
 
 @dataclass(frozen=True)
 class Workload:

@@ -71,9 +71,10 @@ CPU_LACKS = {
 CPU_SHARE = Knob(
     "share of resident requests whose KV and attention are the CPU's (1: FastDecode)",
     default="balanced",
-    # the amounts are not affine in the share: auto means the rule, which is exact for an iteration
-    # of mean requests; over the run of a trace another share may be up to 3 % faster
-    rules={"balanced": balanced_share, "auto": balanced_share},
+    # amounts are not affine in it; the rule is exact for an iteration of mean requests, and over
+    # the run of a trace, or where requests arrive, `auto` may be faster
+    kind="number",
+    rules={"balanced": balanced_share},
 )
 
 STATED_SHARE = Reversal(

@@ -12,6 +12,7 @@ from support.systems import SYSTEMS
 
 from nearkv.costmodel.algebra.span import Booleans
 from nearkv.costmodel.model.registry import Knob
+from nearkv.costmodel.model.workload import ENDLESS_TOKENS, Arrivals
 from nearkv.solvers.objective import objective
 
 VALUES = 33
@@ -24,7 +25,8 @@ KNOBS = [
     for name, knob in system.knobs.items()
     if not knob.sets and knob.solver not in NOT_BEST
 ]
-LOADED = ("gpu", "cpu-offload", "l3", "hbm-pim", "rank-pim")
+QUEUES = ("gpu", "cpu-offload", "l3", "hbm-pim", "rank-pim")
+"""Systems that answer requests at a rate; users may ask any."""
 
 
 def drawn(points: Points, knob: Knob) -> np.ndarray:
@@ -43,6 +45,9 @@ def with_auto(design: Design, name: str, points: Points) -> Design:
         is_auto = isinstance(value, str) and value == "auto"
         if is_auto and knob.kind in ("share", "number") and other != name:
             asked[other] = design.knobs[other]
+    if share := design.system.knobs[name].share:
+        # only the first value of the choice keeps a share that is stated
+        asked[share] = design.system.defaults[share]
     return replace(design, knobs=asked).having(**{name: "auto"})
 
 
@@ -56,12 +61,32 @@ def beaten(best: Design, other: Design, tolerance: float = CLOSE) -> Booleans:
     return where
 
 
-def compare(name: str, knob: str, data: st.DataObject) -> None:
+def arriving(design: Design, points: Points, at_a_rate: bool) -> Design:
+    """Requests at about what one replica answers, or users, with limits that some choices keep."""
+    work, random = design.work, points.random
+    total = np.asarray(design.estimate.total.seconds)
+    latency = design.estimate.latency
+    slack = 10 ** random.uniform(-0.5, 1, (2, POINTS))
+    limits = {"ttft_slo": slack[0] * latency.ttft, "tpot_slo": slack[1] * latency.tpot}
+    # shares of one batch are solved for its seconds, which their notes say
+    if random.integers(0, 2) or design.system.name not in QUEUES:
+        limits = {}
+    if at_a_rate:
+        rate = 10 ** random.uniform(-2, 0.5, POINTS) / np.where(design.estimate.fits.ok, total, 1.0)
+        arrivals = Arrivals(rate=rate, **limits)
+        return replace(design, work=replace(work, batch=ENDLESS_TOKENS, arrivals=arrivals))
+    return replace(design, work=replace(work, arrivals=Arrivals(users=work.batch, **limits)))
+
+
+def compare(name: str, knob: str, data: st.DataObject, load: str = "") -> None:
     design = data.draw(designs(name))
     points = data.draw(st.integers(0, 2**32 - 1).map(np.random.default_rng).map(Points))
     if data.draw(st.booleans()):  # prompts alone, or nearly
         work = replace(design.work, output=points.wholes(1, 8))
         design = replace(design, work=work)
+    if load:
+        assume(not design.is_refused)
+        design = arriving(design, points, load == "rate")
     best = with_auto(design, knob, points)
     assume(not best.is_refused)
     other = best.having(**{knob: drawn(points, best.system.knobs[knob])})
@@ -74,6 +99,23 @@ def compare(name: str, knob: str, data: st.DataObject) -> None:
 @given(st.data())
 def test_no_value_beats_auto(name: str, knob: str, data: st.DataObject) -> None:
     compare(name, knob, data)
+
+
+LOADS = [
+    (*case, load)
+    for case in KNOBS
+    for load in ("users", "rate")
+    if load == "users" or case[0] in QUEUES
+]
+
+
+@pytest.mark.parametrize(("name", "knob", "load"), LOADS)
+@settings(seeded, max_examples=1)
+@given(st.data())
+def test_no_value_beats_auto_where_requests_arrive(
+    name: str, knob: str, load: str, data: st.DataObject
+) -> None:
+    compare(name, knob, data, load)
 
 
 @pytest.mark.deep

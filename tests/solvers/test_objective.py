@@ -52,7 +52,7 @@ def test_a_prompt_chunk_is_chosen_for_the_prompt() -> None:
     usual = nearkv.estimate("cpu-only", **asked)
     assert best["chunk"] == 1024
     assert best["total_s"] <= usual["total_s"]
-    assert "the best of some values" in best["note"]
+    assert "chunk is the best of 562 values from 1 to 1,048,576" in best["note"]
 
 
 def test_a_chunk_under_load_is_a_whole_number_no_worse_than_others() -> None:

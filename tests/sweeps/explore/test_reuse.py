@@ -191,8 +191,10 @@ def drawn_question(seed: int) -> tuple[dict[str, Any], float]:
         "policy": draw.choice(("exclusive", "inclusive", "victim", "write-through")),
     }
     if draw.random() < 0.5:
-        prefix = 1024 * draw.randint(1, 60)
+        prefix = 1024 * min(draw.randint(1, 60), 30)
+        # a prefix lies in one tier
         question |= {"prefix": prefix, "hit": draw.choice((0.1, 0.5, 0.9))}
+        question["tiers"] = question["tiers"][:1]
     else:
         question |= {"groups": draw.randint(5, 60), "prefix": 1024 * draw.randint(1, 30)}
         question |= {"requests": 200, "turns": draw.choice((1, 4)), "grow": 1024}
