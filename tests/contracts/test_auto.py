@@ -20,11 +20,13 @@ CLOSE = 1e-8
 NOT_BEST = {"mapping-greedy", "mapping-a-major", "mapping-q-major", "mapping-f-major"}
 """Policies of the H2M2 paper, which are what their systems are named after."""
 KNOBS = [
-    (system.name, name)
+    (system.name, knob.solver or name)
     for system in SYSTEMS.values()
     for name, knob in system.knobs.items()
     if not knob.sets and knob.solver not in NOT_BEST
 ]
+KNOBS = sorted(set(KNOBS))
+"""A system and a knob, or the solver of several that are solved together."""
 QUEUES = ("gpu", "cpu-offload", "l3", "hbm-pim", "rank-pim")
 """Systems that answer requests at a rate; users may ask any."""
 
@@ -34,8 +36,14 @@ def drawn(points: Points, knob: Knob) -> np.ndarray:
     return np.stack([points.knob(knob) for _ in range(VALUES)])
 
 
-def with_auto(design: Design, name: str, points: Points) -> Design:
-    """The design with one knob at `auto`; others at their defaults at half the draws."""
+def together(design: Design, name: str) -> list[str]:
+    """The knob of a name, or all knobs of a solver."""
+    knobs = design.system.knobs
+    return [name] if name in knobs else [own for own in knobs if knobs[own].solver == name]
+
+
+def with_auto(design: Design, names: list[str], points: Points) -> Design:
+    """The design with some knobs at `auto`; others at their defaults at half the draws."""
     asked = {**design.knobs}
     if points.random.integers(0, 2):
         asked |= design.system.defaults
@@ -43,12 +51,12 @@ def with_auto(design: Design, name: str, points: Points) -> Design:
         # two shares are not solved together
         knob = design.system.knobs[other]
         is_auto = isinstance(value, str) and value == "auto"
-        if is_auto and knob.kind in ("share", "number") and other != name:
+        if is_auto and knob.kind in ("share", "number") and other not in names:
             asked[other] = design.knobs[other]
-    if share := design.system.knobs[name].share:
+    if share := design.system.knobs[names[0]].share:
         # only the first value of the choice keeps a share that is stated
         asked[share] = design.system.defaults[share]
-    return replace(design, knobs=asked).having(**{name: "auto"})
+    return replace(design, knobs=asked).having(**dict.fromkeys(names, "auto"))
 
 
 def beaten(best: Design, other: Design, tolerance: float = CLOSE) -> Booleans:
@@ -87,11 +95,12 @@ def compare(name: str, knob: str, data: st.DataObject, load: str = "") -> None:
     if load:
         assume(not design.is_refused)
         design = arriving(design, points, load == "rate")
-    best = with_auto(design, knob, points)
+    names = together(design, knob)
+    best = with_auto(design, names, points)
     assume(not best.is_refused)
-    other = best.having(**{knob: drawn(points, best.system.knobs[knob])})
-    where = beaten(best, other)
-    assert not np.any(where), (best.knobs, best.resolved.knobs, other.knobs[knob])
+    values = {own: drawn(points, best.system.knobs[own]) for own in names}
+    where = beaten(best, best.having(**values))
+    assert not np.any(where), (best.knobs, best.resolved.knobs, values)
 
 
 @pytest.mark.parametrize(("name", "knob"), KNOBS)
@@ -101,6 +110,12 @@ def test_no_value_beats_auto(name: str, knob: str, data: st.DataObject) -> None:
     compare(name, knob, data)
 
 
+SOME_LOADS = [
+    ("gpu", "attention", "users"),
+    ("cpu-offload", "cpu_share", "rate"),
+    ("l3", "homes", "rate"),
+    ("hilos", "weights", "users"),
+]
 LOADS = [
     (*case, load)
     for case in KNOBS
@@ -109,7 +124,7 @@ LOADS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "knob", "load"), LOADS)
+@pytest.mark.parametrize(("name", "knob", "load"), SOME_LOADS)
 @settings(seeded, max_examples=1)
 @given(st.data())
 def test_no_value_beats_auto_where_requests_arrive(
@@ -124,3 +139,13 @@ def test_no_value_beats_auto_where_requests_arrive(
 @given(st.data())
 def test_no_value_beats_auto_on_200_machines(name: str, knob: str, data: st.DataObject) -> None:
     compare(name, knob, data)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(("name", "knob", "load"), LOADS)
+@settings(seeded, max_examples=20 // POINTS)
+@given(st.data())
+def test_no_value_beats_auto_on_20_machines_where_requests_arrive(
+    name: str, knob: str, load: str, data: st.DataObject
+) -> None:
+    compare(name, knob, data, load)

@@ -314,6 +314,9 @@ def respond(replica: Replica, rate: Real) -> Response:
     seen = later + (after - later) * (1 - r**m) / ((1 - r) * m)
     tpot = plain + longer * seen
     decoding = _mean(steps * tpot)
+    # answers of one token have none
+    has_second = np.greater(steps, 0)
+    mean_tpot = _mean(has_second * tpot) / np.maximum(_mean(has_second), _LEAST_RATE)
     n = rate * decoding
     line = line_of(replica, rate, pace, n)
     return Response(
@@ -323,7 +326,7 @@ def respond(replica: Replica, rate: Real) -> Response:
         beside=n * n / np.maximum(n + uneven, _LEAST_RATE),
         at_once=n,
         decoding=decoding,
-        latency=Latency(line.mean, _mean(tpot)),
+        latency=Latency(line.mean, mean_tpot),
         line=line,
         tokens=m,
         seen=seen,

@@ -173,7 +173,8 @@ def random_case(random: np.random.Generator) -> dict[str, Any]:
 def every_row(asked: dict[str, Any], most: int) -> pd.DataFrame:
     """Rows of every batch with every split."""
     degrees = DEGREES[asked["sets"]["gpu.count"]]
-    free = {"tp": degrees, "pp": degrees, "dp": [*range(1, degrees[-1] + 1)], "ep": degrees}
+    counts = [*range(1, degrees[-1] + 1)]
+    free = {"tp": degrees, "pp": counts, "dp": counts, "ep": degrees}
     knobs = {**free, "attention": ["tp", "dp"], **asked["knobs"]}
     if "tp" in asked["knobs"]:
         knobs["attention"] = ["tp"]
@@ -188,8 +189,8 @@ def check_against_every_row(random: np.random.Generator) -> bool:
     asked = random_case(random)
     slo = f"tpot_ms={random.uniform(5, 200):.3f}" if random.random() < 0.3 else ()
     (row,) = nearkv.solve("batch", systems="gpu", slo=slo, **asked).to_dict("records")
-    degrees = len(DEGREES[asked["sets"]["gpu.count"]])
-    splits = 2 * degrees**3 * DEGREES[asked["sets"]["gpu.count"]][-1]
+    gpus = asked["sets"]["gpu.count"]
+    splits = 2 * (len(DEGREES[gpus]) * gpus) ** 2
     most = int(row["largest_batch"]) + 8
     if most > 512 or splits * most > MOST_ROWS:
         return False
@@ -210,7 +211,7 @@ def check_against_every_row(random: np.random.Generator) -> bool:
 @pytest.mark.filterwarnings("ignore:.*changes nothing")
 def test_no_row_of_any_split_has_a_larger_or_faster_batch() -> None:
     random = np.random.default_rng(3)
-    assert sum(check_against_every_row(random) for _ in range(8)) >= 3
+    assert sum(check_against_every_row(random) for _ in range(6)) >= 2
 
 
 @pytest.mark.filterwarnings("ignore:.*changes nothing")

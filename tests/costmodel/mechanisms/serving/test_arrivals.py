@@ -87,6 +87,13 @@ def test_decoding_shares_as_processor_sharing_does(rate: float) -> None:
     assert answer.latency.tpot == pytest.approx(0.11 + 0.01 * n, rel=0.15)
 
 
+def test_answers_of_one_token_have_no_time_of_a_second() -> None:
+    """Half of the requests decode 60 more tokens: all decoding time is theirs."""
+    trace = Trace("half", np.full(64, 300.0), np.resize([1.0, 61.0], 64))
+    answer = at_rate(trace.workload, serving(), 0.3)
+    assert answer.latency.tpot == pytest.approx(answer.decoding / (0.5 * 60))
+
+
 @pytest.mark.parametrize("chunked", [0.0, 1.0])
 def test_more_requests_per_second_never_wait_less(chunked: float) -> None:
     rates = np.linspace(0.05, 0.6, 12)
