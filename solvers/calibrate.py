@@ -127,8 +127,7 @@ def tangent(residuals: Residuals, at: Numbers) -> Linearization:
 
 def _weight(residual: Numbers) -> Numbers:
     """Root of a residual's weight in the least squares equal to soft L1 at the fit [1]."""
-    weight: Numbers = (1 + (residual / LINEAR_FROM) ** 2) ** -0.25
-    return weight
+    return (1 + (residual / LINEAR_FROM) ** 2) ** -0.25
 
 
 def _intervals(slope: Numbers, after: Numbers) -> tuple[Numbers, Numbers, list[Numbers]]:

@@ -45,8 +45,7 @@ def _by_comparing(columns: Numbers) -> Booleans:
     for place, row in enumerate(distinct):
         before = distinct[:place][kept[:place]]
         kept[place] = not np.any(np.all(before <= row, axis=1))
-    marked: Booleans = kept[which]
-    return marked
+    return kept[which]
 
 
 def _non_dominated(columns: Numbers) -> list[bool]:

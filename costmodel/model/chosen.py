@@ -18,8 +18,7 @@ from nearkv.costmodel.model.llm import LLM
 def _band(prompt: Real, width: Real) -> Real:
     """Pairs of a causal square of which every token keeps at most `width`, p w - w^2 / 2 [1]."""
     kept = np.minimum(prompt, width)
-    pairs: Real = prompt * kept - kept**2 / 2
-    return pairs
+    return prompt * kept - kept**2 / 2
 
 
 @dataclass(frozen=True)

@@ -111,8 +111,7 @@ class Fits:
     @property
     def short_of(self) -> NDArray[np.str_]:
         """Name of the memory that misses most bytes; empty where all fit."""
-        chosen: NDArray[np.str_] = np.array(["", *self.tiers])[self.limiting]
-        return chosen
+        return np.array(["", *self.tiers])[self.limiting]
 
     @cached_property
     def _missing(self) -> Numbers:

@@ -120,5 +120,4 @@ def _cube(three: Three) -> Numbers:
     """Sum of three tables for every mapping, in the order of `Choice.total`."""
     attention, qkv, fc = (table.reshape(table.shape[-1]) for table in three)
     pairs = attention[:, None] + qkv
-    cube: Numbers = pairs[:, :, None] + fc
-    return cube
+    return pairs[:, :, None] + fc

@@ -105,8 +105,7 @@ def flatten(tables: HeadTables) -> FlatTables:
 def entries(table: Array, n: Array) -> Array:
     """Entries of a table (..., points, units), one for each design point."""
     column = np.take_along_axis(table, n[..., None], axis=-1)
-    chosen: Array = column[..., 0]
-    return chosen
+    return column[..., 0]
 
 
 def total(tables: Array, n: Units) -> Array:
@@ -122,8 +121,7 @@ def total(tables: Array, n: Units) -> Array:
 def fits(flat: FlatTables, n: Units) -> Booleans:
     """True if HBM and LPDDR hold their bytes."""
     hbm_holds = total(flat.hbm, n) <= flat.hbm_headroom
-    holds: Booleans = hbm_holds & (total(flat.lpddr, n) <= flat.lpddr_headroom)
-    return holds
+    return hbm_holds & (total(flat.lpddr, n) <= flat.lpddr_headroom)
 
 
 def mapping_of(tables: HeadTables, flat: FlatTables, n: Units) -> HeadMapping:

@@ -142,5 +142,4 @@ def bottleneck(answer: Evaluated, size: int, of: str = "total") -> NDArray[np.st
     places = np.argmax(np.stack(seconds), axis=0)
     short = np.broadcast_to(answer.estimate.fits.short_of, (size,))
     memories = np.char.add(short, " memory")
-    named: NDArray[np.str_] = np.where(short == "", resources[places], memories)
-    return named
+    return np.where(short == "", resources[places], memories)

@@ -238,8 +238,7 @@ def leave_out(evidence: Evidence, left_out: Sequence[str]) -> Evidence:
         kept = [place for place in kept if evidence.names[place] not in matches]
 
     def predict_kept(numbers: Mapping[str, Numbers]) -> Numbers:
-        predictions: Numbers = evidence.predict(numbers)[:, kept]
-        return predictions
+        return evidence.predict(numbers)[:, kept]
 
     names = tuple(evidence.names[place] for place in kept)
     return replace(

@@ -149,8 +149,7 @@ class BlockSchedule:
         attention = self.llm.attention_flops(1, self.work.context) * self.bls
         on_gpu = attention * _CG / o.attention_decode
         on_cpu = attention * _C_AWAY / self.cpu_rate
-        seconds: Numbers = _BLS * linear + on_gpu + on_cpu
-        return seconds
+        return _BLS * linear + on_gpu + on_cpu
 
     def memory(self) -> Numbers:
         """Peak of every memory, rows of `MEMORY_CONSTRAINTS` [B]."""

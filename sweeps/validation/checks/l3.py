@@ -138,8 +138,7 @@ def _tbt(model: str, system: str, context: float, ranksets: str = "") -> Numbers
     if "interleave" in knobs:
         knobs["interleave"] = NOT_INTERLEAVED
     resolved = resolve_knobs(spec, hw, llm, work, knobs)
-    step: Numbers = np.asarray(resolved.estimate.step.seconds)
-    return step
+    return np.asarray(resolved.estimate.step.seconds)
 
 
 # --- bandwidths and capacities ----------------------------------------------------------------
