@@ -166,7 +166,7 @@ def check_answered(table: pd.DataFrame | Rows) -> None:
 
 
 def display(
-    rows: Sequence[Row],
+    rows: Rows,
     view: View,
     usual: str,
     study: Study | None,
@@ -204,14 +204,14 @@ def display(
     return Display(rows, telling, [*axes, *requested])
 
 
-def axes_of(rows: Sequence[Row], study: Study | None) -> list[str]:
+def axes_of(rows: Rows, study: Study | None) -> list[str]:
     """Columns that the study varies, where a table has several rows."""
     from nearkv.sweeps.tables.table import varying
 
     return varying(rows[0], study) if study and study.systems and len(rows) > 1 else []
 
 
-def left_out(rows: Sequence[Row], shown: Display, view: View) -> list[str]:
+def left_out(rows: Rows, shown: Display, view: View) -> list[str]:
     """Sentences on what a table leaves out and a reader must know: machines, and why no answer.
 
     Args:
@@ -261,7 +261,7 @@ def echo(text: str) -> None:
     typer.echo(text, nl=False)
 
 
-def counted_by(rows: Sequence[Row], column: str, noun: str) -> str:
+def counted_by(rows: Rows, column: str, noun: str) -> str:
     """Count the rows, and those of each value of a column, the most first."""
     from nearkv.sweeps.tables.table import counted
 
@@ -293,9 +293,7 @@ def text_format(file: str) -> str:
     return TEXTS.get(Path(file).suffix, "")
 
 
-def save(
-    table: pd.DataFrame | Sequence[Row], only: str, study: Study | None, file: str
-) -> None:
+def save(table: pd.DataFrame | Rows, only: str, study: Study | None, file: str) -> None:
     """Write the columns of a comma-separated list, and beside them where every number comes from.
 
     Raises:
@@ -306,7 +304,7 @@ def save(
     save_bytes(encoded(table, only, form_of(Path(file))), len(table), study, file)
 
 
-def encoded(table: pd.DataFrame | Sequence[Row], only: str, form: str) -> bytes:
+def encoded(table: pd.DataFrame | Rows, only: str, form: str) -> bytes:
     """The columns of a comma-separated list as a program reads them.
 
     Raises:

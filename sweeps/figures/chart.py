@@ -12,11 +12,11 @@ from rich.table import Table
 
 from nearkv.hardware.errors import check_known
 from nearkv.sweeps.figures.series import finite
-from nearkv.sweeps.tables.table import MARKS, Row
+from nearkv.sweeps.tables.table import MARKS, Rows
 
 
 def chart(
-    rows: Sequence[Row],
+    rows: Rows,
     values: Sequence[str],
     names: Sequence[str],
     width: int = 80,

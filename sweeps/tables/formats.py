@@ -10,7 +10,7 @@ from typing import Any
 from nearkv.hardware.errors import check_known
 from nearkv.sweeps.tables.labels import label_of
 from nearkv.sweeps.tables.layout import SENTENCES, is_numeric, layout
-from nearkv.sweeps.tables.table import Display, Row, cell_text, is_number
+from nearkv.sweeps.tables.table import Display, Rows, cell_text, is_number
 from nearkv.sweeps.tables.terminal import lay_out
 
 TABLE_FORMATS = ("table", "csv", "json", "markdown", "latex")
@@ -55,7 +55,7 @@ def render(shown: Display, form: str, caption: str = "", label: str = "") -> str
     return lay_out(shown)
 
 
-def _json(rows: Sequence[Row]) -> str:
+def _json(rows: Rows) -> str:
     """JSON has no infinity: it is null."""
     finite = [
         {name: None if cell == math.inf else cell for name, cell in row.items()}
@@ -117,7 +117,7 @@ def _latex(shown: Display, caption: str, label: str) -> str:
     return "\n".join([f"{remark}{parts[0]}", *parts[1:]]) + "\n"
 
 
-def _sides(rows: Sequence[Row], names: Sequence[str]) -> str:
+def _sides(rows: Rows, names: Sequence[str]) -> str:
     """LaTeX alignment of each column: numbers on the right, long texts as paragraphs."""
     sides = ""
     for name in names:

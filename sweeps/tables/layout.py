@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nearkv.sweeps.tables.table import Display, Row, cell_text, is_number
+from nearkv.sweeps.tables.table import Display, Row, Rows, cell_text, is_number
 
 KEY = (
     "system",
@@ -43,7 +43,7 @@ class Layout:
         left_out: columns that do not fit.
     """
 
-    rows: Sequence[Row]
+    rows: Rows
     widths: dict[str, int]
     common: str
     notes: list[str]
@@ -91,7 +91,7 @@ def layout(shown: Display, width: int) -> Layout:
     return Layout(rows, fitting, shared, notes, left_out)
 
 
-def _numbered(rows: Sequence[Row], names: Sequence[str]) -> tuple[Sequence[Row], list[str]]:
+def _numbered(rows: Rows, names: Sequence[str]) -> tuple[Rows, list[str]]:
     """Rows whose sentences are replaced by their numbers, and the numbered sentences.
 
     A sentence that all rows share is told once, without a number.
@@ -101,7 +101,7 @@ def _numbered(rows: Sequence[Row], names: Sequence[str]) -> tuple[Sequence[Row],
         common = set.intersection(*({*_sentences(row, name)} for row in rows))
         everywhere |= {part: None for part in _sentences(rows[0], name) if part in common}
     places: dict[str, int] = {}
-    numbered: list[Row] = []
+    numbered: Rows = []
     for row in rows:
         numbers = {}
         for name in names:
@@ -120,13 +120,13 @@ def _sentences(row: Row, name: str) -> list[str]:
     return [part for part in str(row[name] or "").split("; ") if part]
 
 
-def wraps(rows: Sequence[Row], name: str) -> bool:
+def wraps(rows: Rows, name: str) -> bool:
     """True if a column holds texts of several words that may stand on several lines."""
     texts = [str(row[name]) for row in rows if not is_number(row[name])]
     return any(len(text) > WRAPPED and " " in text.strip() for text in texts)
 
 
-def width_of(rows: Sequence[Row], name: str) -> int:
+def width_of(rows: Rows, name: str) -> int:
     """Characters that a column needs; of texts that may wrap, the least."""
     widest = max(len(cell_text(row[name])) for row in rows)
     if wraps(rows, name):
@@ -135,6 +135,6 @@ def width_of(rows: Sequence[Row], name: str) -> int:
     return max(len(name), widest)
 
 
-def is_numeric(rows: Sequence[Row], name: str) -> bool:
+def is_numeric(rows: Rows, name: str) -> bool:
     """True if a column holds numbers, which stand on the right."""
     return any(is_number(row[name]) for row in rows)

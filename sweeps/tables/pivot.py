@@ -6,15 +6,13 @@ from collections.abc import Sequence
 
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.sweeps.tables.layout import KEY, is_numeric
-from nearkv.sweeps.tables.table import Display, Row, cell_text, check_columns
+from nearkv.sweeps.tables.table import Display, Row, Rows, cell_text, check_columns
 
 SPEED = "throughput_tok_s"
 """Column of the cells where no column of numbers is named."""
 
 
-def pivoted(
-    rows: Sequence[Row], by: str, named: Sequence[str], axes: Sequence[str]
-) -> Display:
+def pivoted(rows: Rows, by: str, named: Sequence[str], axes: Sequence[str]) -> Display:
     """A table with a column for each value of one of its columns.
 
     Args:
@@ -53,9 +51,7 @@ def pivoted(
     return Display(wide, pinned=tuple(wide[0]), title=title)
 
 
-def _value_column(
-    rows: Sequence[Row], by: str, named: Sequence[str], axes: Sequence[str]
-) -> str:
+def _value_column(rows: Rows, by: str, named: Sequence[str], axes: Sequence[str]) -> str:
     """The column that fills the cells: the one named that holds numbers and is no axis.
 
     Raises:
@@ -71,7 +67,7 @@ def _value_column(
     return values[0] if values else SPEED
 
 
-def _check_axis(rows: Sequence[Row], by: str, axes: Sequence[str]) -> None:
+def _check_axis(rows: Rows, by: str, axes: Sequence[str]) -> None:
     """Refuse a column of answers, whose every value would be a column.
 
     Raises:

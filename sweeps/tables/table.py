@@ -58,7 +58,7 @@ class Display:
         below: sentences that end it.
     """
 
-    rows: Sequence[Row]
+    rows: Rows
     usual: Sequence[str] = ()
     pinned: Sequence[str] = ()
     title: str = ""
@@ -137,7 +137,7 @@ def records(columns: Columns) -> Rows:
     return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
-def marked(rows: Sequence[Row], named: Collection[str] = ()) -> Sequence[Row]:
+def marked(rows: Rows, named: Collection[str] = ()) -> Rows:
     """Rows whose blank answers say why they are: out of memory, or not modelled.
 
     Args:
@@ -207,7 +207,7 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def indented(rows: Sequence[Row], key: str) -> Rows:
+def indented(rows: Rows, key: str) -> Rows:
     """Rows whose path is shown as a tree: its last name, further in the deeper it lies."""
     tree = []
     for row in rows:

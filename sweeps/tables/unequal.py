@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 import numpy as np
 
-from nearkv.sweeps.tables.table import Row, is_number, reach
+from nearkv.sweeps.tables.table import Rows, is_number, reach
 
 _TOLD = {
     "platform": "on {}",
@@ -24,7 +24,7 @@ _OF_A_PART = ": rates as on "
 """Within notes on parts, which say nothing of a rival."""
 
 
-def unequal(rows: Sequence[Row], shown: Collection[str]) -> list[str]:
+def unequal(rows: Rows, shown: Collection[str]) -> list[str]:
     """A sentence a rival on all in which it is not the others' equal.
 
     Args:
@@ -34,7 +34,7 @@ def unequal(rows: Sequence[Row], shown: Collection[str]) -> list[str]:
     Returns:
         None where the rivals are alike, or a reader sees where they are not.
     """
-    by_rival: dict[tuple[str, str], list[Row]] = {}
+    by_rival: dict[tuple[str, str], Rows] = {}
     for row in rows:
         rival = str(row.get("system", "")), str(row.get("platform", ""))
         by_rival.setdefault(rival, []).append(row)
@@ -60,7 +60,7 @@ def unequal(rows: Sequence[Row], shown: Collection[str]) -> list[str]:
     return sentences
 
 
-def _texts(rows: Sequence[Row], column: str) -> list[str]:
+def _texts(rows: Rows, column: str) -> list[str]:
     """Texts of a column, each once; sentences of notes one by one."""
     cells = [str(row.get(column) or "") for row in rows]
     if column == "note":
@@ -70,7 +70,7 @@ def _texts(rows: Sequence[Row], column: str) -> list[str]:
     return list(dict.fromkeys(filter(None, cells)))
 
 
-def _range(rows: Sequence[Row], column: str, unit: str) -> str:
+def _range(rows: Rows, column: str, unit: str) -> str:
     """Values of a column of numbers with their unit; empty where none has one."""
     numbers = [row.get(column) for row in rows]
     values = np.array([number for number in numbers if is_number(number)], dtype=float)

@@ -23,7 +23,7 @@ from nearkv.solvers.calibrate import (
     fit,
     left_out,
 )
-from nearkv.sweeps.tables.table import Row, counted, records
+from nearkv.sweeps.tables.table import Row, Rows, counted, records
 from nearkv.sweeps.validation.evidence import Evidence
 
 _ROUNDING = 1e-9
@@ -194,7 +194,7 @@ def _check_count(evidence: Evidence, chosen: Sequence[str]) -> None:
 # --- tables -----------------------------------------------------------------------------------
 
 
-def factor_rows(calibration: Calibration) -> list[Row]:
+def factor_rows(calibration: Calibration) -> Rows:
     """Every factor in its unit: as stated, fitted, the interval of the fit, the range."""
     fit, numbers = calibration.fit, list(calibration.factors.values())
     low, high = np.array([(number.low or 0.0, number.high or 0.0) for number in numbers]).T
@@ -227,7 +227,7 @@ def _hint(share: float, half: float) -> str:
     return "at an end of its range" if distance < 1e-3 else ""
 
 
-def residual_rows(calibration: Calibration) -> list[Row]:
+def residual_rows(calibration: Calibration) -> Rows:
     """Every row: stated, predicted and the errors, with it and without it in the fit."""
     evidence, fit = calibration.evidence, calibration.fit
     before, after, alone = (

@@ -16,7 +16,7 @@ from nearkv.solvers.uncertainty.quantiles import interval_score, quantiles
 from nearkv.solvers.uncertainty.spread import scores, spread
 from nearkv.sweeps.evaluate.provenance import replacing
 from nearkv.sweeps.study.bands import MODEL_ERROR
-from nearkv.sweeps.tables.table import Row
+from nearkv.sweeps.tables.table import Row, Rows
 from nearkv.sweeps.uncertainty.model_error import (
     ALL,
     ERROR_TABLE,
@@ -37,7 +37,7 @@ FEWEST_ROWS, FEWEST_SOURCES = 8, 3
 """Least rows and sources of a pool of one mechanism; with fewer, all mechanisms are pooled."""
 
 
-def error_table(rows: Sequence[SampledClaim]) -> list[Row]:
+def error_table(rows: Sequence[SampledClaim]) -> Rows:
     """The spread of the models' own errors: a row a mechanism and a source that is left out."""
     sources = sorted({row.source for row in rows})
     table = []
@@ -128,7 +128,7 @@ def _scores() -> Numbers:
     return scores(np.random.default_rng(0).permutation(drawn))
 
 
-def measure_coverage(rows: Sequence[SampledClaim]) -> list[Row]:
+def measure_coverage(rows: Sequence[SampledClaim]) -> Rows:
     """Shares of the rows inside their bands: all, papers, independent sources, mechanisms."""
     results = [judged(row) for row in rows]
     groups = _totals(results)

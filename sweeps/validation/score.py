@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -15,7 +14,7 @@ from nearkv.hardware.catalog import load_platform, names
 from nearkv.hardware.platform import Platform
 from nearkv.hardware.schema import Quantity
 from nearkv.sweeps.study.grid import Block
-from nearkv.sweeps.tables.table import Row
+from nearkv.sweeps.tables.table import Row, Rows
 from nearkv.sweeps.validation.checks import checks
 from nearkv.sweeps.validation.claims import (
     BOUND,
@@ -34,7 +33,7 @@ from nearkv.sweeps.validation.questions import blocks_of
 ALL_PAPERS = "all papers"
 
 
-def headline(rows: Sequence[Row]) -> list[Row]:
+def headline(rows: Rows) -> Rows:
     """Score the rows of `validate`: a row per paper, and one of all papers.
 
     Errors are those of numbers alone. Counted apart are what holds or does not (`yes_no`,
@@ -49,7 +48,7 @@ def headline(rows: Sequence[Row]) -> list[Row]:
     return [{"paper": paper, **_scored(group)} for paper, group in groups.items()]
 
 
-def _scored(rows: Sequence[Row]) -> Row:
+def _scored(rows: Rows) -> Row:
     counts = Counter(line["counts_as"] for line in rows)
     numbers = [line for line in rows if line["counts_as"] == NUMBER]
     blind = [line for line in numbers if line["blind"]]
@@ -69,7 +68,7 @@ def _scored(rows: Sequence[Row]) -> Row:
     }
 
 
-def _errors(prefix: str, rows: Sequence[Row]) -> Row:
+def _errors(prefix: str, rows: Rows) -> Row:
     """Count of claims, of those within 10 and 25 %, median and 90th percentile of their error."""
     errors = np.abs([line["error"] for line in rows])
     known = errors.size > 0
@@ -82,7 +81,7 @@ def _errors(prefix: str, rows: Sequence[Row]) -> Row:
     }
 
 
-def _kept(rows: Sequence[Row]) -> str:
+def _kept(rows: Rows) -> str:
     return f"{sum(line['error'] == 0 for line in rows)} of {len(rows)}"
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from nearkv.costmodel.algebra.span import Numbers
 from nearkv.hardware.errors import InputError, check_known
-from nearkv.sweeps.tables.table import Row
+from nearkv.sweeps.tables.table import Row, Rows
 from nearkv.sweeps.validation.claims import (
     CLAIM_FIELDS,
     FOLDER,
@@ -33,7 +33,7 @@ SMALL_STATEMENT = 0.10
 """Shares up to this are compared as 1 + the share, the step of which they are a part."""
 
 
-def judge_claims(paper: str = "", ids: Sequence[str] = (), file: str = "") -> list[Row]:
+def judge_claims(paper: str = "", ids: Sequence[str] = (), file: str = "") -> Rows:
     """Evaluate the claims of one paper, of all, or of a user's file.
 
     Args:
@@ -146,7 +146,7 @@ def _span(low: object, high: object) -> str:
     return " .. ".join(dict.fromkeys(numbers))
 
 
-def worse(rows: Sequence[Row]) -> list[str]:
+def worse(rows: Rows) -> list[str]:
     """Claims whose verdict is worse than the recorded one, one sentence each."""
     claims = [(paper, claim) for paper in papers() for claim in load(paper)]
     recorded = {(paper, claim.id): claim.verdict for paper, claim in claims}
@@ -160,7 +160,7 @@ def worse(rows: Sequence[Row]) -> list[str]:
     return messages
 
 
-def record(rows: Sequence[Row]) -> None:
+def record(rows: Rows) -> None:
     """Write the verdicts of these rows into the claims; later changes are compared with them."""
     from nearkv.sweeps.evaluate.provenance import replacing
 
@@ -179,7 +179,7 @@ def record(rows: Sequence[Row]) -> None:
 # --- sources -------------------------------------------------------------------------------------
 
 
-def by_source(rows: Sequence[Row]) -> list[Row]:
+def by_source(rows: Rows) -> Rows:
     """Median and largest error of each source, and at the end the median of the medians.
 
     The source of a row is the part of its address before the semicolon.
