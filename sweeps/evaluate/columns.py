@@ -22,7 +22,7 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import LackingError, Resolved, resolve_knobs
 from nearkv.sweeps.evaluate.ground import GROUND, ground
-from nearkv.sweeps.study.grid import NO_NUMBERS, Block, Grid, Slices, shape_of
+from nearkv.sweeps.study.grid import NO_NUMBERS, Block, Grid, Mesh, Slices, shape_of
 from nearkv.sweeps.study.study import Study, blocks
 from nearkv.sweeps.tables.table import EVERYWHERE, Categories, Columns
 
@@ -69,8 +69,6 @@ def is_asked(name: str, wanted: Collection[str], extra: Collection[str] = ()) ->
 
 Cell = Real | Booleans | Categories
 """A column of a box of design points before it is spread over them: it broadcasts to the box."""
-Mesh = Mapping[str, Numbers]
-"""Values by axis or by column, of shapes that broadcast."""
 CellArray = NDArray[np.generic]
 Shape = tuple[int, ...]
 
@@ -157,7 +155,7 @@ def cells_at(
     wanted: Collection[str] = (),
     extra: Collection[str] = (),
     resolved: Resolved | None = None,
-    numbers: Mapping[str, Numbers] = NO_NUMBERS,
+    numbers: Mesh = NO_NUMBERS,
     read: set[str] | None = None,
 ) -> dict[str, Cell]:
     """Columns of the formulas at any values of the axes.

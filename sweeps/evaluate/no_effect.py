@@ -9,12 +9,11 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Numbers
 from nearkv.costmodel.model.metrics import COLUMNS, Evaluated
 from nearkv.hardware.errors import InputError, warn
 from nearkv.hardware.schema import PARTLESS, ROLES
 from nearkv.solvers.knobs import LackingError, Requested, resolve_knobs
-from nearkv.sweeps.study.grid import NO_NUMBERS, Block, Slices
+from nearkv.sweeps.study.grid import NO_NUMBERS, Block, Mesh, Slices
 from nearkv.sweeps.study.study import Study, blocks
 
 _POINTS = 4096
@@ -98,7 +97,7 @@ def _metrics(
     box: Slices,
     knobs: Mapping[str, Requested] = NO_NUMBERS,
     read: set[str] | None = None,
-    numbers: Mapping[str, Numbers] = NO_NUMBERS,
+    numbers: Mesh = NO_NUMBERS,
 ) -> list[NDArray[np.generic]]:
     """Every metric of some design points, with some knobs and numbers as given.
 
@@ -149,7 +148,7 @@ def _warn_if_idle(name: str, study_blocks: Sequence[Block]) -> None:
         )
 
 
-EffectTrial = tuple[Block, Sequence[tuple[Mapping[str, Requested], Mapping[str, Numbers]]]]
+EffectTrial = tuple[Block, Sequence[tuple[Mapping[str, Requested], Mesh]]]
 """A block, and knobs and hardware numbers to take in place of those of its study."""
 _FACTORS = (1.0, 1 / 1024, 1024.0)
 """Factors of a hardware number, between which an answer changes if it depends on it."""

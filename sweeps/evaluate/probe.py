@@ -5,7 +5,7 @@ Its design points are a flat list, not a grid.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +16,7 @@ from nearkv.costmodel.algebra.span import Indices, Numbers
 from nearkv.costmodel.model.metrics import COLUMNS, Evaluated
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.sweeps.study.grid import NO_NUMBERS, Block
+from nearkv.sweeps.study.grid import NO_NUMBERS, Block, Mesh
 from nearkv.sweeps.tables.table import Row, plain
 
 
@@ -42,7 +42,7 @@ class Probe:
             )
 
     @cached_property
-    def axes(self) -> Mapping[str, Numbers]:
+    def axes(self) -> Mesh:
         """Value of every axis at every design point."""
         grid = self.block.grid
         return {
@@ -64,8 +64,8 @@ class Probe:
     def answer(
         self,
         point: Indices,
-        axes: Mapping[str, Numbers] = NO_NUMBERS,
-        numbers: Mapping[str, Numbers] = NO_NUMBERS,
+        axes: Mesh = NO_NUMBERS,
+        numbers: Mesh = NO_NUMBERS,
     ) -> Evaluated:
         """The system's estimate at some points, with some axes or hardware numbers changed.
 

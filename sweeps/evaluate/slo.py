@@ -16,7 +16,7 @@ from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.units import measure
 from nearkv.sweeps.evaluate.probe import Probe, column
-from nearkv.sweeps.study.grid import NO_NUMBERS
+from nearkv.sweeps.study.grid import NO_NUMBERS, Mesh
 from nearkv.sweeps.study.study import Study, blocks
 from nearkv.sweeps.tables.labels import stem_and_unit
 from nearkv.sweeps.tables.table import cell_text
@@ -178,7 +178,7 @@ class Gauge:
     others: Mapping[str, Probe]
 
     def measure(
-        self, target: Target, point: Indices, numbers: Mapping[str, Numbers] = NO_NUMBERS
+        self, target: Target, point: Indices, numbers: Mesh = NO_NUMBERS
     ) -> Numbers:
         """The target's quantity at some points, NaN where the design does not fit."""
         rate = RATIOS.get(target.quantity, target.quantity)
@@ -188,9 +188,7 @@ class Gauge:
         other = self.others[target.against].answer(point, numbers=numbers)
         return own / column(other, rate, len(point))
 
-    def is_modelled(
-        self, point: Indices, numbers: Mapping[str, Numbers] = NO_NUMBERS
-    ) -> Booleans:
+    def is_modelled(self, point: Indices, numbers: Mesh = NO_NUMBERS) -> Booleans:
         """True where the system itself has such a design, fitting or not."""
         answer = self.probe.answer(point, numbers=numbers)
         return ~np.broadcast_to(answer.estimate.fits.unmodelled, point.shape)

@@ -27,7 +27,9 @@ from nearkv.sweeps.study.traces import OUTRUN, Trace, workload_of
 
 Inputs = tuple[Machine, LLM, Workload, dict[str, Requested]]
 """Machine, model, workload and knobs: what a system is called with."""
-NO_NUMBERS: Mapping[str, Numbers] = MappingProxyType({})
+Mesh = Mapping[str, Numbers]
+"""Values by axis, or numbers of a machine by `role.key`, of shapes that broadcast."""
+NO_NUMBERS: Mesh = MappingProxyType({})
 Slices = tuple[slice, ...]
 """A rectangular piece of a grid, one slice per axis."""
 
@@ -206,8 +208,8 @@ class Block:
 
     def at(
         self,
-        mesh: Mapping[str, Numbers],
-        numbers: Mapping[str, Numbers] = NO_NUMBERS,
+        mesh: Mesh,
+        numbers: Mesh = NO_NUMBERS,
         read: set[str] | None = None,
     ) -> Inputs:
         """Arguments of the system at any values of the axes.
@@ -246,7 +248,7 @@ class Block:
             work = replace(work, batch=batch, arrivals=arrivals)
         return machine, llm, work, {**swept, **self.requested}
 
-    def _arrivals(self, workload: Mapping[str, Numbers]) -> Arrivals | None:
+    def _arrivals(self, workload: Mesh) -> Arrivals | None:
         """Arrivals of requests, where they do not all wait from the start."""
         limits: dict[str, Any] = {
             f"{name.partition('_')[0]}_slo": limit for name, limit in self.slo.items()

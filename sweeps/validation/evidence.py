@@ -7,7 +7,7 @@ the design points whose answers are compared with it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.platform import Platform
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.study.bands import MODEL_ERROR, RATIO_ERROR, Band
-from nearkv.sweeps.study.grid import NO_NUMBERS, Block
+from nearkv.sweeps.study.grid import NO_NUMBERS, Block, Mesh
 from nearkv.sweeps.study.sizes import comma_list, size
 from nearkv.sweeps.uncertainty.model_error import RATIO, VALUE, slowest
 from nearkv.sweeps.uncertainty.sampled import drawn_numbers
@@ -47,9 +47,9 @@ from nearkv.sweeps.validation.questions import blocks_of
 EVIDENCE_SAMPLES = 1024
 """Draws of the uncertain numbers at which a claim is predicted."""
 
-Predict = Callable[[Mapping[str, Numbers]], Numbers]
+Predict = Callable[[Mesh], Numbers]
 """Hardware numbers by `role.key`, k values each in SI -> predictions (k, rows)."""
-NumbersOf = Callable[[Block], Mapping[str, Numbers]]
+NumbersOf = Callable[[Block], Mesh]
 """Hardware numbers of a block by `role.key`, k values each in SI."""
 
 
@@ -88,7 +88,7 @@ class AskedPoints:
     claim: Claim
     system: tuple[Block, ...]
     baseline: tuple[Block, ...] = ()
-    axes: Mapping[str, Numbers] = field(default_factory=dict)
+    axes: Mesh = field(default_factory=dict)
 
     def values(
         self, numbers: NumbersOf = lambda _: NO_NUMBERS, infeasible: bool = False
@@ -118,8 +118,8 @@ class AskedPoints:
 def _column(
     block: Block,
     name: str,
-    numbers: Mapping[str, Numbers],
-    axes: Mapping[str, Numbers],
+    numbers: Mesh,
+    axes: Mesh,
     infeasible: bool,
 ) -> Numbers:
     """A column of a block, or at the values of axes, for k values of numbers (points, k)."""
@@ -139,7 +139,7 @@ def _column(
     return everywhere.reshape(points, count)
 
 
-def _mesh(block: Block, axes: Mapping[str, Numbers]) -> Mapping[str, Numbers]:
+def _mesh(block: Block, axes: Mesh) -> Mesh:
     """Values of the axes of a block; those of a block of one point may be replaced."""
     mesh = block.grid.mesh(block.grid.whole)
     if not axes:
@@ -211,7 +211,7 @@ def _evidence(what: str, source: str, platform: Platform, runs: Sequence[Run]) -
     for run in runs:
         stated |= run.ends
 
-    def predict_all(numbers: Mapping[str, Numbers]) -> Numbers:
+    def predict_all(numbers: Mesh) -> Numbers:
         answers: dict[AskedPoints, Numbers] = {}
         rows = []
         for run in runs:
@@ -237,7 +237,7 @@ def leave_out(evidence: Evidence, left_out: Sequence[str]) -> Evidence:
             raise unknown("row", row, evidence.names, "--without")
         kept = [place for place in kept if evidence.names[place] not in matches]
 
-    def predict_kept(numbers: Mapping[str, Numbers]) -> Numbers:
+    def predict_kept(numbers: Mesh) -> Numbers:
         return evidence.predict(numbers)[:, kept]
 
     names = tuple(evidence.names[place] for place in kept)
