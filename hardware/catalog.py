@@ -11,6 +11,7 @@ from typing import Any
 
 from nearkv.hardware.errors import InputError, check_known, unknown, warn
 from nearkv.hardware.files import (
+    FileTable,
     check_exists,
     has_own,
     is_known,
@@ -131,7 +132,7 @@ def _read_part(path: Path, name: str, what: str) -> Part:
 
 
 def _from_config(
-    table: Mapping[str, Any],
+    table: FileTable,
     name: str,
     title: str,
     numbers: Mapping[str, Quantity],
@@ -220,12 +221,12 @@ _platform_once = lru_cache(maxsize=256)(_read_platform)
 
 
 @lru_cache(maxsize=256)
-def _table_once(path: Path, _: FileVersion) -> Mapping[str, Any]:
+def _table_once(path: Path, _: FileVersion) -> FileTable:
     """The tables of a platform of a folder, which callers must not change."""
     return read_toml(path, "platform")
 
 
-def _cite(fields: Mapping[str, Any], where: str) -> str:
+def _cite(fields: FileTable, where: str) -> str:
     cite = str(fields.get("cite", ""))
     if "cite" in fields and cite not in source_names():
         raise unknown("source", cite, source_names(), f"{where}: cite: (sources.toml)")
@@ -234,7 +235,7 @@ def _cite(fields: Mapping[str, Any], where: str) -> str:
 
 def _inherited(
     name: str,
-    fields: Mapping[str, Any],
+    fields: FileTable,
     heirs: tuple[str, ...],
     where: str,
 ) -> dict[str, Part]:
@@ -258,9 +259,7 @@ def _inherited(
     return dict(load_platform(base, (*heirs, name)).roles)
 
 
-def _left_out(
-    fields: Mapping[str, Any], inherited: Mapping[str, Part], where: str
-) -> set[str]:
+def _left_out(fields: FileTable, inherited: Mapping[str, Part], where: str) -> set[str]:
     """Roles of the base that a platform does without."""
     without = fields.get("without", [])
     is_list = isinstance(without, list) and all(isinstance(role, str) for role in without)
@@ -273,7 +272,7 @@ def _left_out(
 
 
 def _with_numbers_of_others(
-    role: str, entry: Mapping[str, Any], heirs: tuple[str, ...], where: str
+    role: str, entry: FileTable, heirs: tuple[str, ...], where: str
 ) -> dict[str, Any]:
     """A table of a platform with the numbers that it has from others, `{ like = "PLATFORM" }`.
 
@@ -326,7 +325,7 @@ def _check_spelling(role: str, inherited: Mapping[str, Part], where: str) -> Non
         raise unknown("role", role, known, where)
 
 
-def _role(role: str, entry: Mapping[str, Any], inherited: Part | None, path: Path) -> Part:
+def _role(role: str, entry: FileTable, inherited: Part | None, path: Path) -> Part:
     """A role of a platform.
 
     A part in place of the base's keeps what its place adds, as its count; without a part of its
@@ -369,7 +368,7 @@ def _part_name(name: str, platform: Path) -> str:
     return name
 
 
-def _warn_of_factors(part: Part, own: Mapping[str, Any], path: Path) -> None:
+def _warn_of_factors(part: Part, own: FileTable, path: Path) -> None:
     """Warn of factors that a user's platform adds to its base; a plugin may read any."""
     added = own.keys() - part.numbers.keys()
     if part.type == "derate" and added and Path(__file__).parent not in path.parents:
@@ -379,7 +378,7 @@ def _warn_of_factors(part: Part, own: Mapping[str, Any], path: Path) -> None:
         )
 
 
-def _changed(part: Part, own: Mapping[str, Any], where: str) -> Part:
+def _changed(part: Part, own: FileTable, where: str) -> Part:
     """A part with the numbers that a platform replaces or adds."""
     keys = keys_of(part.type, [*part.numbers, *own])
     placed = part.placed | (own.keys() - part.numbers.keys())

@@ -8,12 +8,14 @@ import os
 import stat
 import sys
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from nearkv.hardware.errors import InputError, holds, unknown, warn, words_of
 
+FileTable = Mapping[str, Any]
+"""A table of a TOML or JSON file."""
 _LARGEST_INTEGER = int(sys.float_info.max)
 
 

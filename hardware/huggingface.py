@@ -20,7 +20,7 @@ from nearkv.hardware.families import (
     LayerParts,
     layers_of,
 )
-from nearkv.hardware.files import check_integers, read_text
+from nearkv.hardware.files import FileTable, check_integers, read_text
 from nearkv.hardware.formats import NATIVE_BITS, formats
 from nearkv.hardware.platform import Part, check_shape
 from nearkv.hardware.schema import PART_TYPES, Quantity
@@ -67,7 +67,7 @@ def load_config(path: Path) -> Part:
     return part_of_config(table, name, str(path), source=str(path))
 
 
-def part_of_config(table: Mapping[str, Any], name: str, where: str, source: str) -> Part:
+def part_of_config(table: FileTable, name: str, where: str, source: str) -> Part:
     """Build a model from the keys of a config.json.
 
     Args:
@@ -121,7 +121,7 @@ def part_of_config(table: Mapping[str, Any], name: str, where: str, source: str)
 # --- what a config is ---------------------------------------------------------------------------
 
 
-def _shape_of(table: Mapping[str, Any], where: str) -> tuple[Config, ConfigShape]:
+def _shape_of(table: FileTable, where: str) -> tuple[Config, ConfigShape]:
     """The keys of the text part, and its sizes as its family names them."""
     text = table.get("text_config")
     if text is not None and not isinstance(text, dict):
@@ -149,9 +149,7 @@ def _shape_of(table: Mapping[str, Any], where: str) -> tuple[Config, ConfigShape
     return _guess(table, model_type, where)
 
 
-def _guess(
-    table: Mapping[str, Any], model_type: str, where: str
-) -> tuple[Config, ConfigShape]:
+def _guess(table: FileTable, model_type: str, where: str) -> tuple[Config, ConfigShape]:
     """An unknown model_type, where every key is one of a known family.
 
     Raises:
@@ -272,7 +270,7 @@ def _numbers(layer: LayerParts, shape: ConfigShape) -> dict[str, float]:
     return numbers | dict(attention.numbers)
 
 
-def _idle(shape: ConfigShape, table: Mapping[str, Any], layers: float) -> dict[str, float]:
+def _idle(shape: ConfigShape, table: FileTable, layers: float) -> dict[str, float]:
     """Weights that generating text holds and does not read, and layers that draft tokens."""
     rows = shape.count("per_layer_input", default=0)
     embeddings = layers * rows * (shape.count("per_layer_vocab") if rows else 0)
@@ -282,7 +280,7 @@ def _idle(shape: ConfigShape, table: Mapping[str, Any], layers: float) -> dict[s
     return {key: value for key, value in numbers.items() if value}
 
 
-def _vision_parameters(table: Mapping[str, Any], where: str, hidden: int) -> float:
+def _vision_parameters(table: FileTable, where: str, hidden: int) -> float:
     """Parameters of the blocks, patches and projector that `vision_config` describes [1].
 
     A block has four matrices of attention and two of its MLP; a patch is projected once; the

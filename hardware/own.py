@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from nearkv.hardware.catalog import load_llm, load_part, load_platform
 from nearkv.hardware.errors import InputError, check_known
-from nearkv.hardware.files import read_toml
+from nearkv.hardware.files import FileTable, read_toml
 from nearkv.hardware.schema import PART_TYPES, ROLES, Key, Quantity, keys_of, quantity
 from nearkv.hardware.units import unit_of
 
@@ -156,7 +155,7 @@ def model_problems(path: Path) -> list[str]:
     return faults or _refusal(load_llm, path)
 
 
-def _keys_of_role(role: str, entry: Mapping[str, Any]) -> Mapping[str, Key]:
+def _keys_of_role(role: str, entry: FileTable) -> Mapping[str, Key]:
     """Keys that a role may hold; none where its part is not known."""
     if role in PART_TYPES:
         return keys_of(role, entry)
@@ -166,9 +165,7 @@ def _keys_of_role(role: str, entry: Mapping[str, Any]) -> Mapping[str, Key]:
         return {}
 
 
-def _wrong_numbers(
-    table: Mapping[str, Any], keys: Mapping[str, Key], where: str
-) -> list[str]:
+def _wrong_numbers(table: FileTable, keys: Mapping[str, Key], where: str) -> list[str]:
     """A sentence for each number of a table that cannot be read.
 
     Args:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from nearkv.hardware.errors import InputError, check_known, unknown
-from nearkv.hardware.files import read_toml
+from nearkv.hardware.files import FileTable, read_toml
 from nearkv.hardware.units import LARGEST, SMALLEST, parse, unit_of
 
 COLUMN_UNITS = {
@@ -161,15 +161,13 @@ class Relation:
         return "must be below" if self.word == "<" else "must be at most"
 
 
-def _included(
-    table: Mapping[str, Any], shared: Mapping[str, Any]
-) -> list[Mapping[str, Any]]:
+def _included(table: FileTable, shared: FileTable) -> list[FileTable]:
     """The tables that a table of the schema includes, directly or not, then itself."""
     tables = [_included(shared[name], shared) for name in table.get("include", ())]
     return [*chain.from_iterable(tables), table]
 
 
-def _keys(tables: Iterable[Mapping[str, Any]]) -> dict[str, Key]:
+def _keys(tables: Iterable[FileTable]) -> dict[str, Key]:
     """Keys of one type of part."""
     entries = {name: entry for table in tables for name, entry in table.items()}
     fields = {name: entry for name, entry in entries.items() if isinstance(entry, dict)}
@@ -375,7 +373,7 @@ def stated_by_user(si: float, key: Key, at: str) -> Quantity:
     return Quantity(key.shown(si), key.shown_in, "assumed", "user", at)
 
 
-def _check_fields(fields: Mapping[str, Any], where: str) -> None:
+def _check_fields(fields: FileTable, where: str) -> None:
     """Refuse missing and unknown fields, and an origin that is not stated."""
     missing = sorted(_REQUIRED - fields.keys())
     if missing:
@@ -411,7 +409,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _range(entry: Mapping[str, Any], where: str) -> tuple[float, float]:
+def _range(entry: FileTable, where: str) -> tuple[float, float]:
     is_explained = entry.get("note") or entry["kind"] not in _UNCERTAIN
     if not is_explained or "range" not in entry:
         raise InputError(
@@ -439,7 +437,7 @@ def _quantiles(stated: object, where: str) -> tuple[float, float, float]:
 
 
 def numbers_of(
-    entries: Mapping[str, Any], keys: Mapping[str, Key], where: str
+    entries: FileTable, keys: Mapping[str, Key], where: str
 ) -> dict[str, Quantity]:
     """Check all numbers of a table.
 
