@@ -68,7 +68,14 @@ def unfinished(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize(("form", "jobs"), [("csv", "1"), ("parquet", "2"), ("jsonl", "1")])
+@pytest.mark.parametrize(
+    ("form", "jobs"),
+    [
+        ("parquet", "2"),
+        pytest.param("csv", "1", marks=pytest.mark.deep),
+        pytest.param("jsonl", "1", marks=pytest.mark.deep),
+    ],
+)
 def test_killed_three_times_and_resumed_gives_the_same_bytes(
     tmp_path: Path, whole: dict[str, Bytes], form: str, jobs: str
 ) -> None:

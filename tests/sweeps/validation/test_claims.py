@@ -99,16 +99,21 @@ def uncounted(paper: str) -> Iterator[str]:
             yield f"{row['id']} is analytic, and {row['verdict']}"
 
 
-@each_paper
 @pytest.mark.slow
-def test_verdicts_are_as_recorded_and_have_their_reasons(paper: str) -> None:
-    """One test a paper: its claims are evaluated once."""
-    assert worse(rows(paper)) == []
-    assert [*unexplained(paper), *unproven(paper), *uncounted(paper)] == []
+def test_verdicts_and_their_page_are_as_recorded() -> None:
+    """One test, so that all claims are evaluated once; `make validation` writes the page."""
+    for paper in papers():
+        assert worse(rows(paper)) == []
+        assert [*unexplained(paper), *unproven(paper), *uncounted(paper)] == []
+    check_medians_over_sources()
+    check_gpus_as_served()
+    path = DOCS / "validation.py"
+    every_row = [row for paper in papers() for row in rows(paper)]
+    assert runpy.run_path(str(path))["page"](every_row) == path.with_suffix(".md").read_text()
 
 
-@pytest.mark.slow
-def test_measurements_by_others_are_met_in_the_median() -> None:
+def check_medians_over_sources() -> None:
+    """Measurements by others are met in the median."""
     *sources, last = by_source(rows(INDEPENDENT))
     medians = {line["source"]: line["median_error"] for line in sources if line["rows"]}
     assert len(medians) == 19
@@ -117,9 +122,11 @@ def test_measurements_by_others_are_met_in_the_median() -> None:
     assert sum(line["not_modelled"] for line in sources) <= 5
 
 
-@pytest.mark.slow
-def test_gpus_as_served_are_met_in_the_median_of_each_source() -> None:
-    """Of sources with five measured rows; simulators are no measurement."""
+def check_gpus_as_served() -> None:
+    """GPUs as served are met in the median of each source.
+
+    Of sources with five measured rows; simulators are no measurement.
+    """
     asked = {claim.id for claim in load(INDEPENDENT) if claim.system == "gpu"}
     served = [row for row in rows(INDEPENDENT) if row["id"] in asked and row["kind"] == "measured"]
     sources = [line for line in by_source(served)[:-1] if line["rows"] >= 5]
@@ -150,12 +157,3 @@ def test_tests_named_by_the_errata_exist() -> None:
     }
     assert named
     assert set(named) <= written
-
-
-@pytest.mark.slow
-def test_the_page_of_claims_is_current() -> None:
-    """`make validation` writes it; its rows are those that the other tests read."""
-    path = DOCS / "validation.py"
-    writer = runpy.run_path(str(path))
-    every_row = [row for paper in papers() for row in rows(paper)]
-    assert writer["page"](every_row) == path.with_suffix(".md").read_text()
