@@ -127,12 +127,16 @@ class _Factor:
 
 
 def _factors(block: Block) -> list[_Factor]:
-    """Numbers of the platform that the study does not set itself; a zero has no elasticity."""
+    """Numbers of the platform that neither the study sets nor follow others.
+
+    A zero has no elasticity.
+    """
     factors = []
     for role, part in block.platform.roles.items():
         for key, quantity in part.numbers.items():
             address = f"{role}.{key}"
-            if quantity.si and address not in block.sets.values():
+            is_own = address not in block.sets.values() and key not in part.follows
+            if quantity.si and is_own:
                 whole = block.platform.key(address).whole
                 factors.append(_Factor(address, quantity, whole))
     return factors

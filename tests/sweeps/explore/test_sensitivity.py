@@ -183,3 +183,11 @@ def test_a_node_alone_depends_on_no_fabric() -> None:
     rows, _ = find_elasticities(Study(("gpu",), ("llama3.1-70b",), context="8k"), "step_ms")
     assert not [row["number"] for row in rows if row["number"].startswith("fabric")]
     assert all(row["elasticity"] is not None for row in rows)
+
+
+def test_a_number_that_others_follow_moves_them_too() -> None:
+    """H2M2 reads the bandwidth of HBM, which is that of the GPU."""
+    table = nearkv.sensitivity("h2m2", "llama3.1-8b", batch=4, context="64k", platform="common")
+    elasticity = table.set_index("number")["elasticity"]
+    assert elasticity["gpu.bandwidth"] > 0
+    assert not {"hbm.bandwidth", "hbm.count", "lpddr.count"} & {*elasticity.index}
