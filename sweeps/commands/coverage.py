@@ -15,11 +15,13 @@ HEADING = """# Coverage: how many measured runs lie in the bands
 For those who ask whether bands are as wide as errors are.
 `nearkv coverage` predicts every measured and simulated row whose metric is a column (inputs of the
 models, one-sided bounds and rows that contradict their own paper left out) with a band whose model
-error is pooled over the rows of the *other* papers and sources. inside_50, inside_80 and inside_90
-are the shares of the rows that lie inside; a row that states a range does so with both ends. width
-is the upper over the lower end of the 90 % band (median), score its interval score in logarithms
-(mean; less is better, and a wide band does not pay). `make bands` writes this page and the table of
-model errors.
+error is estimated from the *other* papers and sources, as [bands](bands.md) says: that of a source
+which was not seen. inside_50, inside_80 and inside_90 are the shares of the rows that lie inside,
+inside_90_by_source is the mean of the sources' shares; a row that states a range does so with both
+ends. width is the upper over the lower end of the 90 % band (median), score its interval score in
+logarithms (mean; less is better, and a wide band does not pay). Rows of sources that nobody here
+had read when they were predicted lie less often inside: [bands](bands.md) has these blind rounds.
+`make bands` writes this page and the model errors.
 """
 
 

@@ -15,7 +15,7 @@ from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.schema import Quantity
 from nearkv.solvers.uncertainty.draws import ranks
 from nearkv.solvers.uncertainty.sobol import sobol_indices
-from nearkv.solvers.uncertainty.spread import scores
+from nearkv.solvers.uncertainty.spread import SourceError
 from nearkv.sweeps.evaluate.columns import evaluate
 from nearkv.sweeps.evaluate.no_effect import warn_of_no_effect
 from nearkv.sweeps.evaluate.probe import Probe, check_column, column
@@ -23,7 +23,7 @@ from nearkv.sweeps.study.bands import MODEL_ERROR, Band
 from nearkv.sweeps.study.grid import Block
 from nearkv.sweeps.study.study import Study, blocks, one_block
 from nearkv.sweeps.tables.table import Rows, plain
-from nearkv.sweeps.uncertainty.model_error import VALUE, error_power, spreads
+from nearkv.sweeps.uncertainty.model_error import VALUE, error_power, find_error, slowest
 from nearkv.sweeps.uncertainty.sampled import drawn_number
 
 ELASTICITY_STEP = 1e-4
@@ -284,9 +284,9 @@ def importance(study: Study, of: str) -> Importance:
     block = point.probe.block
     only = np.zeros(1, np.intp)
     stated = point.probe.answer(only).estimate
-    (spread,) = np.ravel(spreads(block, stated, (1,), VALUE))
-    error = error_power(of) * float(spread)
-    logarithm = partial(_logarithm, point, error)
+    (place,), mechanisms = slowest(block, stated, (1,))
+    law = find_error(mechanisms[place], VALUE, block.system.cite).law
+    logarithm = partial(_logarithm, point, law)
     indices = sobol_indices(logarithm, names, samples, study.seed)
     drawn = dict(ranks(tuple(names), samples, study.seed))
     band = Band(study.band or LEVEL, samples, study.seed)
@@ -322,7 +322,7 @@ def _width(logarithms: Numbers, band: Band) -> float:
     return float(np.exp(high - low))
 
 
-def _logarithm(point: _Point, error: float, rank: Mapping[str, Numbers]) -> Numbers:
+def _logarithm(point: _Point, law: SourceError, rank: Mapping[str, Numbers]) -> Numbers:
     """Logarithm of the column at ranks of everything that is drawn, model error included.
 
     A draw in which the design does not fit has its time all the same.
@@ -332,9 +332,9 @@ def _logarithm(point: _Point, error: float, rank: Mapping[str, Numbers]) -> Numb
         address: drawn_number(block.platform, address, rank[name])
         for address, name in block.draws.items()
     }
-    score = scores(rank[MODEL_ERROR])
-    only = np.zeros(len(score), np.intp)
+    error = error_power(point.of) * law.at(rank[MODEL_ERROR])
+    only = np.zeros(len(error), np.intp)
     answer = point.probe.answer(only, numbers=numbers)
     values = COLUMNS[point.of].compute(answer)
-    logarithms: Numbers = np.log(values) + error * score
+    logarithms: Numbers = np.log(values) + error
     return logarithms

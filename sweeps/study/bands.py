@@ -10,8 +10,6 @@ from nearkv.hardware.platform import Platform
 
 FEWEST, MOST = 16, 1 << 16
 """Samples of a band."""
-CHOSEN = "count"
-"""The key of numbers that a designer chooses; what they range over is not unknown."""
 MODEL_ERROR = "model error"
 RATIO_ERROR = "model error of a ratio"
 """Draws beside those of hardware numbers."""
@@ -56,6 +54,7 @@ def _suffix(share: float) -> str:
 def draws_of(platform: Platform, stated: Collection[str] = ()) -> dict[str, str]:
     """The uncertain numbers of a platform, and the name of the draw that each takes.
 
+    What is chosen is not unknown: counts, memory that is installed, widths of numbers.
     Numbers of one role and key share a draw over all platforms, and so do numbers that state in
     their file what they have in common.
 
@@ -71,7 +70,7 @@ def draws_of(platform: Platform, stated: Collection[str] = ()) -> dict[str, str]
         for key, number in part.numbers.items():
             address = f"{role}.{key}"
             spread = number.range_si is not None or number.quantiles_si is not None
-            is_own = key != CHOSEN and key not in part.follows
+            is_own = not platform.key(address).chosen and key not in part.follows
             if spread and is_own and address not in stated:
                 names[address] = number.shares or address
     return names

@@ -73,5 +73,6 @@ def error_rows(block: Block) -> list[Row]:
             continue
         for of in (VALUE, RATIO):
             error = find_error(name, of, block.system.cite)
-            rows.append({"system": block.system.name, **asdict(error)})
+            row = {"system": block.system.name, **asdict(error)}
+            rows.append({**row, **row.pop("law")})
     return rows

@@ -1,7 +1,7 @@
 """The error of the models themselves: what measured runs leave beyond the ranges of the numbers.
 
-The table `model_error.csv` is written by `make bands` from every published run; nothing is computed
-here when a question is asked.
+The table `model_error.csv`, errors by source, is written by `make bands` from every published run;
+nothing is computed here when a question is asked.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.algebra.span import Numbers, Real
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.solvers.uncertainty.draws import ranks
-from nearkv.solvers.uncertainty.spread import scores
+from nearkv.solvers.uncertainty.spread import SourceError
 from nearkv.sweeps.study.bands import MODEL_ERROR, RATIO_ERROR, Band
 from nearkv.sweeps.study.grid import Block
 
@@ -43,7 +43,7 @@ _RATE_COLUMNS = ("tok_s", "tok_s_per_kusd")
 
 @dataclass(frozen=True)
 class ModelError:
-    """The spread of ln(predicted / measured) beyond the ranges of hardware numbers.
+    """The law of ln(predicted / measured) of a new source, beyond the ranges of hardware numbers.
 
     Attributes:
         mechanism: that of the resource that takes most of the time.
@@ -51,7 +51,7 @@ class ModelError:
         without: the paper or source whose rows are left out; empty for none.
         pool: of which rows it is the spread: of the mechanism, or of all where these are too few.
         rows, sources: how many are in the pool.
-        spread: one standard deviation of the logarithm [1].
+        law: of the logarithm.
     """
 
     mechanism: str
@@ -60,7 +60,7 @@ class ModelError:
     pool: str
     rows: int
     sources: int
-    spread: float
+    law: SourceError
 
 
 @cache
@@ -76,7 +76,11 @@ def model_errors() -> dict[tuple[str, str, str], ModelError]:
                 pool=row["pool"],
                 rows=int(row["rows"]),
                 sources=int(row["sources"]),
-                spread=float(row["spread"]),
+                law=SourceError(
+                    between=float(row["between"]),
+                    within=float(row["within"]),
+                    freedom=float(row["freedom"]),
+                ),
             )
             table[error.mechanism, error.of, error.without] = error
     return table
@@ -96,34 +100,24 @@ def mechanism_of(block: Block, resource: str) -> str:
     return MECHANISMS.get(part.type, ALL) if part else ALL
 
 
-def spreads(block: Block, estimate: Estimate, shape: tuple[int, ...], of: str) -> Real:
-    """The model error at each design point, of the resource with most of its time there [1].
-
-    Args:
-        block: whose points these are.
-        estimate: the answer at the stated numbers.
-        shape: of the design points.
-        of: `value` or `ratio`.
-    """
-    places, names = slowest(block, estimate, shape)
-    own = [find_error(name, of, block.system.cite).spread for name in names]
-    chosen: NDArray[np.float64] = np.array(own)[places]
-    return chosen
-
-
 def drawn_error(
     block: Block, band: Band, estimate: Estimate, shape: tuple[int, ...], of: str
-) -> NDArray[np.float64]:
+) -> Numbers:
     """Logarithm of the model error at each design point and draw (*shape, draws) [1].
 
     Args:
-        block, estimate, shape, of: as of `spreads`.
+        block: whose points these are.
         band: how much is drawn, and with which seed.
+        estimate: the answer at the stated numbers, whose slowest mechanism errs.
+        shape: of the design points.
+        of: `value` or `ratio`.
     """
-    name = MODEL_ERROR if of == VALUE else RATIO_ERROR
-    score = scores(ranks(band.names, band.samples, band.seed)[name])
-    size = np.broadcast_to(spreads(block, estimate, shape, of), shape)
-    errors: NDArray[np.float64] = size[..., np.newaxis] * score
+    drawn = ranks(band.names, band.samples, band.seed)
+    rank = drawn[MODEL_ERROR if of == VALUE else RATIO_ERROR]
+    places, names = slowest(block, estimate, shape)
+    cite = block.system.cite
+    by_mechanism = [find_error(name, of, cite).law.at(rank) for name in names]
+    errors: Numbers = np.stack(by_mechanism)[places]
     return errors
 
 

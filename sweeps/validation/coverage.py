@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 
 import numpy as np
@@ -13,7 +13,7 @@ from nearkv.costmodel.algebra.span import Numbers
 from nearkv.costmodel.model.registry import find_system
 from nearkv.solvers.uncertainty.draws import ranks
 from nearkv.solvers.uncertainty.quantiles import interval_score, quantiles
-from nearkv.solvers.uncertainty.spread import scores, spread
+from nearkv.solvers.uncertainty.spread import source_error
 from nearkv.sweeps.evaluate.provenance import replacing
 from nearkv.sweeps.study.bands import MODEL_ERROR
 from nearkv.sweeps.tables.table import Row, Rows
@@ -33,12 +33,12 @@ from nearkv.sweeps.validation.prediction import is_formula
 
 LEVELS = (50, 80, 90)
 """Shares of the measurements that bands should hold [%]."""
-FEWEST_ROWS, FEWEST_SOURCES = 8, 3
-"""Least rows and sources of a pool of one mechanism; with fewer, all mechanisms are pooled."""
+FEWEST_SOURCES = 5
+"""Least sources of a pool of one mechanism; with fewer, all mechanisms are pooled."""
 
 
 def error_table(rows: Sequence[SampledClaim]) -> Rows:
-    """The spread of the models' own errors: a row a mechanism and a source that is left out."""
+    """The models' own errors by source: a row a mechanism and a source that is left out."""
     sources = sorted({row.source for row in rows})
     table = []
     for without in ("", *sources):
@@ -53,19 +53,19 @@ def error_table(rows: Sequence[SampledClaim]) -> Rows:
 
 def _pooled(rows: Sequence[SampledClaim], mechanism: str) -> Row:
     own = [row for row in rows if row.mechanism == mechanism]
-    enough = len(own) >= FEWEST_ROWS and len(_sources(own)) >= FEWEST_SOURCES
+    enough = len(_sources(own)) >= FEWEST_SOURCES
     pool = own if enough else rows
     errors, inputs, sources = [], [], []
     for row in pool:
-        errors.append(np.log(row.predicted / row.stated))
-        inputs.append(np.nanstd(np.log(row.samples), axis=1))
-        sources += [row.source] * len(row.stated)
-    own_spread = spread(np.concatenate(errors), np.concatenate(inputs), sources)
+        errors.append(np.mean(np.log(row.predicted / row.stated)))
+        inputs.append(np.mean(np.nanstd(np.log(row.samples), axis=1)))
+        sources.append(row.source)
+    law = source_error(np.array(errors), np.array(inputs), sources)
     return {
         "pool": mechanism if enough else ALL,
         "rows": len(pool),
         "sources": len(_sources(pool)),
-        "spread": float(f"{own_spread:.3g}"),
+        **{name: float(f"{value:.3g}") for name, value in asdict(law).items()},
     }
 
 
@@ -117,25 +117,24 @@ def _model_error(row: SampledClaim) -> Numbers:
     metric = row.claim.metric
     # the formulas of runs are times
     power = 1 if is_formula(metric) else error_power(metric)
-    size = find_error(row.mechanism, row.of, row.source).spread
-    return power * size * _scores()
+    return power * find_error(row.mechanism, row.of, row.source).law.at(_ranks())
 
 
 @cache
-def _scores() -> Numbers:
+def _ranks() -> Numbers:
     # of a sequence of its own: in the claims' own sequences its place differs
     drawn = ranks((MODEL_ERROR,), EVIDENCE_SAMPLES, 1)[MODEL_ERROR]
-    return scores(np.random.default_rng(0).permutation(drawn))
+    return np.random.default_rng(0).permutation(drawn)
 
 
 def measure_coverage(rows: Sequence[SampledClaim]) -> Rows:
-    """Shares of the rows inside their bands: all, papers, independent sources, mechanisms."""
+    """Shares of the rows inside their bands: all, papers, others, mechanisms, and ratios."""
     results = [judged(row) for row in rows]
     groups = _totals(results)
     for result in results:
-        groups.setdefault(result.row.source, []).append(result)
-    for result in results:
-        groups.setdefault(f"most time: {result.row.mechanism}", []).append(result)
+        row = result.row
+        name = "ratios" if row.of == RATIO else f"most time: {row.mechanism}"
+        groups.setdefault(name, []).append(result)
     return [{"rows_of": name, **_summary(group)} for name, group in groups.items()]
 
 
@@ -165,13 +164,15 @@ def _summary(results: Sequence[Judged]) -> Row:
     for level in LEVELS:
         inside = [result.inside[level] for result in results]
         shares[f"inside_{level}"] = float(np.mean(inside))
+    sources = np.array([result.row.source for result in results])
+    of_source = [np.mean(np.array(inside)[sources == name]) for name in np.unique(sources)]
     widths = [result.width for result in results]
     penalties = [result.score for result in results]
-    missed = [result.row.claim.id for result in results if not result.inside[90]]
     return {
+        "sources": len(of_source),
         "rows": len(results),
         **shares,
+        "inside_90_by_source": float(np.mean(of_source)),
         "width": float(np.median(widths)),
         "score": float(np.mean(penalties)),
-        "outside_90": " ".join(missed),
     }

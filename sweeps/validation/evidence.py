@@ -41,6 +41,7 @@ from nearkv.sweeps.validation.prediction import (
     predict,
     question_of,
     reduced_as,
+    unit_size,
 )
 from nearkv.sweeps.validation.questions import blocks_of
 
@@ -420,7 +421,7 @@ def _sampled_claim(paper: str, claim: Claim) -> SampledClaim:
         of=RATIO if asked.baseline else VALUE,
         stated=stated,
         predicted=predicted,
-        samples=reduced_as(claim.take, fitting)[: len(stated)],
+        samples=reduced_as(claim.take, fitting)[: len(stated)] / unit_size(claim),
     )
 
 

@@ -14,11 +14,10 @@ from typer.testing import CliRunner
 
 import nearkv
 from nearkv.cli import app
-from nearkv.hardware.catalog import load_platform
+from nearkv.hardware.catalog import load_platform, names
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.uncertainty.draws import Measured, Ranged, listed, ranks
 from nearkv.solvers.uncertainty.quantiles import quantiles
-from nearkv.solvers.uncertainty.spread import scores, spread
 from nearkv.sweeps.evaluate.probe import Probe
 from nearkv.sweeps.study.bands import MODEL_ERROR, draws_of
 from nearkv.sweeps.study.study import Study, blocks, check_draws
@@ -81,27 +80,20 @@ def test_quantiles_leave_out_what_has_no_answer() -> None:
     assert np.isnan(answer[:, 2]).all()
 
 
-@pytest.mark.slow
-def test_the_spread_is_that_of_the_errors_beyond_their_inputs() -> None:
-    """Errors of spread 0.3 with inputs of 0.2 besides; the sources are alike."""
-    drawn = scores(ranks(("a", "b"), 4096, 0)["a"])
-    inputs = np.full(4096, 0.2)
-    sources = ["first", "second"] * 2048
-    assert spread(np.hypot(0.3, 0.2) * drawn, inputs, sources) == pytest.approx(0.3, rel=0.05)
-
-
-def test_a_source_of_many_rows_counts_once() -> None:
-    small, large = [0.02, -0.02] * 50, [0.4, -0.4]
-    sources = ["many"] * 100 + ["few"] * 2
-    equal = spread(np.array([*small[:2], *large]), np.zeros(4), ["many"] * 2 + ["few"] * 2)
-    assert spread(np.array([*small, *large]), np.zeros(102), sources) == pytest.approx(equal)
-
-
 def test_numbers_with_something_in_common_share_a_draw() -> None:
     names = draws_of(load_platform("hilos-a100"))
     assert names["csd.commit"] == names["raid.commit"] == "smartssd-commit"
     assert names["derate.pcie"] == "derate.pcie"
     assert "gpu.flops" not in names  # a datasheet's peak is exact
+
+
+@pytest.mark.parametrize("name", names("platform"))
+def test_what_is_chosen_is_never_drawn(name: str) -> None:
+    """Widths of numbers, counts and memory that is installed."""
+    drawn = draws_of(load_platform(name))
+    assert not [address for address in drawn if address.startswith("precision.")]
+    keys = {address.partition(".")[2] for address in drawn}
+    assert keys.isdisjoint({"count", "cores", "sockets", "memory", "capacity", "kv_memory"})
 
 
 def study(**axes: object) -> Study:
@@ -122,9 +114,9 @@ def test_a_band_equals_its_draws_one_by_one() -> None:
     drawn = drawn_numbers(block, block.band)
     (plain,) = blocks(study(band=0.0))
     answer = Probe(plain).answer(np.zeros(256, np.intp), numbers=drawn)
-    error = find_error("CPU", "value", block.system.cite).spread
-    score = scores(ranks(block.band.names, 256, 0)[MODEL_ERROR])
-    steps = 1e3 * answer.estimate.step.seconds * np.exp(error * score)
+    law = find_error("CPU", "value", block.system.cite).law
+    error = law.at(ranks(block.band.names, 256, 0)[MODEL_ERROR])
+    steps = 1e3 * answer.estimate.step.seconds * np.exp(error)
     point = nearkv.estimate("flexgen-dram", "opt-66b", context="64k", band=90, samples=256)
     shown = [point[f"step_ms_{end}"] for end in ("p05", "p50", "p95")]
     assert shown == pytest.approx(np.quantile(steps, [0.05, 0.5, 0.95]))
@@ -270,9 +262,9 @@ def test_quantiles_of_whole_numbers_are_whole() -> None:
 
 
 def test_a_design_that_fits_in_some_draws_says_so() -> None:
-    """Host memory for the KV cache is 32 to 60 GiB; 92 % of what is off the GPU takes 38 GiB."""
+    """An engine keeps a part of the memory that has a range; a long prompt needs the rest."""
     table = nearkv.compare(
-        "hillinfer", "qwen-7b", batch=8, context="12k", knobs={"hot_share": [0.3, 0.92]}, band=90
+        "gpu", "qwen3-8b", platform="workstation-5090", batch=1, context="64k,112k", band=90
     )
     assert table["fits_share"][0] == 1
     assert 0.5 < table["fits_share"][1] < 1

@@ -28,14 +28,12 @@ def by_group(rows: list[SampledClaim]) -> Mapping[str, Mapping[str, Any]]:
 
 @pytest.mark.slow
 def test_bands_hold_what_was_measured(rows: list[SampledClaim]) -> None:
-    """Leave-one-paper-out: 80 to 97 % inside the 90 % bands, of a width of 2.2 in the median."""
+    """Each source left out: 85 to 97 % inside the 90 % bands, of a width of 2.4 in the median."""
     groups = by_group(rows)
-    assert 0.80 <= groups["all rows"]["inside_90"] <= 0.97
-    assert 0.80 <= groups["all papers"]["inside_90"] <= 0.97
-    assert groups["all independent"]["inside_90"] >= 0.80
-    assert groups["all rows"]["width"] <= 2.2
-    assert groups["inf2"]["width"] <= 2.3
-    assert groups["FMInference/FlexLLMGen"]["inside_90"] >= 0.70
+    for name in ("all rows", "all papers", "most time: GPU", "most time: CPU"):
+        assert 0.85 <= groups[name]["inside_90"] <= 0.97
+    assert groups["all rows"]["width"] <= 2.4
+    assert groups["ratios"]["width"] <= 2.0
     for row in groups.values():
         assert row["inside_50"] <= row["inside_80"] <= row["inside_90"]
 
@@ -50,7 +48,16 @@ def test_the_recorded_model_errors_are_those_of_the_claims(rows: list[SampledCla
     for before, now in zip(recorded, computed, strict=True):
         names = ("mechanism", "of", "without", "pool")
         assert [before[name] for name in names] == [now[name] for name in names]
-        assert float(before["spread"]) == pytest.approx(now["spread"], rel=0.05)
+        for name in ("between", "within", "freedom"):
+            assert float(before[name]) == pytest.approx(now[name], rel=0.05, abs=0.005)
+
+
+@pytest.mark.slow
+def test_draws_of_a_claim_are_in_its_unit(rows: list[SampledClaim]) -> None:
+    """`acc-neox-32` states seconds of a step, whose column has milliseconds."""
+    for row in rows:
+        middle = np.nanmedian(row.samples, axis=1)
+        assert np.abs(np.log(middle / row.predicted)).max() < 1, row.claim.id
 
 
 def test_the_interval_score_is_least_at_the_true_quantiles() -> None:
