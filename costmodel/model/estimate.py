@@ -302,6 +302,7 @@ class Estimate:
         notes: sentence saying what differs from the workload as asked -> where it does.
         queued: times of a mean request of a queue; those of a static batch where there is none.
         laws: of the latencies of requests that arrive.
+        busy: share of the time in which replicas serve those; none for a batch [1].
         attention: role -> share of the attention of a step that it computes [1].
     """
 
@@ -317,6 +318,7 @@ class Estimate:
     notes: Notes = field(default_factory=dict)
     queued: Latency | None = None
     laws: Laws | None = None
+    busy: Real | None = None
     attention: Mapping[str, Real] = field(default_factory=lambda: {"gpu": 1.0})
 
     @property

@@ -40,7 +40,12 @@ class Evaluated:
 
     @cached_property
     def joules(self) -> Real:
-        """Energy of the batch: of its prompts, then of n - 1 steps [J]."""
+        """Energy of the batch: of its prompts, then of n - 1 steps [J].
+
+        Of requests that arrive, those that are present: what the machine draws while they are.
+        """
+        if self.estimate.busy is not None:
+            return _power_under_load(self, self.estimate.busy) * self.estimate.total.seconds
         steps = self.estimate.work.output - 1
         return _joules(self, self.estimate.prefill) + steps * self.step_joules
 
@@ -170,6 +175,24 @@ def throughput(answer: Evaluated) -> Real:
     """All tokens of the batch over the total time [1/s]."""
     estimate = answer.estimate
     return estimate.work.batch * estimate.work.output / estimate.total.seconds
+
+
+def _idle_power(answer: Evaluated) -> Real:
+    """Power of all devices that do nothing; NaN where one does not state it [W]."""
+    parts = answer.devices.values()
+    return sum((part.count * part.maybe("idle_power", np.nan) for part in parts), 0.0)
+
+
+def _power_under_load(answer: Evaluated, busy: Real) -> Real:
+    """Power of a machine on which requests arrive: idle, and the rest while it is busy [W].
+
+    Iterations follow one another while requests are present, whoever waits; prompts that come first
+    draw as the iterations they stop. NaN where answers have one token, of which none decodes.
+    """
+    idle, seconds = _idle_power(answer), answer.estimate.step.seconds
+    decodes = np.greater(answer.estimate.work.output, 1)
+    of_iteration = answer.step_joules / np.where(decodes, seconds, np.nan)
+    return idle + busy * (of_iteration - idle)
 
 
 def _joules(answer: Evaluated, span: Span) -> Real:

@@ -593,7 +593,8 @@ def under_load(
     """The answer to requests that arrive: of a mean request, and of the iterations it meets.
 
     The batch is that of the requests present, so that by Little's law throughput is their tokens
-    over the time of one.
+    over the time of one. A replica rests while none is: as many are as a Poisson law says, or as
+    there are users.
 
     Args:
         work: the requests, and how they arrive.
@@ -607,9 +608,11 @@ def under_load(
         if arrivals.overload:
             fits = fits.without({arrivals.overload: response.overloaded})
         latency, rate = response.latency, arrivals.rate
+        busy = -np.expm1(-rate * response.sojourn / dp)
     else:
         response = of_users(work, serving, arrivals.users)
         latency, rate = response.latency, dp * response.rate
+        busy = np.minimum(arrivals.users / dp, 1.0)
     n = dp * response.at_once
     carried = rate * work.prompt * response.pace.mean
     iteration = serving.iteration_of(work, n, serving.chunked * carried)
@@ -628,7 +631,7 @@ def under_load(
         prefill=serial(waiting=waiting(latency.ttft, "line, residual and prompt")),
         step=paced * iteration,
         fits=fits,
-        work=replace(work, batch=rate * (latency.ttft + response.decoding)),
+        work=replace(work, batch=rate * response.sojourn),
         batch_run=n,
         accelerator_power=accelerator_power,
         step_carries=carried,
@@ -636,5 +639,6 @@ def under_load(
         serving=serving,
         queued=latency,
         laws=laws_of(response),
+        busy=busy,
         notes={sentence: where for sentence, where in notes.items() if np.any(where)},
     )

@@ -10,6 +10,9 @@ import pytest
 from support.systems import model
 from support.tiny import estimate
 
+from nearkv.costmodel.algebra.span import Leaf, Span
+from nearkv.costmodel.mechanisms.serving.arrivals import under_load
+from nearkv.costmodel.model.estimate import fits
 from nearkv.costmodel.model.metrics import (
     COLUMNS,
     Evaluated,
@@ -26,7 +29,7 @@ from nearkv.costmodel.model.metrics import (
     usd_mtok,
 )
 from nearkv.costmodel.model.registry import find_system
-from nearkv.costmodel.model.workload import Workload
+from nearkv.costmodel.model.workload import Arrivals, Load, Serving, Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.machine import Role
 from nearkv.hardware.server import load_server
@@ -55,6 +58,34 @@ def test_energy_of_decoding_is_what_every_further_token_adds() -> None:
     step = 5 * _decode_energy(Evaluated(answer, hw, roles))
     assert first > 0
     assert whole == pytest.approx(first + 20 * step, rel=1e-12)
+
+
+def of_load(**load: float) -> Evaluated:
+    """One GPU of 700 W, 100 W idle, all of whose iterations of 0.1 s are its work."""
+
+    def busy(load: Load) -> Span:
+        return Leaf("gpu.tensor", "run", 0.1 + 0.0 * load.sequences, 1.0, "s")
+
+    serving = Serving(busy, lambda many, load: busy(load), 1e9, 1.0, chunked=1.0, budget=512.0)
+    work = Workload(load.get("users", 1e9), 100.0, 11.0, arrivals=Arrivals(**load))
+    machine = load_platform("aipc-4090").machine()
+    numbers = {"gpu.count": 1.0, "gpu.power": 700.0, "gpu.idle_power": 100.0}
+    answer = under_load(work, serving, fits(), {}, {})
+    return Evaluated(answer, machine.with_values(numbers), ("gpu",))
+
+
+@pytest.mark.parametrize("users", [1.0, 8.0, 300.0])
+def test_users_keep_a_gpu_at_work_though_their_requests_wait(users: float) -> None:
+    """Its power is 700 W whoever waits; the energy of a token is that over the tokens a second."""
+    answer = of_load(users=users)
+    assert power(answer) == pytest.approx(700.0)
+    assert energy(answer) == pytest.approx(700.0 / throughput(answer))
+
+
+def test_a_gpu_that_is_asked_now_and_then_rests_in_between() -> None:
+    """A request of eleven iterations once in 110 s: busy for a hundredth of the time."""
+    answer = of_load(rate=1 / 110)
+    assert power(answer) == pytest.approx(100 + 600 * (1 - np.exp(-0.01)), rel=1e-3)
 
 
 def test_rates_that_benchmarks_print() -> None:
