@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from support.systems import SYSTEMS, middle, model
 
+from nearkv.costmodel.model.copies import OF_A_ROLE
 from nearkv.costmodel.model.metrics import Evaluated, energy, power
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
@@ -34,7 +35,7 @@ def times(hw: Machine, number: float) -> Machine:
     changes = {
         f"{role}.{key}": number * part.values[key]
         for role, part in hw.roles.items()
-        for key in ("count", "array_read")
+        for key in OF_A_ROLE
         if key in part.values
     }
     return hw.with_values(changes)
