@@ -60,14 +60,15 @@ def test_energy_of_decoding_is_what_every_further_token_adds() -> None:
     assert whole == pytest.approx(first + 20 * step, rel=1e-12)
 
 
-def of_load(**load: float) -> Evaluated:
+def of_load(users: float | None = None, rate: float = 0.0) -> Evaluated:
     """One GPU of 700 W, 100 W idle, all of whose iterations of 0.1 s are its work."""
 
     def busy(load: Load) -> Span:
         return Leaf("gpu.tensor", "run", 0.1 + 0.0 * load.sequences, 1.0, "s")
 
     serving = Serving(busy, lambda many, load: busy(load), 1e9, 1.0, chunked=1.0, budget=512.0)
-    work = Workload(load.get("users", 1e9), 100.0, 11.0, arrivals=Arrivals(**load))
+    arrivals = Arrivals(rate=rate, users=users)
+    work = Workload(users or 1e9, 100.0, 11.0, arrivals=arrivals)
     machine = load_platform("aipc-4090").machine()
     numbers = {"gpu.count": 1.0, "gpu.power": 700.0, "gpu.idle_power": 100.0}
     answer = under_load(work, serving, fits(), {}, {})
