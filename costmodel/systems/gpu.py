@@ -149,20 +149,20 @@ def splits(hw: Machine, llm: LLM) -> Mapping[str, Numbers]:
     fullest = np.ceil(np.ravel(llm.layers)[:, np.newaxis] / degrees)
     # stages beyond the fewest with as many layers in the fullest have no more room
     pps = np.unique(np.ceil(np.ravel(llm.layers)[:, np.newaxis] / fullest))
-    tps = [
-        tp
+    shares_heads = {
+        tp: any(np.any(np.mod(kind.heads, tp) == 0) for kind in layer_types)
         for tp in degrees
-        if any(np.any(np.mod(kind.heads, tp) == 0) for kind in layer_types)
-    ]
+    }
     experts = np.ravel(llm.most_of_a_layer(lambda layer: layer.experts * layer.is_moe))
     eps = [ep for ep in degrees if ep == 1 or np.any(np.mod(experts[experts > 0], ep) == 0)]
     tried = [
         (tp, pp, dp, ep, attention)
-        for tp, pp, dp in product(tps, pps, degrees)
+        for tp, pp, dp in product(degrees, pps, degrees)
         if tp * pp * dp <= most
         for ep in eps
         if ep <= tp * dp and (ep % tp == 0 or tp % ep == 0)
-        for attention in ((0.0, 1.0) if tp > 1 else (0.0,))
+        for attention in (0.0, 1.0)
+        if (tp > 1 if attention else shares_heads[tp])
     ]
     names = ("tp", "pp", "dp", "ep", "attention")
     return dict(zip(names, np.array(tried).T, strict=True))

@@ -401,7 +401,9 @@ def test_of_users_the_split_that_answers_most_is_taken() -> None:
 def test_splits_divide_heads_layers_and_experts() -> None:
     hw = load_platform("hgx-h200").machine()
     dense = splits(hw, model("llama3.1-70b"))
-    assert set(dense["tp"]) == {1, 2, 4, 8}
+    assert set(dense["tp"][dense["attention"] == 0]) == {1, 2, 4, 8}
+    # no GPUs share heads where each attends to sequences of its own
+    assert set(dense["tp"][dense["attention"] == 1]) == set(range(2, 9))
     # 80 layers over three stages: 27 in the fullest; all numbers of stages differ in that
     assert set(dense["pp"]) == set(range(1, 9))
     assert set(dense["ep"]) == {1}
