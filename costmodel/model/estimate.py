@@ -188,9 +188,12 @@ def reduced_batch(batch: Real, per_sequence: Real, available: Real) -> Real:
 
 
 def possible_batches(batch: Real) -> list[Real]:
-    """Batches from which on `reduced_batch` runs more at once: powers of two, then all [1]."""
+    """Batches from which on `reduced_batch` runs more at once: powers of two, then all [1].
+
+    A batch that is no whole number, as the mean over GPUs, runs at once where the next one fits.
+    """
     most = int(np.frexp(np.max(batch))[1])
-    return [*(2.0**exponent for exponent in range(most)), np.maximum(batch, 1.0)]
+    return [*(2.0**exponent for exponent in range(most)), np.ceil(np.maximum(batch, 1.0))]
 
 
 def batch_with_states(most: Real, batch: Real, state: Real, free: Real) -> Real:

@@ -17,7 +17,7 @@ from nearkv.sweeps.commands.options import argument, flag, option
 from nearkv.sweeps.commands.printing import check_new, print_table, tell, write_new
 
 SHOWN = (
-    "server,cost_usd,ttft_s,tpot_ms,gpus,usd_mtok,throughput_tok_s,hosts,dram_gib,ssds,csds,"
+    "server,cost_usd,ttft_s,tpot_ms,gpus,usd_mtok,throughput_tok_s,hosts,hbms,lpddrs,dram_gib,ssds,csds,"
     "batch_run,power_w,bottleneck"
 )
 """Columns that a terminal shows, the most important first."""

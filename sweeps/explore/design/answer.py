@@ -40,7 +40,7 @@ TURNING = 3
 """Numbers that are named of those that would turn the ranking."""
 CLOSE = 1e-7
 """Relative distance of values that tie [1]."""
-SLOTS = ("gpu", "host", "ssd", "csd", "raid", "dimm")
+SLOTS = ("gpu", "hbm", "lpddr", "host", "ssd", "csd", "raid", "dimm")
 """Roles whose parts are columns of the answer."""
 OVER, UNPRICED = "over the budget", "without a price"
 """How machines end that are not evaluated, beside those that cannot be better."""
@@ -340,8 +340,7 @@ def nearest_miss(goal: Goal, nearest: Sequence[Design]) -> str:
         return f"no machine that may be built {lacked}"
     row = nearest[0].row(goal.columns)
     missed = [sentence for limit in goal.limits if (sentence := _miss(limit, row))]
-    parts = [row[f"{role}s"] for role in ("gpu", "host", "ssd", "csd")]
-    fitted = ", ".join(filter(None, parts))
+    fitted = ", ".join(filter(None, (row[f"{role}s"] for role in SLOTS)))
     return (
         f"no machine meets every limit; the nearest is {row['system']} on {row['server']} "
         f"({fitted}): {'; '.join(missed)}"

@@ -28,7 +28,7 @@ LACKING = "lack a number that the system reads"
 """How a machine ends on which a system cannot be evaluated."""
 FIRST = 1 << 9
 """Machines that are evaluated together first; then four times as many, up to `AT_ONCE`."""
-AT_ONCE, LEAST = 6 << 10, 1 << 8
+AT_ONCE, LEAST = 4 << 10, 1 << 8
 """Machines evaluated together, times combinations of knobs and workloads; and the fewest."""
 NEVER_WORN = "endurance_requests"
 """The column that is blank where no flash is written."""

@@ -22,6 +22,8 @@ BROUGHT = ("chassis", "link")
 """Types of part that a server brings, whatever is in its slots."""
 OF_PARTS = ("cost_usd", "power_cap_w", "rack_units", "parts")
 """Columns that follow from the parts alone, so that they are known before an evaluation."""
+MOST_KINDS = 2**48
+"""Numbers of kinds of machine, most of which none is of."""
 ABSENT = -1
 """In place of a part where a machine does not have the role."""
 
@@ -223,7 +225,7 @@ class Machines:
         Args:
             read: the keys that count, as `role.key`.
         """
-        kinds = np.zeros(len(self), np.int64)
+        kinds, count = np.zeros(len(self), np.int64), 1
         for role, (table, places) in self.tables.items():
             keys = {
                 key for own, _, key in (name.partition(".") for name in read) if own == role
@@ -232,7 +234,10 @@ class Machines:
             code = {each: number for number, each in enumerate(dict.fromkeys(stated))}
             codes = np.array([*(code[each] for each in stated), len(code)])[places]
             if np.any(codes != codes[0]):
-                _, kinds = np.unique(kinds * (len(code) + 1) + codes, return_inverse=True)
+                kinds, count = kinds * (len(code) + 1) + codes, count * (len(code) + 1)
+            if count > MOST_KINDS:  # numbered anew before they outgrow an integer
+                distinct, kinds = np.unique(kinds, return_inverse=True)
+                count = len(distinct)
         return kinds
 
     @cached_property

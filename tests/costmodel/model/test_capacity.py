@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from nearkv.costmodel.model.estimate import STATUSES, Fits, batch_with_states, fits
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.model.estimate import (
+    STATUSES,
+    Fits,
+    batch_with_states,
+    fits,
+    possible_batches,
+    reduced_batch,
+)
 
 
 def test_memory_that_misses_most_is_the_reason() -> None:
@@ -45,3 +54,14 @@ def test_recurrent_states_of_a_batch_must_fit_the_gpu() -> None:
     assert batch_with_states(10.0, 10.0, 5.0, 20.0) == np.float64(10 / 3)
     assert batch_with_states(10.0, 10.0, 0.0, 20.0) == 10
     assert batch_with_states(2.0, 10.0, 5.0, 20.0) == 2
+
+
+@pytest.mark.parametrize("batch", [1.0, 16 / 3, 16.0, np.array([[16 / 3], [5.0]])])
+def test_more_run_at_once_where_a_possible_batch_fits_and_nowhere_else(batch: Real) -> None:
+    """A mean over GPUs is no whole number: 5.3 sequences take the memory of six at once."""
+    room = np.arange(0.0, 20.0, 1 / 8)
+    at_once = reduced_batch(batch, 1.0, room)
+    begins = np.diff(at_once, axis=-1) != 0
+    steps = {float(room[1:][place]) for place in np.nonzero(np.atleast_2d(begins))[-1]}
+    possible = np.concatenate([np.ravel(each) for each in possible_batches(batch)])
+    assert steps <= {*possible.tolist()}
