@@ -19,6 +19,7 @@ from nearkv.costmodel.mechanisms.serving.parallel import (
     decode_attention,
     engine_memory,
     linear,
+    looked_up_on_host,
     of_engine,
     on_gpus,
     prefill_attention,
@@ -275,6 +276,7 @@ def gpu_servers(
     weights = (
         split.weight_bytes(llm, hw.engine.padding)
         + used * mtp * llm.mtp_parameters * llm.weight_width
+        - used * looked_up_on_host(hw, llm)
     )
     offloaded = np.minimum(1e9 * offload * split.gpus, weights)
     servers = GpuServers(at_work(hw, split), llm, split, mtp, offloaded / weights, chunk)

@@ -28,6 +28,8 @@ class Claim:
         model, batch, context, output_tokens, set: the grid.
         trace, method: requests in place of batch, context and output_tokens; `simulate`
             simulates them.
+        part: parts in place of the platform's own.
+        users: who each send the next request when the last is answered, in place of a batch.
         axis, trend: a column along which the metric `rises` or `falls`, or another of
             `prediction.TRENDS`.
         take: max, min, mean, ends (of a range) or every (each point must keep the bound).
@@ -66,6 +68,8 @@ class Claim:
     assume: str = ""
     verdict: str = ""
     proof: str = ""
+    part: str = ""
+    users: str = ""
 
     @property
     def is_bound(self) -> bool:
@@ -97,7 +101,9 @@ NUMBER, BOUND, YES_OR_NO = "number", "bound", "yes or no"
 RESTATED, FITTED_TO, EXCLUDED = "restated", "fitted to", "excluded"
 INDEPENDENT = "independent"
 """Measurements by others, in the form of a paper; nothing is fitted to them."""
-BY_OTHERS = (INDEPENDENT, "reuse")
+HELD_OUT = ("capacity", "independent3", "independent4")
+"""Measurements by others that no fit and no band has seen."""
+BY_OTHERS = (INDEPENDENT, *HELD_OUT, "reuse")
 """Claims of no paper that is modelled: measurements by others, and KV caches between requests."""
 
 CLAIM_FIELDS = tuple(field.name for field in fields(Claim))

@@ -27,6 +27,7 @@ from nearkv.sweeps.uncertainty.model_error import RATIO, VALUE, slowest
 from nearkv.sweeps.uncertainty.sampled import drawn_numbers
 from nearkv.sweeps.validation.claims import (
     FITTED_TO,
+    HELD_OUT,
     INDEPENDENT,
     RESTATED,
     RUNS,
@@ -261,7 +262,7 @@ def claimed(paper: str, platform: str = "") -> Evidence:
     Raises:
         InputError: no such paper, or no such claim of it on that machine.
     """
-    if paper == INDEPENDENT:
+    if paper in (INDEPENDENT, *HELD_OUT):
         raise InputError("nothing is fitted to the independent measurements; name a paper")
     usable = [claim for claim in load(paper) if is_run(claim) and not claim.is_blind]
     test_bed = _test_bed(paper, usable, platform)
@@ -393,8 +394,11 @@ class SampledClaim:
 
 
 def sampled_claims() -> Iterator[SampledClaim]:
-    """All runs that papers and others state, but inputs of the models, at every draw."""
-    for paper in papers():
+    """All runs that papers and others state, but inputs of the models, at every draw.
+
+    Those held out are left to be compared with bands that know nothing of them.
+    """
+    for paper in [paper for paper in papers() if paper not in HELD_OUT]:
         for claim in load(paper):
             if is_run(claim) and claim.counts_as not in (RESTATED, FITTED_TO):
                 yield _sampled_claim(paper, claim)

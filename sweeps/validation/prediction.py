@@ -16,6 +16,7 @@ from nearkv.costmodel.algebra.span import Numbers
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.units import unit_of
 from nearkv.sweeps.evaluate.catalogue import column_rows
+from nearkv.sweeps.evaluate.columns import FOOTPRINT, OF_ONE_FIGURE
 from nearkv.sweeps.study.sizes import comma_list, pairs
 from nearkv.sweeps.tables.table import Columns
 from nearkv.sweeps.validation.checks import checks
@@ -23,6 +24,7 @@ from nearkv.sweeps.validation.claims import Claim
 from nearkv.sweeps.validation.questions import (
     WordedStudy,
     arithmetic,
+    beside_claims,
     columns_of,
     number_at,
     number_or_size,
@@ -103,7 +105,8 @@ def columns_in(metric: str) -> list[str]:
 def columns_of_either(metric: str) -> list[str]:
     """Columns that a metric names, of the claim's own system and of the baseline, each once."""
     words = metric.partition(" = ")[0].replace(BASELINE, "").split()
-    return [word for word in dict.fromkeys(words) if word.isidentifier()]
+    columns = [word for word in words if word.isidentifier() or word.startswith(FOOTPRINT)]
+    return list(dict.fromkeys(columns))
 
 
 def formula(claim: Claim, column: Callable[[str, bool], Numbers]) -> Numbers:
@@ -118,7 +121,8 @@ def formula(claim: Claim, column: Callable[[str, bool], Numbers]) -> Numbers:
     """
 
     def value_of(word: str, baseline: bool = False) -> Numbers:
-        if ":" in word or word[0].isdigit():
+        is_address = ":" in word and not word.startswith(FOOTPRINT)
+        if is_address or word[0].isdigit():
             return np.array(number_or_size(word))
         name = word.removeprefix(BASELINE)
         return column(name, baseline or name != word)
@@ -135,7 +139,8 @@ def _column(claim: Claim, metric: str, baseline: bool) -> Numbers:
     Raises:
         InputError: there is no such column, or it holds no numbers.
     """
-    columns = columns_of(question_of(claim, baseline))
+    asked = (FOOTPRINT,) if metric.startswith(FOOTPRINT) else OF_ONE_FIGURE
+    columns = columns_of(question_of(claim, baseline), asked)
     numeric = [name for name, cells in columns.items() if cells.dtype.kind in "ifb"]
     check_known("metric", [metric], numeric)
     values = np.where(columns["status"] == "ok", columns[metric].astype(float), np.nan)
@@ -319,6 +324,12 @@ def _compare(question: WordedStudy, shown: list[str]) -> str:
         value: str = getattr(question, field.name)
         if field.name == "system":
             words += comma_list(value)
+        elif field.name in ("model", "platform"):
+            named = map(beside_claims, comma_list(value))
+            words += [option, ",".join(named)] if value else []
+        elif field.name == "part":
+            for role, name in question.parts.items():
+                words += [option, f"{role}={name}"]
         elif field.name in ("set", "knob"):
             for item in filter(None, value.split(";")):
                 words += [option, item]

@@ -22,7 +22,7 @@ from nearkv.sweeps.study.grid import Block
 from nearkv.sweeps.study.sizes import comma_list, pairs, size
 from nearkv.sweeps.study.study import Study, blocks
 from nearkv.sweeps.tables.table import Columns
-from nearkv.sweeps.validation.claims import load, papers
+from nearkv.sweeps.validation.claims import FOLDER, load, papers
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ class WordedStudy:
         system, model, platform: comma-separated names.
         batch, context, output_tokens, trace, method: as on the command line; the defaults of a
             study where blank.
-        set, knob: `name=value;name=value`.
+        set, knob, part: `name=value;name=value`.
+        users: as on the command line; blank for a batch.
     """
 
     system: str
@@ -46,6 +47,8 @@ class WordedStudy:
     method: str = ""
     set: str = ""
     knob: str = ""
+    part: str = ""
+    users: str = ""
 
     @property
     def study(self) -> Study:
@@ -56,16 +59,30 @@ class WordedStudy:
         """
         return Study(
             systems=comma_list(self.system),
-            models=comma_list(self.model),
+            models=tuple(map(beside_claims, comma_list(self.model))),
             batch=self.batch or Study.batch,
             context=self.context or Study.context,
             output_tokens=self.output_tokens or Study.output_tokens,
-            platforms=comma_list(self.platform),
+            platforms=tuple(map(beside_claims, comma_list(self.platform))),
             sets=pairs(filter(None, self.set.split(";")), "set"),
             knobs=pairs(filter(None, self.knob.split(";")), "knob"),
             traces=comma_list(self.trace),
             method=self.method or Study.method,
+            users=self.users or Study.users,
+            parts=self.parts,
         )
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """Parts that take the place of the platform's own, by role."""
+        swapped = pairs(filter(None, self.part.split(";")), "part")
+        return {role: beside_claims(name) for role, name in swapped.items()}
+
+
+def beside_claims(name: str) -> str:
+    """A name of the catalogue as it is; that of a file kept beside the claims as its path."""
+    file = FOLDER / name
+    return str(file) if file.is_file() else name
 
 
 @cache
@@ -79,13 +96,13 @@ def blocks_of(question: WordedStudy) -> tuple[Block, ...]:
 
 
 @cache
-def columns_of(question: WordedStudy) -> Columns:
-    """The table that answers a question, with the columns that one figure asks for.
+def columns_of(question: WordedStudy, asked: tuple[str, ...] = OF_ONE_FIGURE) -> Columns:
+    """The table that answers a question, with columns that begin as asked.
 
     Raises:
         InputError: the question refers to something that does not exist.
     """
-    return table(question.study, OF_ONE_FIGURE)
+    return table(question.study, asked)
 
 
 @cache

@@ -101,6 +101,8 @@ def moves_with_fit(paper: str, claim: Claim) -> bool:
         beds = _beds(paper, claim)
         return any(number.unit != "W" for bed in beds for number in _fitted(bed).values())
     asked = asked_of(claim)
+    if not any(_fitted(block.platform) for block in (*asked.system, *asked.baseline)):
+        return False
     stated, moved = asked.values(infeasible=True), asked.values(_scaled, infeasible=True)
     return not np.allclose(stated, moved, rtol=1e-6, equal_nan=True)
 

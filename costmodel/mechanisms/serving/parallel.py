@@ -154,6 +154,14 @@ def engine_memory(hw: Machine, llm: LLM, split: GpuSplit, chunk: Real) -> Real:
     return split.gpus * (engine.reserved + engine.activations * activations + sampled)
 
 
+def looked_up_on_host(hw: Machine, llm: LLM) -> Real:
+    """Token embeddings that the engine keeps in host memory, of cards with one of their own [B]."""
+    if "pool" in hw.gpu:
+        return 0.0
+    held = (llm.embedding_parameters - llm.head_parameters) * llm.embedding_width
+    return hw.engine.maybe("host_embeddings", 0.0) * held
+
+
 def split_of(hw: Machine, llm: LLM) -> GpuSplit:
     """Tensor and data parallel as L3 splits its models (Table 3)."""
     return GpuSplit(tensor_parallel(hw, llm), data_parallel(hw, llm))

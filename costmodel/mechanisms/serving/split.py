@@ -112,7 +112,7 @@ class GpuSplit:
             """Experts of one layer as a kernel holds them [B]."""
             held = layer.experts * layer.expert_parameters * layer.weight_width
             inner = layer.ffn / self.slices(layer)
-            padded = np.ceil(inner / padding) * padding / inner
+            padded = np.ceil(inner / padding) * padding / np.maximum(inner, 1.0)
             is_packed = np.less(layer.weight_width, 1.0)
             return layer.is_moe * held * np.where(is_packed, padded, 1.0)
 
