@@ -69,20 +69,12 @@ def model_errors() -> dict[tuple[str, str, str], ModelError]:
     table = {}
     with ERROR_TABLE.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
+            mechanism, of, without, pool, rows, sources, *law = row.values()
+            counts = int(rows), int(sources)
             error = ModelError(
-                mechanism=row["mechanism"],
-                of=row["of"],
-                without=row["without"],
-                pool=row["pool"],
-                rows=int(row["rows"]),
-                sources=int(row["sources"]),
-                law=SourceError(
-                    between=float(row["between"]),
-                    within=float(row["within"]),
-                    freedom=float(row["freedom"]),
-                ),
+                mechanism, of, without, pool, *counts, SourceError(*map(float, law))
             )
-            table[error.mechanism, error.of, error.without] = error
+            table[mechanism, of, without] = error
     return table
 
 

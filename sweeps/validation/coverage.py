@@ -53,7 +53,7 @@ def error_table(rows: Sequence[SampledClaim]) -> Rows:
 
 def _pooled(rows: Sequence[SampledClaim], mechanism: str) -> Row:
     own = [row for row in rows if row.mechanism == mechanism]
-    enough = len(_sources(own)) >= FEWEST_SOURCES
+    enough = len({row.source for row in own}) >= FEWEST_SOURCES
     pool = own if enough else rows
     errors, inputs, sources = [], [], []
     for row in pool:
@@ -64,13 +64,9 @@ def _pooled(rows: Sequence[SampledClaim], mechanism: str) -> Row:
     return {
         "pool": mechanism if enough else ALL,
         "rows": len(pool),
-        "sources": len(_sources(pool)),
+        "sources": len(set(sources)),
         **{name: float(f"{value:.3g}") for name, value in asdict(law).items()},
     }
-
-
-def _sources(rows: Sequence[SampledClaim]) -> set[str]:
-    return {row.source for row in rows}
 
 
 @dataclass(frozen=True)
@@ -129,24 +125,14 @@ def _ranks() -> Numbers:
 
 def measure_coverage(rows: Sequence[SampledClaim]) -> Rows:
     """Shares of the rows inside their bands: all, papers, others, mechanisms, and ratios."""
-    results = [judged(row) for row in rows]
-    groups = _totals(results)
-    for result in results:
-        row = result.row
-        name = "ratios" if row.of == RATIO else f"most time: {row.mechanism}"
-        groups.setdefault(name, []).append(result)
+    groups: dict[str, list[Judged]] = {}
+    for row in rows:
+        result = judged(row)
+        whose = "all independent" if row.paper == INDEPENDENT else "all papers"
+        kind = "ratios" if row.of == RATIO else f"most time: {row.mechanism}"
+        for name in ("all rows", whose, kind):
+            groups.setdefault(name, []).append(result)
     return [{"rows_of": name, **_summary(group)} for name, group in groups.items()]
-
-
-def _totals(results: Sequence[Judged]) -> dict[str, list[Judged]]:
-    """All rows, those of the papers and those of the independent sources."""
-    independent = [result for result in results if result.row.paper == INDEPENDENT]
-    papers = [result for result in results if result.row.paper != INDEPENDENT]
-    return {
-        "all rows": list(results),
-        "all papers": papers,
-        "all independent": independent,
-    }
 
 
 def record(rows: Sequence[SampledClaim]) -> None:
