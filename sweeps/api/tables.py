@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nearkv.sweeps.evaluate.catalogue import column_rows
 from nearkv.sweeps.evaluate.provenance import provenance, text_of
 from nearkv.sweeps.study.study import Study, blocks
 from nearkv.sweeps.tables.labels import stem_and_unit
-from nearkv.sweeps.tables.table import Rows, plain, records
+from nearkv.sweeps.tables.table import CellArray, Rows, plain, records
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +22,7 @@ WHOLE_COLUMNS = ("batch", "context_tok", "output_tokens")
 
 
 def table_of_columns(
-    columns: Mapping[str, NDArray[np.generic]],
+    columns: Mapping[str, CellArray],
     conclusion: Sequence[str] = (),
     study: Study | None = None,
     empty: bool = True,
@@ -53,13 +52,13 @@ def table_of_columns(
     return table
 
 
-def _whole(values: NDArray[np.generic]) -> NDArray[np.generic]:
+def _whole(values: CellArray) -> CellArray:
     """Numbers as integers where all of them are."""
     integers = values.astype(np.int64)
     return integers if np.array_equal(integers, values) else values
 
 
-def _is_empty(values: NDArray[np.generic]) -> bool:
+def _is_empty(values: CellArray) -> bool:
     return values.dtype.kind == "f" and len(values) > 0 and bool(np.isnan(values).all())
 
 

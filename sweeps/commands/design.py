@@ -125,7 +125,7 @@ def design(
 
 
 def _question(line: typer.Context) -> dict[str, Any]:
-    """What is asked, as `nearkv.design` takes it.
+    """Arguments of `nearkv.design`, from the words of the command.
 
     Raises:
         InputError: users beside a batch, or a study that cannot be read.

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Booleans, Integers, Numbers, Real
 from nearkv.costmodel.mechanisms.serving.arrivals import FULL, PUT_BACK
@@ -24,7 +23,7 @@ from nearkv.solvers.knobs import LackingError, Resolved, resolve_knobs
 from nearkv.sweeps.evaluate.ground import GROUND, ground
 from nearkv.sweeps.study.grid import NO_NUMBERS, Block, Grid, Mesh, Slices, shape_of
 from nearkv.sweeps.study.study import Study, blocks
-from nearkv.sweeps.tables.table import EVERYWHERE, Categories, Columns
+from nearkv.sweeps.tables.table import EVERYWHERE, Categories, CellArray, Columns
 
 BOTTLENECK = "bottleneck"
 """Prefix of columns of the resource with most of the time."""
@@ -69,7 +68,6 @@ def is_asked(name: str, wanted: Collection[str], extra: Collection[str] = ()) ->
 
 Cell = Real | Booleans | Categories
 """A column of a box of design points before it is spread over them: it broadcasts to the box."""
-CellArray = NDArray[np.generic]
 Shape = tuple[int, ...]
 
 

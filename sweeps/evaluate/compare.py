@@ -16,7 +16,7 @@ from nearkv.sweeps.evaluate.slo import RATIOS
 from nearkv.sweeps.study.bands import FASTER_SHARES
 from nearkv.sweeps.study.grid import Block
 from nearkv.sweeps.study.study import Study, blocks
-from nearkv.sweeps.tables.table import Columns, reach, three_digits
+from nearkv.sweeps.tables.table import CellArray, Columns, reach, three_digits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -214,7 +214,7 @@ def difference_of(block: Block, reference: Block) -> str:
     return ", ".join(differences)
 
 
-def _noted(notes: NDArray[np.generic], more: NDArray[np.str_]) -> NDArray[np.str_]:
+def _noted(notes: CellArray, more: NDArray[np.str_]) -> NDArray[np.str_]:
     """Notes with one more sentence where there is one."""
     before = notes.astype(str)
     both = (before != "") & (more != "")
@@ -222,7 +222,7 @@ def _noted(notes: NDArray[np.generic], more: NDArray[np.str_]) -> NDArray[np.str
     return np.strings.add(beginning, more)
 
 
-def _price_sentences(prices: NDArray[np.generic]) -> NDArray[np.str_]:
+def _price_sentences(prices: CellArray) -> NDArray[np.str_]:
     """Rate by each price, over that of the first row; empty where both are the same [1]."""
     ratios = np.nan_to_num(prices.astype(float), nan=1.0)
     distinct, places = np.unique(ratios, return_inverse=True)

@@ -7,7 +7,6 @@ from contextlib import suppress
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nearkv.costmodel.model.metrics import COLUMNS, Evaluated
 from nearkv.hardware.errors import InputError, warn
@@ -15,6 +14,7 @@ from nearkv.hardware.schema import PARTLESS, ROLES
 from nearkv.solvers.knobs import LackingError, Requested, resolve_knobs
 from nearkv.sweeps.study.grid import NO_NUMBERS, Block, Mesh, Slices
 from nearkv.sweeps.study.study import Study, blocks
+from nearkv.sweeps.tables.table import CellArray
 
 _POINTS = 4096
 """Design points of a block that are looked at; knobs only of a study that has no more."""
@@ -98,7 +98,7 @@ def _metrics(
     knobs: Mapping[str, Requested] = NO_NUMBERS,
     read: set[str] | None = None,
     numbers: Mesh = NO_NUMBERS,
-) -> list[NDArray[np.generic]]:
+) -> list[CellArray]:
     """Every metric of some design points, with some knobs and numbers as given.
 
     Args:
@@ -176,7 +176,7 @@ def _are_alike(trials: Sequence[EffectTrial]) -> bool:
     """True if the answers of each block are the same with any of its changes, and some fit."""
     fits = False
     for block, changes in trials:
-        first: list[NDArray[np.generic]] = []
+        first: list[CellArray] = []
         for knobs, numbers in changes:
             try:
                 metrics = _metrics(block, block.grid.whole, knobs, numbers=numbers)
@@ -190,7 +190,7 @@ def _are_alike(trials: Sequence[EffectTrial]) -> bool:
     return fits
 
 
-def _equal(one: NDArray[np.generic], other: NDArray[np.generic]) -> bool:
+def _equal(one: CellArray, other: CellArray) -> bool:
     """True if two metrics are the same wherever there is one; they may differ in shape."""
     either_blank = np.not_equal(one, one) & np.not_equal(other, other)
     return bool(np.all(np.equal(one, other) | either_blank))

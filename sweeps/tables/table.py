@@ -16,7 +16,9 @@ from nearkv.sweeps.study.axes import AXES
 from nearkv.sweeps.study.sizes import comma_list
 from nearkv.sweeps.study.study import Study
 
-Columns = dict[str, NDArray[np.generic]]
+CellArray = NDArray[np.generic]
+"""Values of one column, of any type."""
+Columns = dict[str, CellArray]
 """A table: each column's name and its values, all of one length."""
 Row = dict[str, Any]
 Rows = list[Row]
@@ -110,7 +112,7 @@ def varying(columns: Iterable[object], study: Study) -> list[str]:
     return [name for name in known if name in names or name.startswith(numbers)]
 
 
-def is_whole(values: NDArray[np.generic]) -> bool:
+def is_whole(values: CellArray) -> bool:
     """True if finite numbers may all be written as whole ones."""
     numbers = values.astype(float)
     exact = np.abs(numbers) < LARGEST_WHOLE
@@ -184,7 +186,7 @@ def three_digits(value: float) -> str:
     return f"{rounded:,.0f}" if 1e3 <= rounded < 1e9 else f"{rounded:.3g}"
 
 
-def reach(numbers: NDArray[np.generic]) -> str:
+def reach(numbers: CellArray) -> str:
     """The lowest and the highest of some positive numbers, or the one where they are close.
 
     >>> reach(np.array([1.5, 0.25, 0.5]))
