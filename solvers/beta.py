@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Real, Span
-from nearkv.costmodel.mechanisms.near_storage.eviction import place
+from nearkv.costmodel.mechanisms.near_storage.eviction import place_stated
 from nearkv.costmodel.mechanisms.near_storage.scoring import (
     Pools,
     balanced_paths,
@@ -108,7 +108,7 @@ def best_beta(hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]) 
     """
     alpha, sigma, hop = knobs["retention"], knobs["sigma"], knobs["hop"]
     precision, source = knobs["score_precision"], knobs["score_source"]
-    off_gpu = 1 - place(hw, llm, work, knobs["placement"]).gpu
+    off_gpu = 1 - place_stated(hw, llm, work, knobs).gpu
 
     def paths(layer: LLM, share: Real) -> Span:
         off_bytes = off_gpu * layer.kv_bytes(work.batch, work.context)

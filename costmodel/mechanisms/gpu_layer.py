@@ -211,19 +211,19 @@ def unmeasured_kernels(hw: Machine, llm: LLM) -> dict[str, Booleans]:
 
 
 def gpu_contents(
-    llm: LLM, prompt: Real, on_gpu: Real = 0.0, sequences: Real = 0.0
+    llm: LLM, tokens: Real, on_gpu: Real = 0.0, sequences: Real = 0.0
 ) -> dict[str, Real]:
     """Bytes that layer-wise inference keeps on the GPU: weights, activations, recurrent states [B].
 
     Args:
-        prompt: tokens of one prompt, of which one is processed at a time [1].
+        tokens: that pass a layer together: a chunk of one prompt, one prompt at a time [1].
         on_gpu: 1 where all weights stay, 0 where only those in transfer do.
         sequences: whose states stay there [1].
     """
     contents = {
         "weights": on_gpu * llm.weight_bytes,
         "weights in transfer": (1 - on_gpu) * llm.weight_buffer_bytes(),
-        "activations of one prompt": llm.activation_bytes(prompt),
+        "activations": llm.activation_bytes(tokens),
     }
     if llm.layer_types:
         contents["recurrent states"] = llm.all_state_bytes(sequences)
@@ -231,10 +231,10 @@ def gpu_contents(
 
 
 def gpu_working_set(
-    llm: LLM, prompt: Real, on_gpu: Real = 0.0, sequences: Real = 0.0
+    llm: LLM, tokens: Real, on_gpu: Real = 0.0, sequences: Real = 0.0
 ) -> Real:
     """GPU memory of layer-wise inference, the sum of `gpu_contents` [B]."""
-    return total(gpu_contents(llm, prompt, on_gpu, sequences).values())
+    return total(gpu_contents(llm, tokens, on_gpu, sequences).values())
 
 
 def arriving_latents(llm: LLM, b: Real, s: Real) -> Real:

@@ -348,6 +348,22 @@ class Estimate:
         return serial(prefill=self.prefill, decode=(self.work.output - 1) * self.step)
 
 
+def missed(estimate: Estimate, sentence: str, claim: str, where: Real) -> Estimate:
+    """This answer with what a paper states and the model does not meet, as a note.
+
+    Args:
+        estimate: the answer.
+        sentence: what the paper states.
+        claim: id of its row, as `nearkv validate --id` takes it.
+        where: design points that it concerns.
+    """
+    concerned = np.asarray(where, bool)
+    if not np.any(concerned):
+        return estimate
+    note = f"{sentence} ({claim}, docs/misses.md)"
+    return replace(estimate, notes={**estimate.notes, note: concerned})
+
+
 def notes_of(
     estimate: Estimate, llm: LLM, work: Workload, counts: Mapping[str, tuple[Real, str]]
 ) -> Notes:

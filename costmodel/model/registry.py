@@ -45,6 +45,7 @@ class Knob:
         default: a value, the name of a rule, or `auto` where a solver picks the best.
         published: setting of the system's paper, a value or a rule as a user writes it; empty
             where it is the default, or where the paper states none.
+        measured: claim that holds the best value as the system's paper measured it; empty for none.
         kind: `share` (continuous, amounts affine in it), `number` (continuous, with a range of its
             own), `count` (an integer) or `choice`.
         choices: names of the values 0, 1, ... of a choice.
@@ -71,6 +72,7 @@ class Knob:
     high: float = 1.0
     default: float | str = "auto"
     published: str = ""
+    measured: str = ""
     kind: Literal["share", "number", "count", "choice"] = "share"
     choices: tuple[str, ...] = ()
     sets: str = ""

@@ -106,6 +106,7 @@ class Workload:
         arrivals: how they come, where they do not all wait from the start.
         distinct: bytes that memory keeps of requests that run, over the sum of theirs; less than 1
             where they share the pages of a prefix [1].
+        chunk: tokens of a prompt that pass a layer together; 0 the whole prompt [1].
     """
 
     batch: Real
@@ -115,6 +116,22 @@ class Workload:
     spread: Spread = field(default_factory=Spread)
     arrivals: Arrivals | None = None
     distinct: Real = 1.0
+    chunk: Real = 0.0
+
+    def in_chunks(self, chunk: Real) -> Workload:
+        """This work with prompts that pass a layer so many tokens at a time, 0 whole [1]."""
+        return replace(self, chunk=chunk)
+
+    @property
+    def together(self) -> Real:
+        """Tokens of a prompt that pass a layer together, c <= s [1]."""
+        in_parts = np.greater(self.chunk, 0)
+        return np.where(in_parts, np.minimum(self.chunk, self.prompt), self.prompt)[()]
+
+    @property
+    def chunks(self) -> Real:
+        """Chunks of a prompt, n = ceil(s / c); one of an empty prompt [1]."""
+        return np.maximum(np.ceil(self.prompt / np.maximum(self.together, 1e-9)), 1.0)
 
     @property
     def context(self) -> Real:

@@ -7,6 +7,7 @@ Symbols: b batch, s prompt, L layers.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -16,8 +17,10 @@ from nearkv.costmodel.mechanisms.gpu_layer import (
     arriving_head,
     dequantise_traffic,
     gpu_contents,
+    gpu_working_set,
     layer_compute,
 )
+from nearkv.costmodel.mechanisms.prompt_chunks import chunk_knob
 from nearkv.costmodel.mechanisms.weights.residency import (
     FILLED,
     WEIGHTS,
@@ -47,27 +50,52 @@ GPU_AND_HOST = replace(
 )
 
 
+def room_for_prompts(
+    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
+) -> Real:
+    """GPU memory for activations beside weights in transfer, or all, and the cache.
+
+    Scores take more the more tokens there are: their share is left out of what a token takes [B].
+    """
+    on_gpu = np.equal(knobs.get("weights", FILLED), GPU_AND_HOST.choices.index("gpu"))
+    llm = with_projected_latents(llm)
+    held = gpu_working_set(llm, 0.0, 1.0 * on_gpu, work.batch)
+    cache = llm.kv_cache_bytes(work.batch, work.final)
+    scores = total(beside_weights(llm, work).values()) - cache
+    per_token = llm.activation_bytes(1.0)
+    share = per_token / (per_token + scores / np.maximum(work.prompt, 1.0))
+    return share * (gpu(hw).memory - held - cache)
+
+
+CHUNK = chunk_knob(room_for_prompts, default=0)
+
+
 @system(
     "accelerate",
     platform="inf2-h100",
     cite="inf2",
     owns=("gpu", "host"),
     several_gpus=True,
-    knobs={"weights": GPU_AND_HOST},
+    knobs={"chunk": CHUNK, "weights": GPU_AND_HOST},
     attends=("full", "window", "chunk", "latent", "state"),
     lacks={"sparse": "Transformers has no indexer in its eager attention"},
 )
-def accelerate(hw: Machine, llm: LLM, work: Workload, *, weights: Real) -> Estimate:
+def accelerate(
+    hw: Machine, llm: LLM, work: Workload, *, chunk: Real, weights: Real
+) -> Estimate:
     """Weights that do not fit beside the cache arrive layer by layer, each before its use.
 
     Attention is eager: prefill computes the whole square of scores, future tokens too, writes and
     reads it, and holds it for one sequence, which is what ends long contexts (the paper reports
-    failures beyond 16K tokens at 7B and batch 1). Latents are cached projected to heads.
+    failures beyond 16K tokens at 7B and batch 1): `generate` takes whole prompts unless told, so
+    that is the default here. Each chunk passes all layers, whose weights come anew. Latents are
+    cached projected to heads.
 
     Args:
         hw: roles gpu, gpu_link, host; ssd and ssd_link where weights may lie on drives; derate
             pageable.
         llm, work: what runs.
+        chunk: tokens of a prompt that pass the layers together, 0 all [1].
         weights: where weights live: 0 filling the GPU, then the host, then drives, 1 on the GPU,
             2 there if all fit, 3 in the host.
 
@@ -76,6 +104,7 @@ def accelerate(hw: Machine, llm: LLM, work: Workload, *, weights: Real) -> Estim
         Source: INF² sec. 7.1, 7.6 (set-up and failures, no equations).
     """
     b, gpu_, llm = work.batch, gpu(hw), with_projected_latents(llm)
+    work = work.in_chunks(chunk)
     tiers = where_weights_live(hw, llm, work, weights)
     # a loaded checkpoint is not pinned
     path = {"dram": host(hw).read, "link": link(hw, "gpu_link", "pageable").inward}
@@ -96,8 +125,8 @@ def accelerate(hw: Machine, llm: LLM, work: Workload, *, weights: Real) -> Estim
 
     def prefill(layer_type: LLM) -> Span:
         return serial(
-            weights=load(layer_type.layer_weight_bytes(b * work.prompt)),
-            compute=prefill_layer(layer_type, b, work.prompt, gpu_),
+            weights=load(work.chunks * layer_type.layer_weight_bytes(b * work.together)),
+            compute=prefill_layer(layer_type, work, gpu_),
         )
 
     head = arriving_head(llm, b, gpu_, load)
@@ -134,7 +163,7 @@ def weights_beside_cache(hw: Machine, llm: LLM, work: Workload) -> Real:
 
 def on_gpu_contents(llm: LLM, work: Workload, on_gpu: Real) -> dict[str, Real]:
     """Weights, cache and the scores of one prompt on the GPU [B]."""
-    working = gpu_contents(llm, work.prompt, on_gpu, work.batch)
+    working = gpu_contents(llm, work.together, on_gpu, work.batch)
     return working | beside_weights(llm, work)
 
 
@@ -143,7 +172,7 @@ def beside_weights(llm: LLM, work: Workload) -> dict[str, Real]:
     scores = llm.most_of_a_layer(lambda layer_type: score_bytes(layer_type, work.prompt))
     return {
         "KV cache": llm.kv_cache_bytes(work.batch, work.final),
-        "scores of one prompt": scores,
+        "scores of one prompt": scores * work.together / np.maximum(work.prompt, 1.0),
     }
 
 
@@ -158,9 +187,10 @@ def decode_layer(llm: LLM, b: Real, s: Real, gpu: Gpu) -> Span:
     )
 
 
-def prefill_layer(llm: LLM, b: Real, s: Real, gpu: Gpu) -> Span:
-    """One layer over b prompts of s tokens: the whole square of scores, written and read."""
-    weights = llm.layer_weight_bytes(b * s)
+def prefill_layer(llm: LLM, work: Workload, gpu: Gpu) -> Span:
+    """One layer over all prompts: the whole square of scores, written and read."""
+    b, s = work.batch, work.prompt
+    weights = work.chunks * llm.layer_weight_bytes(b * work.together)
     scores = 2 * b * score_bytes(llm, s)
     square = llm.eager_attention_flops(b, s)
     return overlap(

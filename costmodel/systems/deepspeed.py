@@ -11,7 +11,12 @@ from dataclasses import replace
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Port, Real, Span, overlap
-from nearkv.costmodel.mechanisms.gpu_layer import gpu_contents, gpu_working_set
+from nearkv.costmodel.mechanisms.gpu_layer import (
+    gpu_contents,
+    gpu_working_set,
+    prefill_compute,
+)
+from nearkv.costmodel.mechanisms.prompt_chunks import chunk_knob, tokens_before
 from nearkv.costmodel.mechanisms.weights.residency import (
     FILLED,
     LEAST_IN_ALL,
@@ -21,6 +26,7 @@ from nearkv.costmodel.mechanisms.weights.residency import (
     Residency,
     dram_or_drives,
     overflow,
+    room_for_prompts,
 )
 from nearkv.costmodel.mechanisms.weights.streaming import (
     WeightStream,
@@ -46,6 +52,7 @@ def rounds_breaks(
     hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
 ) -> tuple[Real, ...]:
     """Shares of weights on the drives at which DRAM begins to hold more sequences at once [1]."""
+    work = work.in_chunks(knobs.get("chunk", 0.0))
     tiers = residency(hw, llm, work, knobs.get("weights", FILLED), 0.0)
     streamed = np.maximum((1 - tiers.gpu) * llm.weight_bytes, 1.0)
     sequence = managed_bytes(llm, work)
@@ -59,6 +66,7 @@ def rounds_breaks(
     cite="hilos",
     owns=("gpu", "host", "ssd"),
     knobs={
+        "chunk": chunk_knob(room_for_prompts, default=0),
         "weights": WEIGHTS,
         "ssd_weights": replace(SSD_WEIGHTS, breaks=rounds_breaks),
     },
@@ -69,18 +77,26 @@ def rounds_breaks(
     reversals=(LEAST_IN_ALL,),
 )
 def deepspeed_uvm(
-    hw: Machine, llm: LLM, work: Workload, *, weights: Real, ssd_weights: Real
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    *,
+    chunk: Real,
+    weights: Real,
+    ssd_weights: Real,
 ) -> Estimate:
     """DeepSpeed whose KV cache and activations live in managed memory, DS+UVM(DRAM).
 
     The paper gives the effect, over 4x slower than FLEX(DRAM), not the path. Here tensors that
     exceed GPU memory are managed: attention touches the whole KV cache once a step, and prefill,
     one prompt at a time, touches each spilled activation twice (out and back), at the rate page
-    faults allow.
+    faults allow. Managed memory holds what the GPU does not, so prompts are whole by default; each
+    chunk of a prompt would pass all layers, whose weights come anew.
 
     Args:
         hw: roles gpu, gpu_link, host, ssd, ssd_link; derate uvm.
         llm, work: what runs.
+        chunk: tokens of a prompt that pass a layer together, 0 all [1].
         weights: where weights live, as in `mechanisms.weights.residency`.
         ssd_weights: least share on the drives of what is not on the GPU [1].
 
@@ -88,15 +104,15 @@ def deepspeed_uvm(
         Prefill, one decode step and what fits, over all rounds of the reduced batch.
         Source: HILOS sec. 6.1, 6.3.
     """
-    drives = drives_of(hw)
-    activations = llm.activation_bytes(work.prompt)
+    work, drives = work.in_chunks(chunk), drives_of(hw)
+    activations = llm.activation_bytes(work.together)
     cache = llm.kv_cache_bytes(1, work.final)
     sequence = managed_bytes(llm, work)
     tiers = residency(hw, llm, work, weights, ssd_weights)
     streamed = weights_from_files(hw, llm, tiers, drives)
     in_dram = tiers.host * llm.weight_bytes
     hosted = reduced_batch(work.batch, sequence, streamed.host.memory - in_dram)
-    working = gpu_working_set(llm, work.prompt, tiers.gpu)
+    working = gpu_working_set(llm, work.together, tiers.gpu)
     excess = working - streamed.gpu.memory
     # activations can be paged out for states, which cannot
     b = batch_with_states(
@@ -104,10 +120,11 @@ def deepspeed_uvm(
     )
     faults = page_faults(hw)
     spilled = faults(
-        2 * b * np.maximum(excess, 0.0), "activations beyond the GPU, out and back"
+        2 * b * work.chunks * np.maximum(excess, 0.0),
+        "activations beyond the GPU, out and back",
     )
     prefill = streamed.over_layers(
-        lambda layer_type: prefill_layer(layer_type, work, b, spilled), b
+        lambda layer_type: prefill_layer(layer_type, work, b, spilled, faults), b
     )
     step = streamed.over_layers(
         lambda layer_type: decode_layer(layer_type, b, work.context, faults), b
@@ -135,7 +152,7 @@ def deepspeed_uvm(
 
 def managed_bytes(llm: LLM, work: Workload) -> Real:
     """Host memory behind the KV cache and the activations of one sequence [B]."""
-    return llm.kv_cache_bytes(1, work.final) + llm.activation_bytes(work.prompt)
+    return llm.kv_cache_bytes(1, work.final) + llm.activation_bytes(work.together)
 
 
 def residency(
@@ -148,10 +165,23 @@ def residency(
     )
 
 
-def prefill_layer(weights: WeightStream, work: Workload, b: Real, spilled: Span) -> Span:
-    """One layer over all prompts beside spilled activations; its K and V leave the GPU."""
-    cache = weights.link.outward(weights.llm.kv_bytes(b, work.prompt), "4bsh")
-    return weights.prefill_layer(work, b, faults=spilled, cache=cache)
+def prefill_layer(
+    weights: WeightStream, work: Workload, b: Real, spilled: Span, faults: Port
+) -> Span:
+    """One layer over all prompts beside spilled activations; its K and V leave the GPU.
+
+    Attention of later chunks touches K and V of earlier ones by page faults.
+    """
+    llm, later = weights.llm, (work.chunks - 1) * b
+    packed = work.chunks * llm.layer_weight_bytes(b * work.together)
+    earlier = llm.kv_bytes(later, tokens_before(work))
+    return overlap(
+        weights=weights.load(packed),
+        compute=prefill_compute(llm, work, b, weights.gpu),
+        faults=spilled,
+        cache=weights.link.outward(llm.kv_bytes(b, work.prompt), "4bsh"),
+        earlier=faults(earlier, "KV of earlier chunks by page faults"),
+    )
 
 
 def decode_layer(weights: WeightStream, b: Real, s: Real, faults: Port) -> Span:

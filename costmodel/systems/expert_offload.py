@@ -79,8 +79,7 @@ def tokens_of_engine(
 
 
 CHUNK = Knob(
-    "prompt tokens that pass the layers together (llama.cpp: --ubatch-size)",
-    low=1,
+    "prompt tokens that pass the layers together (llama.cpp: --ubatch-size); 0: all",
     high=1 << 20,
     default="engine",
     kind="count",
@@ -420,7 +419,7 @@ def expert_offload(
         experts: 0 the cores compute those in DRAM in a step, 1 they come to the GPU.
         prompts: the same of prompts, 2 as the engine does, 3 whichever is faster.
         cache: 0 KV cache and attention on the GPU, 1 both beside DRAM.
-        chunk: prompt tokens that pass the layers together [1].
+        chunk: prompt tokens that pass the layers together, 0 all [1].
         numa: 0 sockets read each other's memory, 1 each has a copy of the experts.
         reads: 0 drives are read past the page cache, 1 through it.
 
@@ -432,6 +431,7 @@ def expert_offload(
     cores = Cores(one_gpu, remote=1 - numa, cached=reads)
     placed = Offload(one_gpu, llm, work, cores, gpu_experts, cache)
     b, tokens = work.batch, work.batch * work.prompt
+    chunk = np.where(np.greater(chunk, 0), chunk, np.maximum(tokens, 1.0))[()]
 
     def prefill(kind: LLM) -> Span:
         attention = placed.prompt_attention(kind)
@@ -485,6 +485,7 @@ def cpu_only(
     """
     cores = Cores(hw, remote=1 - numa, cached=reads)
     b, s, tokens = work.batch, work.context, work.batch * work.prompt
+    chunk = np.where(np.greater(chunk, 0), chunk, np.maximum(tokens, 1.0))[()]
     movable = movable_bytes(llm)
     in_host = {
         "weights": cores.copies * (llm.weight_bytes - movable),

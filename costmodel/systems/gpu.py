@@ -16,6 +16,7 @@ from nearkv.costmodel.algebra.span import Booleans, Numbers, Real, Span, serial,
 from nearkv.costmodel.mechanisms.gpu_layer import output_head, unmeasured_kernels
 from nearkv.costmodel.mechanisms.serving.fluid import POLICY, steady
 from nearkv.costmodel.mechanisms.serving.parallel import (
+    chunks_each,
     decode_attention,
     engine_memory,
     linear,
@@ -25,6 +26,7 @@ from nearkv.costmodel.mechanisms.serving.parallel import (
     prefill_attention,
     ring,
     tensor_parallel,
+    tokens_of_engine,
     undivided,
     usable_memory,
 )
@@ -39,7 +41,7 @@ from nearkv.costmodel.mechanisms.serving.split import (
     node_size,
     unjoined,
 )
-from nearkv.costmodel.model.estimate import Contents, Estimate, fits
+from nearkv.costmodel.model.estimate import Contents, Estimate, fits, missed
 from nearkv.costmodel.model.layers import LAYER_CLASS
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import ANY, Knob, KnobRule, Reversal, choice, system
@@ -179,14 +181,9 @@ CHOSEN_FOR_THE_BATCH = Reversal(
 # --- the system -------------------------------------------------------------------------------
 
 
-def tokens_of_engine(hw: Machine, llm: LLM, work: Workload, stated: Stated) -> Real:
-    """Tokens of an iteration that the engine takes by default [1]."""
-    return of_engine(hw, "chunk")
-
-
 CHUNK = Knob(
     "tokens of an iteration, decoding ones among them, in which prompts ride where requests "
-    "arrive (vLLM's max_num_batched_tokens); 0: prompts first",
+    "arrive (vLLM's max_num_batched_tokens); 0: prompts whole and first",
     high=131_072,
     default="engine",
     kind="count",
@@ -260,7 +257,7 @@ def gpu_servers(
         mtp: tokens drafted for each sequence in a step [1].
         accepted: share of them that the step keeps [1].
         policy: 0 paged, 1 reserve.
-        chunk: tokens of an iteration where requests arrive [1].
+        chunk: tokens of an iteration where requests arrive, 0 whole prompts first [1].
         sequences: requests that a replica runs at once, at most; 0 where memory alone decides [1].
 
     Returns:
@@ -281,7 +278,8 @@ def gpu_servers(
     offloaded = np.minimum(1e9 * offload * split.gpus, weights)
     servers = GpuServers(at_work(hw, split), llm, split, mtp, offloaded / weights, chunk)
     usable = usable_memory(servers.hw) / split.fullest(llm.layers)
-    kept_by_engine = engine_memory(hw, llm, split, chunk)
+    together = np.where(np.greater(chunk, 0), chunk, work.prompt)
+    kept_by_engine = engine_memory(hw, llm, split, together)
     beside = np.maximum(usable - kept_by_engine - (weights - offloaded), 0.0)
     # the layer that drafts keeps a cache, too
     caches = 1 + mtp * llm.mtp_layers / llm.layers
@@ -311,7 +309,9 @@ def gpu_servers(
         | {ONE_STAGE: np.greater(pp, 1) & queued}
     )
     answer = steady(work, serving, possible, {"tp": tp, "dp": dp, "pp": pp, "ep": ep})
-    return replace(answer, notes={**answer.notes, **unmeasured_kernels(hw, llm)})
+    answer = replace(answer, notes={**answer.notes, **unmeasured_kernels(hw, llm)})
+    stated = "HILOS measured weights in host memory to take vLLM about five times as long"
+    return missed(answer, stated, "hilos-multinode", np.greater(offload, 0))
 
 
 def at_work(hw: Machine, split: GpuSplit) -> Machine:
@@ -420,8 +420,7 @@ class GpuServers:
         than there are, the others take part in what they share alone.
         """
         waiting = self.split.waiting(prompts / self.split.dp, self.llm.layers)
-        most = np.where(np.greater(self.chunk, 0), self.chunk, np.inf)
-        chunks = np.maximum(load.prompt / np.maximum(prompts, _NONE) / most, 1.0)
+        chunks = chunks_each(prompts, load, self.chunk)
         present = np.minimum(prompts, 1.0)
         idle = np.maximum(self.split.dp * present / np.maximum(prompts, _NONE), 1.0)
         passes = waiting * chunks * idle * prompts / self.split.dp

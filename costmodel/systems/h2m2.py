@@ -23,6 +23,7 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     attention,
     check_heads,
     check_units,
+    chunk_in,
     decoder_bytes,
     fc,
     footprint,
@@ -75,13 +76,16 @@ BY_BYTES = Reversal(
 LONGER = "mapped for the context, which is beyond `longest`"
 
 
+CHUNK = chunk_in("hbm", "lpddr")
+
+
 def mapping_knobs(policy: str) -> dict[str, Knob]:
     """Heads on HBM for each sub-layer, which a policy picks together unless stated.
 
     Args:
         policy: a key of `nearkv.solvers.mapping.policies.MAPPING_POLICIES`.
     """
-    return _knobs("n", "heads of {} on HBM", policy)
+    return {"chunk": CHUNK, **_knobs("n", "heads of {} on HBM", policy)}
 
 
 def _knobs(prefix: str, what: str, policy: str) -> dict[str, Knob]:
@@ -95,7 +99,14 @@ def _knobs(prefix: str, what: str, policy: str) -> dict[str, Knob]:
 
 @on_asymmetric_memory("h2m2", knobs=mapping_knobs("mapping-greedy"), reversals=(BY_RULE,))
 def h2m2(
-    hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    *,
+    chunk: Real,
+    n_attention: Real,
+    n_qkv: Real,
+    n_fc: Real,
 ) -> Estimate:
     """Greedy mapping on paged memory.
 
@@ -104,6 +115,7 @@ def h2m2(
         the flat page table of one chip over both memories.
         Source: H2M2 sec. 4.2, 4.3, Algorithm 1.
     """
+    work = work.in_chunks(chunk)
     estimate = mapped(hw, llm, work, n_attention, n_qkv, n_fc, paged=1.0)
     wasted = fragmentation(hw, llm, work, n_attention, n_qkv, n_fc).wasted
     space = hw.hbm.count * hw.hbm.memory + hw.lpddr.count * hw.lpddr.memory
@@ -153,9 +165,16 @@ def mapping_system(name: str, policy: str, summary: str, section: str) -> None:
     """
 
     def model(
-        hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real
+        hw: Machine,
+        llm: LLM,
+        work: Workload,
+        *,
+        chunk: Real,
+        n_attention: Real,
+        n_qkv: Real,
+        n_fc: Real,
     ) -> Estimate:
-        return mapped(hw, llm, work, n_attention, n_qkv, n_fc)
+        return mapped(hw, llm, work.in_chunks(chunk), n_attention, n_qkv, n_fc)
 
     model.__doc__ = f"{summary}\n\nSource: H2M2 {section}."
     reversal = BY_RULE if policy.endswith("major") else PROMPTS_BY_RULE
@@ -169,6 +188,7 @@ for _name, _row in MAPPINGS.items():
 @on_asymmetric_memory(
     "flexgen-mapping",
     knobs={
+        "chunk": CHUNK,
         "longest": Knob(
             "context the static mapping is made for [tokens]",
             low=1,
@@ -179,7 +199,9 @@ for _name, _row in MAPPINGS.items():
     },
     reversals=(BY_BYTES,),
 )
-def flexgen_mapping(hw: Machine, llm: LLM, work: Workload, *, longest: Real) -> Estimate:
+def flexgen_mapping(
+    hw: Machine, llm: LLM, work: Workload, *, chunk: Real, longest: Real
+) -> Estimate:
     """One static split of weights and cache, made for the longest context.
 
     The paper does not print how it changed FlexGen's linear program. By bytes alone every split
@@ -189,11 +211,13 @@ def flexgen_mapping(hw: Machine, llm: LLM, work: Workload, *, longest: Real) -> 
 
     Args:
         hw, llm, work: as in `mapped`.
+        chunk: tokens of each prompt that pass a layer together, 0 all [1].
         longest: context it is made for; a longer one in `work` counts instead [tokens].
 
     Returns:
         Prefill, one decode step and what fits. Source: H2M2 Eq. 1, sec. 3.2.
     """
+    work = work.in_chunks(chunk)
     decoder = decoder_bytes(llm, work.batch, np.maximum(longest, work.context))
     share = np.minimum(asymmetric_memory(hw).hbm.capacity / decoder, 0.5)
     # whole KV groups, so that none is stored twice
@@ -205,7 +229,10 @@ def flexgen_mapping(hw: Machine, llm: LLM, work: Workload, *, longest: Real) -> 
 
 @on_asymmetric_memory(
     "naive-granularity",
-    knobs=_knobs("layers", "layers whose {} is on HBM", "mapping-layers"),
+    knobs={
+        "chunk": CHUNK,
+        **_knobs("layers", "layers whose {} is on HBM", "mapping-layers"),
+    },
     reversals=(PROMPTS_BY_RULE,),
 )
 def naive_granularity(
@@ -213,6 +240,7 @@ def naive_granularity(
     llm: LLM,
     work: Workload,
     *,
+    chunk: Real,
     layers_attention: Real,
     layers_qkv: Real,
     layers_fc: Real,
@@ -224,6 +252,7 @@ def naive_granularity(
 
     Args:
         hw, llm, work: as in `mapped`.
+        chunk: tokens of each prompt that pass a layer together, 0 all [1].
         layers_attention, layers_qkv, layers_fc: layers whose sub-layer is on HBM [1].
 
     Returns:
@@ -236,23 +265,28 @@ def naive_granularity(
         layers_qkv=layers_qkv,
         layers_fc=layers_fc,
     )
+    work = work.in_chunks(chunk)
     two, b, s = asymmetric_memory(hw), work.batch, work.context
     layers = {"attention": layers_attention, "qkv": layers_qkv, "fc": layers_fc}
     share = {name: on_hbm / llm.layers for name, on_hbm in layers.items()}
 
-    def mean_layer(layer: LLM, tokens: Real, attend: Kernel) -> Span:
+    def mean_layer(layer: LLM, tokens: Real, attend: Kernel, times: Real) -> Span:
+        """The layer as many times as prompts have chunks, its attention once."""
+        qkv_ = one_side(layer, lambda n: qkv(two, layer, tokens, n), share["qkv"])
+        fc_ = one_side(layer, lambda n: fc(two, layer, tokens, n), share["fc"])
         return serial(
-            qkv=one_side(layer, lambda n: qkv(two, layer, tokens, n), share["qkv"]),
+            qkv=times * qkv_,
             attention=one_side(layer, attend, share["attention"]),
-            fc=one_side(layer, lambda n: fc(two, layer, tokens, n), share["fc"]),
+            fc=times * fc_,
         )
 
     def prompt_layer(layer: LLM) -> Span:
-        attend = partial(prompt_attention, two, layer, b, work.prompt)
-        return mean_layer(layer, b * work.prompt, attend)
+        attend = partial(prompt_attention, two, layer, work)
+        n = work.chunks
+        return mean_layer(layer, b * work.prompt / n, attend, n)
 
     def step_layer(layer: LLM) -> Span:
-        return mean_layer(layer, b, partial(attention, two, layer, b, s))
+        return mean_layer(layer, b, partial(attention, two, layer, b, s), 1.0)
 
     head = one_side(llm, lambda n: output_head(two, llm, b, n), share["fc"])
     sizes = footprint(llm, work, llm.heads, llm.heads, llm.heads)

@@ -7,6 +7,8 @@ alpha retained share, sigma skew, m chunks.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -14,16 +16,19 @@ from nearkv.costmodel.algebra.span import Real, Span, overlap, serial
 from nearkv.costmodel.mechanisms.gpu_layer import output_head
 from nearkv.costmodel.mechanisms.near_storage.eviction import (
     ATTENDS,
+    CHUNK,
     LACKS,
     MORE_ON_GPU,
     PLACEMENT,
     RETENTION,
+    WEIGHTS_BESIDE_CACHE,
     Storage,
     Tiers,
+    arriving_weights,
     fits_in,
     gpu_layer,
     place,
-    prefill_layer,
+    prefill,
     where_kv_lives,
 )
 from nearkv.costmodel.mechanisms.near_storage.scoring import (
@@ -34,14 +39,16 @@ from nearkv.costmodel.mechanisms.near_storage.scoring import (
     csd_path,
     narrow_copies,
 )
-from nearkv.costmodel.model.estimate import Estimate, Fits, fits
-from nearkv.costmodel.model.layers import Recurrent, over_layers, pipelined_layers
+from nearkv.costmodel.model.estimate import Estimate, Fits, fits, missed
+from nearkv.costmodel.model.layers import Recurrent, pipelined_layers
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import NO_KNOBS, Knob, choice, system
 from nearkv.costmodel.model.resources import csd, drives, gpu, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
+DRAM_IS_FULL = 16_384.0
+"""Context from which on the gain over baselines falls on the test bed (docs/misses.md) [tokens]."""
 STATIC_HOT_SHARE = 0.75
 """60 of the 80 % off the GPU (sec. 3.2): HKM without APP."""
 
@@ -88,6 +95,8 @@ KV_MEMORY = Knob(
     cite="hillinfer",
     owns=("gpu", "host", "csd", "chassis"),
     knobs={
+        "chunk": CHUNK,
+        "weights": WEIGHTS_BESIDE_CACHE,
         "hot_share": HOT_SHARE,
         "retention": RETENTION,
         "sigma": SIGMA,
@@ -107,6 +116,8 @@ def hillinfer(
     llm: LLM,
     work: Workload,
     *,
+    chunk: Real,
+    weights: Real,
     hot_share: Real,
     retention: Real,
     sigma: Real,
@@ -121,6 +132,8 @@ def hillinfer(
     Args:
         hw: roles gpu, gpu_link, host (with kv_memory), csd, csd_link.
         llm, work: what runs.
+        chunk: tokens of a prompt that pass a layer together, 0 all [1].
+        weights: 0 filling the GPU, the rest in host DRAM, 1 on the GPU.
         hot_share: M_c / (M_c + M_s) [1].
         retention: alpha [1].
         sigma: share of the cold pool's selected tokens that HKM has moved to the hot pool [1].
@@ -133,7 +146,9 @@ def hillinfer(
         Prefill, one decode step and what fits; `host` is M_c <= M_0.
         Source: HillInfer sec. 4.2 to 4.4, eq. 2, 3.
     """
-    tiers = split_off_gpu(place(hw, llm, work, placement).gpu, hot_share)
+    work = work.in_chunks(chunk)
+    placed = place(hw, llm, work, placement, weights)
+    tiers = split_off_gpu(placed, hot_share)
     launches = np.minimum(work.batch, 1.0)
     attended = tiers.gpu + retention * (1 - tiers.gpu)
 
@@ -151,9 +166,9 @@ def hillinfer(
             "gpu": layer,
         }
 
-    prompt = over_layers(llm, lambda layer_type: prompt_layer(hw, layer_type, work, tiers))
+    prompt = prefill(hw, llm, work, tiers, partial(storage, hw))
     head = output_head(llm, work.batch, gpu(hw))
-    return Estimate(
+    answer = Estimate(
         prefill=serial(layers=prompt, head=head),
         step=serial(layers=pipelined_layers(llm, stages), head=head),
         fits=memories(hw, llm, work, tiers, score_precision, score_source),
@@ -162,6 +177,8 @@ def hillinfer(
         accelerator_power={"csd": csd(hw, llm.group).kernel_power},
         also=where_kv_lives(llm, work, tiers),
     )
+    beyond = np.greater_equal(work.prompt, DRAM_IS_FULL)
+    return missed(answer, "its paper gains more at longer contexts", "HI-006", beyond)
 
 
 def prefetch(
@@ -175,19 +192,14 @@ def prefetch(
         store_new=smartssd.store_new(llm.kv_bytes(work.batch, 1), tiers),
         # behind the step leave as many tokens as are promoted (BKP, sec. 4.2)
         demote=smartssd.write_back(pools.fetched_cold, "demoted KV, sec. 4.2"),
+        **arriving_weights(hw, llm, work.batch, tiers),
     )
 
 
-def prompt_layer(hw: Machine, llm: LLM, work: Workload, tiers: Tiers) -> Span:
-    """One layer over all prompts while its K and V leave for their tiers."""
-    stored = storage(hw, llm).store_new(llm.kv_bytes(work.batch, work.prompt), tiers)
-    return prefill_layer(llm, work, gpu(hw), stored)
-
-
-def split_off_gpu(on_gpu: Real, hot_share: Real) -> Tiers:
+def split_off_gpu(placed: Tiers, hot_share: Real) -> Tiers:
     """Split the KV cache beyond the GPU between host DRAM and SmartSSD."""
-    off_gpu = 1 - on_gpu
-    return Tiers(on_gpu, hot_share * off_gpu, (1 - hot_share) * off_gpu)
+    off_gpu = 1 - placed.gpu
+    return replace(placed, host=hot_share * off_gpu, drive=(1 - hot_share) * off_gpu)
 
 
 def storage(hw: Machine, llm: LLM) -> Storage:

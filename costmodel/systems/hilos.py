@@ -22,11 +22,13 @@ from nearkv.costmodel.mechanisms.near_storage.x_cache import (
     prefill_layer,
 )
 from nearkv.costmodel.mechanisms.weights.residency import (
+    CHUNK,
     SOLVED_APART,
     WEIGHTS,
+    weights_on_storage,
 )
 from nearkv.costmodel.mechanisms.weights.streaming import weights_from_devices
-from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.estimate import Estimate, missed
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import Knob, system
 from nearkv.costmodel.model.workload import Workload
@@ -39,6 +41,7 @@ from nearkv.hardware.machine import Machine
     cite="hilos",
     owns=("gpu", "host", "csd", "chassis"),
     knobs={
+        "chunk": CHUNK,
         "alpha": ALPHA,
         "interval": INTERVAL,
         "writeback": WRITEBACK,
@@ -57,6 +60,7 @@ def hilos(
     llm: LLM,
     work: Workload,
     *,
+    chunk: Real,
     alpha: Real,
     interval: Real,
     writeback: Real,
@@ -68,6 +72,7 @@ def hilos(
     Args:
         hw: roles gpu, gpu_link, host, uplink, csd.
         llm, work: what runs.
+        chunk: tokens of a prompt that pass a layer together, 0 all [1].
         alpha: share of the batch kept as X [1].
         interval: spill interval c [tokens].
         writeback: 0 naive, 1 delayed.
@@ -79,9 +84,10 @@ def hilos(
         Source: HILOS sec. 4.1 to 4.3; T_GPU counts K and V (erratum of sec. 4.2).
     """
     b, caching = work.batch, Caching(alpha, interval, writeback)
+    work = work.in_chunks(chunk)
     tiers = place_weights(hw, llm, work, weights, ssd_weights, caching)
-    streamed = weights_from_devices(hw, llm, tiers, devices_of(hw, llm))
-    return Estimate(
+    streamed = weights_from_devices(hw, llm, tiers, devices_of(hw, llm)).keeping(work)
+    answer = Estimate(
         prefill=streamed.over_layers(
             lambda layer_type: prefill_layer(hw, layer_type, work, alpha), b
         ),
@@ -95,3 +101,6 @@ def hilos(
         accelerator_power={"csd": kernel_power(hw, llm)},
         attention={"csd": 1 - alpha, "gpu": alpha},
     )
+    on_storage = weights_on_storage(hw, llm)
+    stated = "its paper has 1.68 times flexgen-ssd's tokens a dollar at best"
+    return missed(answer, stated, "hilos-cost-175b-vs-ssd", on_storage)

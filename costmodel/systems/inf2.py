@@ -13,14 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Real, Span
-from nearkv.costmodel.mechanisms.gpu_layer import gpu_contents
 from nearkv.costmodel.mechanisms.near_storage.host_x_cache import (
     CacheSplit,
     Spill,
     decode_layer,
     prefill_layer,
 )
+from nearkv.costmodel.mechanisms.prompt_chunks import hidden_bytes
 from nearkv.costmodel.mechanisms.weights.residency import (
+    CHUNK,
     FILLED,
     SOLVED_APART,
     SSD_WEIGHTS,
@@ -72,6 +73,7 @@ def alpha_of_host_memory(
     """
     buffered = knobs.get("writeback", 1) * knobs.get("interval", SPILL_INTERVAL)
     choice, stored = knobs.get("weights", FILLED), knobs.get("ssd_weights", 0.0)
+    work = work.in_chunks(knobs.get("chunk", 0.0))
     reserved = buffers_or_copies(llm, work, buffered)
     tiers = weights_or_drives(hw, llm, work, choice, stored, reserved)
     buffers = llm.kv_cache_bytes(work.batch, buffered)
@@ -91,6 +93,7 @@ def alpha_breaks(
     and V; from others on caches take memory that weights would fill.
     """
     choice, stored = knobs.get("weights", FILLED), knobs.get("ssd_weights", 0.0)
+    work = work.in_chunks(knobs.get("chunk", 0.0))
     tiers = weights_or_drives(hw, llm, work, choice, stored, reserved=0.0)
     breaks: tuple[Real, ...] = ()
     if np.any(np.equal(choice, FILLED)):
@@ -110,6 +113,7 @@ def drive_breaks(
 ) -> tuple[Real, ...]:
     """Shares of weights on the devices where host memory holds K and V, or is not full [1]."""
     alpha, buffered = knobs["alpha"], knobs["writeback"] * knobs["interval"]
+    work = work.in_chunks(knobs.get("chunk", 0.0))
     held = held_in_host(llm, work, alpha, buffered)
     choice = knobs.get("weights", FILLED)
     tiers = weights_or_drives(hw, llm, work, choice, 0.0, held)
@@ -118,9 +122,10 @@ def drive_breaks(
 
 
 def never_beside(
-    hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real]
+    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
 ) -> NDArray[np.bool_]:
     """True if the CPU never attends, and DRAM is no slower than the link that its bytes cross."""
+    work = work.in_chunks(knobs.get("chunk", 0.0))
     free = host(hw).memory - layer_copies(llm, work)
     fits_nowhere = np.less(free, llm.kv_cache_bytes(work.batch, work.final))
     return fits_nowhere & link_is_slower(hw, "pcie", "cache_relay")
@@ -134,18 +139,20 @@ def free_in_host(hw: Machine, llm: LLM, work: Workload, tiers: Residency) -> Rea
 def held_in_host(llm: LLM, work: Workload, alpha: Real, buffered: Real) -> Real:
     """X, and buffers for K and V of the others, in host memory [B].
 
+    Hidden states of prompts in chunks, which are gone by then, take as much as buffers at least.
+
     Args:
         alpha: share of the batch kept as X [1].
         buffered: tokens whose K and V wait there [1].
     """
     near = (1 - alpha) * work.batch
+    return alpha * x_cache_bytes(llm, work) + waiting_rows(llm, work, near, buffered)
 
-    def held(layer_type: LLM) -> Real:
-        """X and buffered tokens of one layer [B]."""
-        x = layer_type.x_bytes(alpha * work.batch, work.final)
-        return x + layer_type.kv_bytes(near, buffered)
 
-    return llm.sum_over_layers(held)
+def waiting_rows(llm: LLM, work: Workload, near: Real, buffered: Real) -> Real:
+    """Buffers of sequences near storage, or hidden states of prompts in chunks before [B]."""
+    hidden = hidden_bytes(llm, work.batch, work)
+    return np.maximum(llm.kv_cache_bytes(near, buffered), hidden)
 
 
 LACKS = {
@@ -184,6 +191,7 @@ BUFFERING = choice(
     cite="inf2",
     owns=("gpu", "host", "csd", "chassis"),
     knobs={
+        "chunk": CHUNK,
         "alpha": ALPHA,
         "interval": INTERVAL,
         "writeback": WRITEBACK,
@@ -204,6 +212,7 @@ def inf2(
     llm: LLM,
     work: Workload,
     *,
+    chunk: Real,
     alpha: Real,
     interval: Real,
     writeback: Real,
@@ -222,6 +231,7 @@ def inf2(
     Args:
         hw: roles gpu, gpu_link, host, uplink, csd (with kernel_tiled).
         llm, work: what runs.
+        chunk: tokens of a prompt that pass a layer together, 0 all [1].
         alpha: share of the batch kept as X, bounded by host memory [1].
         interval: spill interval c [tokens].
         writeback: 0 naive, 1 delayed.
@@ -234,10 +244,10 @@ def inf2(
         Source: INF² sec. 4.1 to 4.3, 5, 7.1.
     """
     b, devices = work.batch, csd(hw, llm.group)
-    buffered = writeback * interval
+    work, buffered = work.in_chunks(chunk), writeback * interval
     reserved = held_in_host(llm, work, alpha, buffered)
     tiers = weights_or_drives(hw, llm, work, weights, ssd_weights, reserved)
-    streamed = weights_from_devices(hw, llm, tiers, devices)
+    streamed = weights_from_devices(hw, llm, tiers, devices).keeping(work)
     split = split_batch(hw, llm, work, tiers, alpha)
     spill = Spill(writeback, interval)
 
@@ -298,15 +308,14 @@ def capacity_check(
         "weights": host_weights(hw, llm, tiers),
         "X": x,
         "KV cache": llm.kv_cache_bytes(split.beside, work.final),
-        "buffers": llm.kv_cache_bytes(split.near, buffered),
+        "buffers": waiting_rows(llm, work, split.near, buffered),
     }
     in_flash = {
         "weights": tiers.storage * llm.weight_bytes,
         "KV cache": llm.kv_cache_bytes(split.near, work.final),
     }
-    on_gpu = gpu_contents(llm, work.prompt, tiers.gpu, work.batch)
     return fits(
-        gpu=(on_gpu, weights.gpu.memory),
+        gpu=(weights.contents(work), weights.gpu.memory),
         host=(in_host, weights.host.memory),
         csd=(in_flash, flash),
     )

@@ -14,18 +14,22 @@ from nearkv.costmodel.algebra.span import Real, Span, overlap, serial, stream
 from nearkv.costmodel.mechanisms.gpu_layer import output_head
 from nearkv.costmodel.mechanisms.near_storage.eviction import (
     ATTENDS,
+    CHUNK,
+    EXCHANGED,
     LACKS,
     MIGRATION,
     MORE_IN_DRAM,
     MORE_ON_GPU,
     PLACEMENT,
     RETENTION,
+    WEIGHTS_BESIDE_CACHE,
     Tiers,
+    arriving_weights,
     cpu_scoring,
     fits_in,
     gpu_layer,
     place,
-    prefill_layer,
+    prefill,
     scattered,
     sigma_breaks,
     storage,
@@ -55,14 +59,10 @@ def with_prefill(
 ) -> Estimate:
     """Complete an estimate: the prefill, head and memory check that all four systems share."""
     disk = storage(hw)
-
-    def prompt(layer_type: LLM) -> Span:
-        stored = disk.store_new(layer_type.kv_bytes(work.batch, work.prompt), tiers)
-        return prefill_layer(layer_type, work, gpu(hw), stored)
-
     head = output_head(llm, work.batch, gpu(hw))
+    prompts = prefill(hw, llm, work, tiers, lambda layer_type: disk)
     return Estimate(
-        prefill=serial(layers=over_layers(llm, prompt), head=head),
+        prefill=serial(layers=prompts, head=head),
         step=serial(layers=layers, head=head),
         fits=fits(**fits_in(hw, llm, work, tiers, "ssd", disk.drives.capacity)),
         work=work,
@@ -142,6 +142,7 @@ def evict(
             score_and_fetch=serial(read=read, score=score, fetch=retained),
             store_new=disk.store_new(layer_type.kv_bytes(work.batch, 1), tiers),
             demote=disk.demote(kv, tiers, (1 - sigma) * migration),
+            **arriving_weights(hw, layer_type, work.batch, tiers),
         )
         return {"prefetch": prefetch, "gpu": gpu_layer(layer_type, work, attended, gpu(hw))}
 
@@ -150,25 +151,31 @@ def evict(
 
 @on_personal_computer(
     "full-cache",
-    knobs={"placement": PLACEMENT},
+    knobs={"chunk": CHUNK, "weights": WEIGHTS_BESIDE_CACHE, "placement": PLACEMENT},
 )
-def full_cache(hw: Machine, llm: LLM, work: Workload, *, placement: Real) -> Estimate:
+def full_cache(
+    hw: Machine, llm: LLM, work: Workload, *, chunk: Real, weights: Real, placement: Real
+) -> Estimate:
     """All K and V every step, fetched a layer ahead: max(GPU, S/B_ssd, (C + S)/B_c).
 
     Args:
         hw: roles gpu, gpu_link, host, ssd, ssd_link.
         llm, work: what runs.
+        chunk: tokens of a prompt that pass a layer together, 0 all [1].
+        weights: 0 filling the GPU, the rest in host DRAM, 1 on the GPU.
         placement: 0 static 20/60/20, 1 by capacity.
 
     Returns:
         Prefill, one decode step and what fits. Source: HillInfer sec. 5.2, baseline 1.
     """
-    tiers = place(hw, llm, work, placement)
+    work = work.in_chunks(chunk)
+    tiers = place(hw, llm, work, placement, weights)
 
     def stages(layer_type: LLM) -> dict[str, Span]:
         prefetch = overlap(
             fetch=fetch(hw, layer_type, work, tiers, share=1.0, in_sequence=1.0),
             store_new=storage(hw).store_new(layer_type.kv_bytes(work.batch, 1), tiers),
+            **arriving_weights(hw, layer_type, work.batch, tiers),
         )
         return {"prefetch": prefetch, "gpu": gpu_layer(layer_type, work, 1.0, gpu(hw))}
 
@@ -177,29 +184,46 @@ def full_cache(hw: Machine, llm: LLM, work: Workload, *, placement: Real) -> Est
 
 @on_personal_computer(
     "h2o",
-    knobs={"placement": PLACEMENT, "migration": MIGRATION},
+    knobs={
+        "chunk": CHUNK,
+        "weights": WEIGHTS_BESIDE_CACHE,
+        "placement": PLACEMENT,
+        "migration": MIGRATION,
+    },
+    reversals=(EXCHANGED,),
 )
 def h2o(
-    hw: Machine, llm: LLM, work: Workload, *, placement: Real, migration: Real
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    *,
+    chunk: Real,
+    weights: Real,
+    placement: Real,
+    migration: Real,
 ) -> Estimate:
     """Scores need all K and V on the GPU first: GPU + S/B_ssd + (C + S)/B_c, serially (H2O-like).
 
     Args:
         hw: roles gpu, gpu_link, host, ssd, ssd_link.
         llm, work: what runs.
+        chunk: tokens of a prompt that pass a layer together, 0 all [1].
+        weights: 0 filling the GPU, the rest in host DRAM, 1 on the GPU.
         placement: 0 static 20/60/20, 1 by capacity.
         migration: share of the KV cache that leaves DRAM for the SSD in a step [1].
 
     Returns:
         Prefill, one decode step and what fits. Source: HillInfer sec. 3.1, 5.2, baseline 2.
     """
-    tiers = place(hw, llm, work, placement)
+    work = work.in_chunks(chunk)
+    tiers = place(hw, llm, work, placement, weights)
     disk = storage(hw)
 
     def layer(layer_type: LLM) -> Span:
         kv = layer_type.kv_bytes(work.batch, work.context)
         cold, off_gpu = tiers.drive * kv, (tiers.host + tiers.drive) * kv
         return serial(
+            **arriving_weights(hw, layer_type, work.batch, tiers),
             from_ssd=stream(
                 cold, "S / B_ssd", flash=disk.drives.read, link=disk.drive_link.inward
             ),
@@ -215,6 +239,8 @@ def h2o(
 @on_personal_computer(
     "infinigen",
     knobs={
+        "chunk": CHUNK,
+        "weights": WEIGHTS_BESIDE_CACHE,
         "retention": RETENTION,
         "partial": Knob("share of each key's elements that scoring reads", default=0.3),
         "sigma": Knob(
@@ -233,6 +259,8 @@ def infinigen(
     llm: LLM,
     work: Workload,
     *,
+    chunk: Real,
+    weights: Real,
     retention: Real,
     partial: Real,
     sigma: Real,
@@ -247,13 +275,16 @@ def infinigen(
         retention: share of tokens retained, alpha [1].
         partial: share of each key that scoring reads; InfiniGen's own default is 0.3 [1].
         sigma: share of the SSD's retained tokens that DRAM serves; 0 without HKM [1].
+        chunk: tokens of a prompt that pass a layer together, 0 all [1].
+        weights: 0 filling the GPU, the rest in host DRAM, 1 on the GPU.
         placement: 0 static 20/60/20, 1 by capacity.
         migration: share of the KV cache that leaves DRAM for the SSD in a step [1].
 
     Returns:
         Prefill, one decode step and what fits. Source: HillInfer sec. 3.1, 5.2, baseline 3.
     """
-    tiers = place(hw, llm, work, placement)
+    work = work.in_chunks(chunk)
+    tiers = place(hw, llm, work, placement, weights)
     return evict(
         hw,
         llm,
@@ -270,6 +301,8 @@ def infinigen(
 @on_personal_computer(
     "leoam",
     knobs={
+        "chunk": CHUNK,
+        "weights": WEIGHTS_BESIDE_CACHE,
         "retention": RETENTION,
         "abstract": Knob(
             "tokens per chunk that one abstract stands for",
@@ -288,6 +321,8 @@ def leoam(
     llm: LLM,
     work: Workload,
     *,
+    chunk: Real,
+    weights: Real,
     retention: Real,
     abstract: Real,
     placement: Real,
@@ -300,6 +335,8 @@ def leoam(
         llm, work: what runs.
         retention: share of tokens retained, alpha [1].
         abstract: tokens per chunk [1].
+        chunk: tokens of a prompt that pass a layer together, 0 all [1].
+        weights: 0 filling the GPU, the rest in host DRAM, 1 on the GPU.
         placement: 0 static 20/60/20, 1 by capacity.
         migration: share of the KV cache that leaves DRAM for the SSD in a step [1].
 
@@ -307,7 +344,8 @@ def leoam(
         Prefill, one decode step and what fits. Source: HillInfer sec. 5.2, baseline 4
         (KV-Abstract).
     """
-    tiers = place(hw, llm, work, placement)
+    work = work.in_chunks(chunk)
+    tiers = place(hw, llm, work, placement, weights)
     return evict(
         hw,
         llm,

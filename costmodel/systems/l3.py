@@ -23,6 +23,7 @@ from nearkv.costmodel.mechanisms.serving.dimm import (
 )
 from nearkv.costmodel.mechanisms.serving.fluid import POLICY, steady
 from nearkv.costmodel.mechanisms.serving.parallel import (
+    CHUNK,
     HEADS_AND_STATES,
     LACKS,
     data_parallel,
@@ -31,6 +32,7 @@ from nearkv.costmodel.mechanisms.serving.parallel import (
     linear,
     paired,
     prefill_attention,
+    prompt_in_flight,
     prompts_to_dimms,
     ring,
 )
@@ -81,6 +83,7 @@ PROMPTS_RIDE = Reversal(
     attends=HEADS_AND_STATES,
     lacks=LACKS,
     knobs={
+        "chunk": CHUNK,
         "ranksets": RANKSETS,
         "interleave": INTERLEAVE,
         "overlap_comm": OVERLAP_COMM,
@@ -94,6 +97,7 @@ def l3(
     llm: LLM,
     work: Workload,
     *,
+    chunk: Real,
     interleave: Real,
     overlap_comm: Real,
     homes: Real,
@@ -106,6 +110,8 @@ def l3(
     Args:
         hw: roles gpu, nvlink, gpu_link, dimm.
         llm, work: what runs.
+        chunk: tokens of a prompt that pass the layers together where prompts come first, 0 all
+            [1].
         interleave: 1 two sub-batches, 0 one batch.
         overlap_comm: 1 one rankset receives while the others compute, 0 all stop.
         homes: 0 random, 1 balanced, 2 the least loaded rankset in each layer.
@@ -115,6 +121,7 @@ def l3(
         Prefill, one decode step of all rounds, and what fits.
         Source: L3 sec. 5.1 to 5.3, eqs. 1 to 4 with each chunk in its own sub-batch (erratum).
     """
+    work = work.in_chunks(chunk)
     hosted = longest_requests(dimm_capacity(hw), llm, work)
     hw = in_use(hw, llm, most=np.minimum(hosted, work.batch))
     memory = dimms(hw)
@@ -126,7 +133,7 @@ def l3(
 
     serving = Serving(
         iteration=lambda load: iteration(hw, llm, load, interleave, overlap_comm),
-        prefill=lambda prompts, load: prompts_to_dimms(hw, llm, prompts, load),
+        prefill=lambda prompts, load: prompts_to_dimms(hw, llm, work, prompts, load),
         capacity=tokens_beside_states(hw, llm, work, memory.capacity, policy),
         replicas=data_parallel(hw, llm),
         chunked=1.0,
@@ -136,7 +143,10 @@ def l3(
         by_type=seen_by_type(llm, work),
     )
     memories = fits(
-        gpu=(weights_and_states(llm, work, serving), gpu(hw).memory),
+        gpu=(
+            weights_and_states(llm, work, serving) | prompt_in_flight(hw, llm, work),
+            gpu(hw).memory,
+        ),
         dimm=({"KV cache": cache_needed(llm, work, serving)}, memory.capacity),
     )
     answer = steady(work, serving, memories, pu_overhead(hw), {"dimm.banks": memory.power})

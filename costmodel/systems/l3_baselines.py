@@ -29,8 +29,10 @@ from nearkv.costmodel.mechanisms.serving.dimm import (
 )
 from nearkv.costmodel.mechanisms.serving.fluid import POLICY, steady
 from nearkv.costmodel.mechanisms.serving.parallel import (
+    CHUNK,
     HEADS_AND_STATES,
     LACKS,
+    activations_and_buffers,
     all_prompts_alone,
     beside_weights,
     copies,
@@ -40,6 +42,7 @@ from nearkv.costmodel.mechanisms.serving.parallel import (
     on_gpus,
     paired,
     products_and_states,
+    prompt_in_flight,
     prompts_to_dimms,
     ring,
     tensor_parallel,
@@ -92,10 +95,12 @@ STATED_SHARE = Reversal(
     several_gpus=True,
     attends=HEADS_AND_STATES,
     lacks=CPU_LACKS,
-    knobs={"cpu_share": CPU_SHARE},
+    knobs={"chunk": CHUNK, "cpu_share": CPU_SHARE},
     reversals=(ring("gpu.count"), STATED_SHARE),
 )
-def cpu_offload(hw: Machine, llm: LLM, work: Workload, *, cpu_share: Real) -> Estimate:
+def cpu_offload(
+    hw: Machine, llm: LLM, work: Workload, *, chunk: Real, cpu_share: Real
+) -> Estimate:
     """GPUs hold what KV they can, the CPU attends to the rest beside them (NEO, FastDecode).
 
     Idealised in its favour: both sides run at once with the weights read once an iteration, where
@@ -104,17 +109,19 @@ def cpu_offload(hw: Machine, llm: LLM, work: Workload, *, cpu_share: Real) -> Es
     Args:
         hw: roles gpu, nvlink, host.
         llm, work: what runs.
+        chunk: tokens of a prompt that pass the layers together, 0 all [1].
         cpu_share: share of the residents with the CPU [1].
 
     Returns:
         Prefill, one decode step of all rounds, and what fits. Source: L3 sec. 2.6, 6.1.
     """
+    work = work.in_chunks(chunk)
     hw = served(hw, llm, work)
 
     layer = partial(shared_layer, hw, llm, cpu_share)
     serving = Serving(
         iteration=lambda load: over_layer_types(llm, load, layer),
-        prefill=lambda prompts, load: all_prompts_alone(hw, llm, prompts, load),
+        prefill=lambda prompts, load: all_prompts_alone(hw, llm, chunk, prompts, load),
         capacity=capacities(hw, llm, work).holding(cpu_share) * work.context,
         replicas=data_parallel(hw, llm),
         longest_capacity=np.greater(cpu_share, 0)
@@ -145,7 +152,11 @@ def both_memories(
     on_gpu = np.maximum((1 - cpu_share) * cached, ~cpu_takes * longest)
     on_host = np.maximum(cpu_share * cached, in_host * longest)
     kept = gpu_copies(hw, llm) * on_gpu
-    gpu_need = {"weights": replicas * llm.weight_bytes, "KV cache": kept}
+    gpu_need = {
+        "weights": replicas * llm.weight_bytes,
+        "activations and buffers": activations_and_buffers(hw, llm, work),
+        "KV cache": kept,
+    }
     if llm.layer_types:
         gpu_need["recurrent states"] = residents * llm.all_state_bytes(1)
     return fits(
@@ -182,11 +193,17 @@ FEWER_AT_ONCE = Reversal(
     several_gpus=True,
     attends=HEADS_AND_STATES,
     lacks=LACKS,
-    knobs={"interleave": SUB_BATCHES, "policy": POLICY},
+    knobs={"chunk": CHUNK, "interleave": SUB_BATCHES, "policy": POLICY},
     reversals=(ring("gpu.count"), FEWER_AT_ONCE),
 )
 def hbm_pim(
-    hw: Machine, llm: LLM, work: Workload, *, interleave: Real, policy: Real
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    *,
+    chunk: Real,
+    interleave: Real,
+    policy: Real,
 ) -> Estimate:
     """Attention at the banks of HBM, two sub-batches in turn, prompts first (NeuPIMs, AttAcc).
 
@@ -197,12 +214,14 @@ def hbm_pim(
     Args:
         hw: roles gpu (with pim_bandwidth), nvlink.
         llm, work: what runs.
+        chunk: tokens of a prompt that pass the layers together, 0 all [1].
         interleave: 1 two sub-batches, 0 one batch.
         policy: 0 paged, 1 reserve.
 
     Returns:
         Prefill, one decode step of all rounds, and what fits. Source: L3 sec. 2.6, 6.1, Table 2.
     """
+    work = work.in_chunks(chunk)
     hw = in_use(hw, llm, most=work.batch)
     banks = Port("gpu.banks", "read", hw.gpu.count * hw.gpu.pim_bandwidth)
 
@@ -225,14 +244,15 @@ def hbm_pim(
     kept = partial(on_gpus, hw, llm)
     serving = Serving(
         iteration=lambda load: over_layer_types(llm, load, layer),
-        prefill=lambda prompts, load: all_prompts_alone(hw, llm, prompts, load),
-        capacity=tokens_held(beside_weights(hw, llm), llm, work, policy, kept),
+        prefill=lambda prompts, load: all_prompts_alone(hw, llm, chunk, prompts, load),
+        capacity=tokens_held(beside_weights(hw, llm, work), llm, work, policy, kept),
         replicas=data_parallel(hw, llm),
         reserve=policy,
         by_type=seen_by_type(llm, work),
     )
     needed = {
         "weights": serving.replicas * llm.weight_bytes,
+        "activations and buffers": activations_and_buffers(hw, llm, work),
         "KV cache and states": cache_needed(llm, work, serving, kept),
     }
     return steady(work, serving, fits(gpu=(needed, gpu(hw).memory)))
@@ -246,11 +266,11 @@ def hbm_pim(
     several_gpus=True,
     attends=HEADS_AND_STATES,
     lacks=LACKS,
-    knobs={"homes": KV_PLACEMENT, "policy": POLICY},
+    knobs={"chunk": CHUNK, "homes": KV_PLACEMENT, "policy": POLICY},
     reversals=(ring("gpu.count"),),
 )
 def rank_pim(
-    hw: Machine, llm: LLM, work: Workload, *, homes: Real, policy: Real
+    hw: Machine, llm: LLM, work: Workload, *, chunk: Real, homes: Real, policy: Real
 ) -> Estimate:
     """Attention at the ranks of DIMMs, one batch, prompts first, transfers hidden (Hermes, R-PIM).
 
@@ -260,12 +280,14 @@ def rank_pim(
     Args:
         hw: roles gpu, nvlink, gpu_link, dimm.
         llm, work: what runs.
+        chunk: tokens of a prompt that pass the layers together, 0 all [1].
         homes: 0 random, 1 balanced, 2 the least loaded rankset in each layer.
         policy: 0 paged, 1 reserve.
 
     Returns:
         Prefill, one decode step of all rounds, and what fits. Source: L3 sec. 2.6, 6.1.
     """
+    work = work.in_chunks(chunk)
     hosted = longest_requests(dimm_capacity(hw), llm, work)
     hw = in_use(hw, llm, most=np.minimum(hosted, work.batch))
     memory = dimms(hw)
@@ -280,7 +302,7 @@ def rank_pim(
 
     serving = Serving(
         iteration=lambda load: over_layer_types(llm, load, layer),
-        prefill=lambda prompts, load: prompts_to_dimms(hw, llm, prompts, load),
+        prefill=lambda prompts, load: prompts_to_dimms(hw, llm, work, prompts, load),
         capacity=tokens_beside_states(hw, llm, work, memory.capacity, policy),
         replicas=data_parallel(hw, llm),
         reserve=policy,
@@ -288,7 +310,10 @@ def rank_pim(
         by_type=seen_by_type(llm, work),
     )
     memories = fits(
-        gpu=(weights_and_states(llm, work, serving), gpu(hw).memory),
+        gpu=(
+            weights_and_states(llm, work, serving) | prompt_in_flight(hw, llm, work),
+            gpu(hw).memory,
+        ),
         dimm=({"KV cache": cache_needed(llm, work, serving)}, memory.capacity),
     )
     return replace(steady(work, serving, memories), attention={"dimm": 1.0})

@@ -28,9 +28,10 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     LACKS,
     asymmetric_memory,
     check_heads,
+    chunk_in,
     decoder_bytes,
-    decoder_contents,
     fc_shapes,
+    most_contents,
     qkv_columns,
 )
 from nearkv.costmodel.model.estimate import Estimate, fits
@@ -72,11 +73,11 @@ def prefill_and_step(
         llm, work: what runs.
         layer: the kernels of a layer -> that layer.
     """
-    b, s, prompt = work.batch, work.context, work.prompt
+    b, s, n = work.batch, work.context, work.chunks
 
     def of_prompts(block: LLM) -> Span:
-        attention = attend_prompt(on, block, b, prompt, block.heads)
-        return layer(layer_kernels(on, block, b * prompt, attention))
+        attention = (1 / n) * attend_prompt(on, block, work, block.heads)
+        return n * layer(layer_kernels(on, block, b * work.prompt / n, attention))
 
     def of_step(block: LLM) -> Span:
         attention = attend(on, block, b, s, block.heads)
@@ -92,21 +93,24 @@ def one_memory(
     llm: LLM,
     work: Workload,
     memory: str,
+    chunk: Real,
     layer: Callable[[Span], Span] = lambda span: span,
 ) -> Estimate:
     """Both chips on one memory, which holds everything.
 
     Args:
         memory: its role.
+        chunk: tokens of each prompt that pass a layer together, 0 all [1].
         layer: the kernels of a layer -> that layer.
     """
     check_heads(llm)
+    work = work.in_chunks(chunk)
     on = side(hw, memory, *CHIPS)
     prefill, step = prefill_and_step(on, llm, work, layer)
     return Estimate(
         prefill=prefill,
         step=step,
-        fits=fits(**{memory: (last_contents(llm, work), on.capacity)}),
+        fits=fits(**{memory: (most_contents(llm, work), on.capacity)}),
         work=work,
         batch_run=work.batch,
         also={"memory_energy_j_tok": memory_energy(hw, step, work.batch, memory)},
@@ -115,32 +119,29 @@ def one_memory(
     )
 
 
-def last_contents(llm: LLM, work: Workload) -> dict[str, Real]:
-    """Decoder layers, output head and the cache at the end of the requests [B]."""
-    return decoder_contents(llm, work.batch, np.maximum(work.final, work.context))
-
-
-@on_gh_machine("lpddr-only", owns=("lpddr", *CHIPS))
-def lpddr_only(hw: Machine, llm: LLM, work: Workload) -> Estimate:
+@on_gh_machine("lpddr-only", owns=("lpddr", *CHIPS), knobs={"chunk": chunk_in("lpddr")})
+def lpddr_only(hw: Machine, llm: LLM, work: Workload, *, chunk: Real) -> Estimate:
     """Both chips on LPDDR, which they share: the baseline (H2M2 sec. 5.1).
 
     Args:
         hw: roles lpddr, hbm_chip, lpddr_chip.
         llm, work: what runs.
+        chunk: tokens of each prompt that pass a layer together, 0 all [1].
 
     Returns:
         Prefill, one decode step and what fits. Source: H2M2 fig. 4b, sec. 5.1.
     """
-    return one_memory(hw, llm, work, "lpddr")
+    return one_memory(hw, llm, work, "lpddr", chunk)
 
 
-@on_gh_machine("hbm-8", owns=("hbm8", *CHIPS))
-def hbm_8(hw: Machine, llm: LLM, work: Workload) -> Estimate:
+@on_gh_machine("hbm-8", owns=("hbm8", *CHIPS), knobs={"chunk": chunk_in("hbm8")})
+def hbm_8(hw: Machine, llm: LLM, work: Workload, *, chunk: Real) -> Estimate:
     """Eight HBM modules, two chips' worth of compute, and all-reduces between them (H2M2 sec. 5.5).
 
     Args:
         hw: roles hbm8, hbm_chip, lpddr_chip, collective.
         llm, work: what runs.
+        chunk: tokens of each prompt that pass a layer together, 0 all [1].
 
     Returns:
         Prefill, one decode step and what fits. Source: H2M2 sec. 5.5.
@@ -152,11 +153,15 @@ def hbm_8(hw: Machine, llm: LLM, work: Workload) -> Estimate:
         reduce = link(hw.collective.all_reduce * any_batch, "all-reduces of a layer")
         return serial(work=kernels, all_reduce=powered(reduce, "hbm8"))
 
-    return one_memory(hw, llm, work, "hbm8", reduced)
+    return one_memory(hw, llm, work, "hbm8", chunk, reduced)
 
 
-@on_gh_machine("hierarchical", owns=("hbm", "lpddr", *CHIPS, "c2c"))
-def hierarchical(hw: Machine, llm: LLM, work: Workload) -> Estimate:
+@on_gh_machine(
+    "hierarchical",
+    owns=("hbm", "lpddr", *CHIPS, "c2c"),
+    knobs={"chunk": chunk_in("hbm", "lpddr")},
+)
+def hierarchical(hw: Machine, llm: LLM, work: Workload, *, chunk: Real) -> Estimate:
     """Both chips on HBM; what HBM cannot hold comes from LPDDR in every step (H2M2 fig. 4c).
 
     Replacement and overlap are not printed: the excess moves once a step, a share of it beside the
@@ -165,11 +170,13 @@ def hierarchical(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     Args:
         hw: roles hbm, lpddr, hbm_chip, lpddr_chip, c2c, derate.
         llm, work: what runs.
+        chunk: tokens of each prompt that pass a layer together, 0 all [1].
 
     Returns:
         Prefill, one decode step and what fits. Source: H2M2 fig. 4c, sec. 2.3, 5.2.1.
     """
     check_heads(llm)
+    work = work.in_chunks(chunk)
     on = side(hw, "hbm", *CHIPS)
     slow = side(hw, "lpddr", "lpddr_chip")
     link = asymmetric_memory(hw).link
@@ -192,7 +199,7 @@ def hierarchical(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     return Estimate(
         prefill=prefill,
         step=step,
-        fits=fits(both=(last_contents(llm, work), on.capacity + slow.capacity)),
+        fits=fits(both=(most_contents(llm, work), on.capacity + slow.capacity)),
         work=work,
         batch_run=work.batch,
         also={"memory_energy_j_tok": memory_energy(hw, step, work.batch, "hbm", "lpddr")},

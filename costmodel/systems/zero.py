@@ -7,6 +7,8 @@ Symbols: b batch, s context, h hidden.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Real, Span, overlap, serial, stream
@@ -15,9 +17,11 @@ from nearkv.costmodel.mechanisms.gpu_layer import (
     arriving_latents,
     attend_on_gpu,
     dequantise_weights,
+    gpu_working_set,
     prefill_compute,
     update_state,
 )
+from nearkv.costmodel.mechanisms.prompt_chunks import chunk_knob, tokens_before
 from nearkv.costmodel.mechanisms.weights.cpu_attention import (
     attend_on_cpu,
     exchange_with_cpu,
@@ -37,7 +41,7 @@ from nearkv.costmodel.model.latent import Latent
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import Knob, choice, system
-from nearkv.costmodel.model.resources import link
+from nearkv.costmodel.model.resources import gpu, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
@@ -62,6 +66,19 @@ PREFETCH = Knob(
 )
 
 
+def room_for_prompts(
+    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
+) -> Real:
+    """GPU memory for the activations of a prompt beside weights in transfer and the cache [B]."""
+    on_gpu = np.equal(knobs.get("cache", 0.0), 1)
+    cache = on_gpu * llm.kv_cache_bytes(work.batch, work.final)
+    passing = ~on_gpu * arriving_latents(llm, work.batch, work.final)
+    return gpu(hw).memory - gpu_working_set(llm, 0.0, 0.0, work.batch) - cache - passing
+
+
+CHUNK = chunk_knob(room_for_prompts)
+
+
 @system(
     "zero-inference",
     platform="zero-a6000",
@@ -69,13 +86,20 @@ PREFETCH = Knob(
     owns=("gpu", "host", "ssd"),
     attends=ATTENDS,
     lacks=LACKS,
-    knobs={"ssd_weights": STORED, "cache": CACHE, "prefetch": PREFETCH, "pin": PIN},
+    knobs={
+        "chunk": CHUNK,
+        "ssd_weights": STORED,
+        "cache": CACHE,
+        "prefetch": PREFETCH,
+        "pin": PIN,
+    },
 )
 def zero_inference(
     hw: Machine,
     llm: LLM,
     work: Workload,
     *,
+    chunk: Real,
     ssd_weights: Real,
     cache: Real,
     prefetch: Real,
@@ -90,6 +114,7 @@ def zero_inference(
     Args:
         hw: roles gpu, gpu_link, host, ssd, ssd_link.
         llm, work: what runs.
+        chunk: tokens of a prompt that pass the layers together, 0 all [1].
         ssd_weights: share of the weights on the drives, the others in host memory [1].
         cache: 0 KV cache in host memory, attention on the CPU, 1 on the GPU.
         prefetch: weights fetched ahead [h²].
@@ -100,7 +125,7 @@ def zero_inference(
         Prefill, one decode step and what fits.
         Source: Aminabadi et al., sec. VI (no equations); `run_model.py`, get_ds_model.
     """
-    b = work.batch
+    b, work = work.batch, work.in_chunks(chunk)
     on_gpu = np.equal(cache, 1) * 1.0
     unpinned = 1 - np.where(np.equal(pin, 0), on_gpu, np.equal(pin, 2))
     weights = streamed(hw, llm, ssd_weights, unpinned)
@@ -115,14 +140,19 @@ def zero_inference(
         return fetched(layer_type, layer_type.llm.layer_weight_bytes(b), prefetch, computed)
 
     def prefill_layer(layer_type: WeightStream) -> Span:
-        packed = layer_type.llm.layer_weight_bytes(b * work.prompt)
+        packed = layer_type.llm.layer_weight_bytes(b * work.together)
         leaving = (1 - on_gpu) * layer_type.llm.kv_bytes(b, work.prompt)
-        outward = link(hw, "gpu_link", "pageable").outward
+        later = (1 - on_gpu) * (work.chunks - 1) * b
+        earlier = layer_type.llm.kv_bytes(later, tokens_before(work))
+        buffer = link(hw, "gpu_link", "pageable")
         computed = overlap(
             compute=prompts(layer_type, work, packed),
-            cache=outward(leaving, "KV of prompts, to a buffer that is not pinned"),
+            cache=buffer.outward(leaving, "KV of prompts, to a buffer that is not pinned"),
+            earlier=buffer.inward(earlier, "KV of earlier chunks"),
         )
-        return fetched(layer_type, packed, prefetch, computed)
+        # every chunk passes all layers, so that each fetches the weights anew
+        n = work.chunks
+        return n * fetched(layer_type, packed, prefetch, (1 / n) * computed)
 
     by_gpu = 1.0 if isinstance(llm, Latent) else on_gpu
     return Estimate(
@@ -151,14 +181,14 @@ def streamed(hw: Machine, llm: LLM, on_drives: Real, unpinned: Real) -> Pageable
 
 
 def prompts(weights: WeightStream, work: Workload, packed: Real) -> Span:
-    """Products of one layer over all prompts, its weights dequantised first.
+    """Products of one layer over all prompts, its weights dequantised before each chunk.
 
     Args:
         packed: weights of the layer [B].
     """
     llm, gpu = weights.llm, weights.gpu
     return serial(
-        unpack=dequantise_weights(llm, packed, gpu, FUSED),
+        unpack=dequantise_weights(llm, work.chunks * packed, gpu, FUSED),
         products=prefill_compute(llm, work, work.batch, gpu),
     )
 

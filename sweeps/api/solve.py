@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from inspect import signature
 from types import MappingProxyType
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pandas as pd
 
@@ -25,6 +25,9 @@ from nearkv.sweeps.study.grid import NO_NUMBERS
 from nearkv.sweeps.study.study import Study
 
 Texts = str | Iterable[str]
+if TYPE_CHECKING:
+    from nearkv.sweeps.explore.knob import BestMeasured
+
 StudyOrModels = Study | Models
 Numbered = Mapping[str, Values]
 """Hardware number or role -> its values."""
@@ -95,8 +98,30 @@ def knob(
     """Solve any knob of a system."""
     from nearkv.sweeps.explore.knob import explain_knob, find_best_knob
 
-    answer = find_best_knob(_study(model, systems, axes), name)
-    return table_of_columns(answer, explain_knob(answer, name))
+    study = _study(model, systems, axes)
+    measured = measured_best(study.systems, name)
+    answer = find_best_knob(study, name, measured)
+    return table_of_columns(answer, explain_knob(answer, name, measured))
+
+
+def measured_best(systems: Iterable[str], knob: str) -> dict[str, BestMeasured]:
+    """Best values of a knob as papers measured them, by system; none of most."""
+    from nearkv.costmodel.model.registry import find_system
+    from nearkv.sweeps.explore.knob import BestMeasured
+    from nearkv.sweeps.validation.claims import claim_of
+
+    measured = {}
+    for name in systems:
+        owner = find_system(name)
+        declared = owner.knobs.get(knob)
+        if declared is None or not declared.measured:
+            continue
+        claim = claim_of(owner.cite, declared.measured)
+        value = float(claim.low) / (100 if claim.unit == "%" else 1)
+        models = claim.system.replace(",", ", ")
+        told = f"{owner.cite.upper()} ({claim.where}; {models})"
+        measured[name] = BestMeasured(value, told, claim.id)
+    return measured
 
 
 def beta(model: StudyOrModels, **axes: Unpack[Axes]) -> pd.DataFrame:

@@ -90,7 +90,7 @@ def show_knob(
     check_readable(view, study)
     answer = solve(question, study, **asked)
     # a band and each rule of a paper bring columns of their own
-    beside = ("value_", "regret_", "bound_", "rule")
+    beside = ("value_", "regret_", "bound_", "rule", "measured")
     names = [name for name in answer.columns if name.startswith(beside)]
     print_table(answer, view, ",".join([usual, *names]), study)
     tell_solved(study, view, answer, lambda other: solve(question, other, **asked))

@@ -91,11 +91,13 @@ def _solved(block: Block) -> Columns:
     for name, value in requested.items():
         if name in ("hot_share", "chunks"):
             continue
-        if isinstance(value, str):
+        rule = block.system.knobs[name].rules.get(str(value))
+        number = rule(hw, llm, work, knobs) if rule else value
+        if isinstance(number, str):
             raise InputError(
                 f"--knob {name}={value}: give it a value; solve beta looks for beta alone"
             )
-        knobs[name] = np.asarray(value, float)
+        knobs[name] = np.asarray(number, float)
     answer = best_beta(hw, llm, work, knobs)
     chosen = replace(
         block, requested={**block.requested, "hot_share": answer.best.hot_share}

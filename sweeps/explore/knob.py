@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.model.registry import Knob, System, find_knob, find_system
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import MissingNumberError
-from nearkv.solvers.knobs import LackingError, Resolved, resolve_knobs
+from nearkv.solvers.knobs import LackingError, Requested, Resolved, resolve_knobs
 from nearkv.solvers.objective import STEP, TOTAL, Timed
 from nearkv.sweeps.evaluate.columns import check_rows, columns, stack
 from nearkv.sweeps.evaluate.no_effect import warn_of_no_effect
@@ -37,7 +38,27 @@ PAPER = "paper"
 """The rule that a paper prints first; its columns are named `rule` alone."""
 
 
-def find_best_knob(study: Study, knob: str) -> Columns:
+@dataclass(frozen=True)
+class BestMeasured:
+    """The best value of a knob as a paper measured it.
+
+    Attributes:
+        value: of the knob [1].
+        told: who measured it, on which models, where.
+        claim: id of the claim, as in docs/misses.md.
+    """
+
+    value: float
+    told: str
+    claim: str
+
+
+NOTHING_MEASURED: Mapping[str, BestMeasured] = MappingProxyType({})
+
+
+def find_best_knob(
+    study: Study, knob: str, measured: Mapping[str, BestMeasured] = NOTHING_MEASURED
+) -> Columns:
     """Solve one knob of a system at every design point: for the whole request, as `auto` does.
 
     Those of `OF_STEP` are solved for one decode step, as their papers do.
@@ -45,12 +66,14 @@ def find_best_knob(study: Study, knob: str) -> Columns:
     Args:
         study: what to evaluate; every system in it must have the knob.
         knob: its name.
+        measured: system -> the best value that its paper measured.
 
     Returns:
         `value` of the knob, its `total_s`, `bound_s` that no value beats and `gap`, the relative
         distance between both. For each rule of the paper that the machine has the numbers for
         `rule`, the value it picks, its `rule_total_s` and `rule_loss`, how much longer it takes;
-        rules beyond the first carry their own name behind `rule`. Of a step `step_ms`, `bound_ms`
+        rules beyond the first carry their own name behind `rule`. What the paper measured to be
+        best stands in `measured` likewise. Of a step `step_ms`, `bound_ms`
         and `rule_step_ms`, and where the whole request is shorter by more than `NOTABLE` with what
         `auto` takes, `auto_value` and `auto_total_s`. A share also comes with `bound_by`, the
         resources that meet at the optimum, and `x_over_kv`, bytes of X over bytes of K and V. With
@@ -69,7 +92,7 @@ def find_best_knob(study: Study, knob: str) -> Columns:
     warn_of_no_effect(study, solved)
     return stack(
         [
-            _solved(block, box, knob)
+            _solved(block, box, knob, measured.get(block.system.name))
             for block in solved
             for box in block.grid.boxes(block.at_once)
         ]
@@ -95,11 +118,11 @@ def _check_solvable(system: System, name: str, band: float) -> None:
         raise InputError(f"--band: {where} has names for values, not a band; {advice}")
 
 
-def _solved(block: Block, box: Slices, knob: str) -> Columns:
+def _solved(block: Block, box: Slices, knob: str, measured: BestMeasured | None) -> Columns:
     """All columns of a box with the knob solved, its bound, what binds and the paper's rules."""
     hw, llm, work, requested = block.inputs(box)
     system, timed = block.system, STEP if knob in OF_STEP else TOTAL
-    measure, bound_name, unit = MEASURES[timed]
+    _, bound_name, unit = MEASURES[timed]
     resolved = resolve_knobs(system, hw, llm, work, requested, explained=True, timed=timed)
     table: Columns = {}
     for name, column in columns(block, box, resolved=resolved).items():
@@ -117,18 +140,13 @@ def _solved(block: Block, box: Slices, knob: str) -> Columns:
         if knob == "alpha":
             # a system may keep K and V in widths of its own
             beside["x_over_kv"] = resolved.estimate.also.get("x_over_kv", llm.x_over_kv)
-    for rule in system.knobs[knob].rules:
-        try:
-            ruled = resolve_knobs(system, hw, llm, work, {**requested, knob: rule})
-        except (LackingError, MissingNumberError):
-            continue  # a rule of a paper whose numbers this machine does not have
-        fits = ruled.estimate.fits.ok
-        of_rule = unit * np.where(fits, timed(ruled.estimate).seconds, np.nan)
-        suffix = rule.removeprefix(PAPER).removeprefix("-").replace("-", "_")
-        name = f"rule_{suffix}" if suffix else "rule"
-        beside[name] = ruled.knobs[knob]
-        beside[f"{name}_{measure}"] = of_rule
-        beside[f"{name}_loss"] = excess(of_rule, least)
+    others: dict[str, Requested] = {
+        _rule_column(rule): rule for rule in system.knobs[knob].rules
+    }
+    if measured:
+        others["measured"] = measured.value
+    for name, value in others.items():
+        beside |= _compared(block, box, knob, name, value, least)
     if timed is STEP:
         auto = resolve_knobs(system, hw, llm, work, requested)
         beside |= of_whole_request(resolved.estimate.total.seconds, auto, knob)
@@ -145,6 +163,41 @@ def _solved(block: Block, box: Slices, knob: str) -> Columns:
         value = table["value"].astype(float).reshape(ok.shape)
         table |= knob_bands(block, box, knob, value, timed)
     return table
+
+
+def _compared(
+    block: Block, box: Slices, knob: str, name: str, value: Requested, least: Real
+) -> dict[str, Real]:
+    """A rule or a value beside the best: what it is, what it takes, and what it loses.
+
+    Args:
+        block, box, knob: as of `_solved`.
+        name: of the columns.
+        value: what is asked of the knob.
+        least: what the best takes, in the unit of its column.
+
+    Returns:
+        Nothing of a rule whose numbers this machine does not have.
+    """
+    hw, llm, work, requested = block.inputs(box)
+    timed = STEP if knob in OF_STEP else TOTAL
+    measure, _, unit = MEASURES[timed]
+    try:
+        other = resolve_knobs(block.system, hw, llm, work, {**requested, knob: value})
+    except (LackingError, MissingNumberError):
+        return {}
+    seconds = np.where(other.estimate.fits.ok, timed(other.estimate).seconds, np.nan)
+    return {
+        name: other.knobs[knob],
+        f"{name}_{measure}": unit * seconds,
+        f"{name}_loss": excess(unit * seconds, least),
+    }
+
+
+def _rule_column(rule: str) -> str:
+    """Name of the column of a rule; the one that a paper prints first is `rule` alone."""
+    suffix = rule.removeprefix(PAPER).removeprefix("-").replace("-", "_")
+    return f"rule_{suffix}" if suffix else "rule"
 
 
 def _bound(resolved: Resolved, knob: Knob, timed: Timed) -> Real:
@@ -187,15 +240,34 @@ def excess(value: Real, least: Real) -> NDArray[np.float64]:
     return np.where(is_rounding, 0.0, relative)
 
 
-def explain_knob(answer: Columns, name: str) -> list[str]:
-    """Say how each optimum of a knob is known to be one, why it lies there, and what binds."""
+def explain_knob(
+    answer: Columns, name: str, measured: Mapping[str, BestMeasured] = NOTHING_MEASURED
+) -> list[str]:
+    """Say how each optimum of a knob is known to be one, why it lies there, and what binds.
+
+    Args:
+        answer: of `find_best_knob`.
+        name: of the knob.
+        measured: as of `find_best_knob`.
+    """
     tell = {"alpha": _why_alpha, "interval": _why_spill}.get(name, partial(_why, name))
 
     def sentence(row: Row) -> str:
         point = f"{row['system']}, {row['model']}"
-        return lacks_answer(row, point) or f"{point}: {tell(row)}{why_auto(row)}"
+        beside = why_auto(row) + against(measured.get(row["system"]), row)
+        return lacks_answer(row, point) or f"{point}: {tell(row)}{beside}"
 
     return sentences(map(sentence, records(answer)))
+
+
+def against(measured: BestMeasured | None, row: Row) -> str:
+    """Say what the paper measured to be best, and what it costs here; nothing of no measurement."""
+    if measured is None or row.get("measured_loss") is None:
+        return ""
+    loss = row["measured_loss"]
+    longer = f"takes {loss:.2%} longer" if loss >= NOTABLE else "is as fast"
+    best = f"{measured.value:g} to be best, which {longer} here"
+    return f" {measured.told} measured {best} ({measured.claim}, docs/misses.md)."
 
 
 def why_auto(row: Row) -> str:

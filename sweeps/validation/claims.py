@@ -114,6 +114,15 @@ def papers() -> list[str]:
     return sorted(file.stem for file in FOLDER.glob("*.csv"))
 
 
+def claim_of(paper: str, name: str) -> Claim:
+    """The claim of a paper that has an id.
+
+    Raises:
+        StopIteration: there is none.
+    """
+    return next(claim for claim in load(paper) if claim.id == name)
+
+
 def load(paper: str) -> list[Claim]:
     """Read the claims of a paper.
 

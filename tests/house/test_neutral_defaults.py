@@ -11,16 +11,18 @@ import pytest
 from nearkv.costmodel.mechanisms.gpu_layer import gpu_working_set
 from nearkv.costmodel.mechanisms.hbm_lpddr import accelerator, head_mapping
 from nearkv.costmodel.mechanisms.hbm_lpddr.mapped_step import mapped
-from nearkv.costmodel.mechanisms.near_storage.eviction import fits_in
+from nearkv.costmodel.mechanisms.near_storage.eviction import Tiers, fits_in, place
+from nearkv.costmodel.mechanisms.prompt_chunks import between_chunks
 from nearkv.costmodel.mechanisms.serving.cpu_share import Capacities
 from nearkv.costmodel.mechanisms.serving.parallel import linear
 from nearkv.costmodel.mechanisms.weights.residency import Headroom, weights_or_drives
+from nearkv.costmodel.mechanisms.weights.streaming import WeightStream
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import Knob
 from nearkv.costmodel.model.resources import per
-from nearkv.costmodel.model.workload import Load, Serving, Spread
+from nearkv.costmodel.model.workload import Load, Serving, Spread, Workload
 from nearkv.costmodel.systems.kv_eviction import evict, fetch
 from nearkv.solvers.shares.minimum import Minimum, minimise
 from nearkv.solvers.subbatch.schedule import Schedule
@@ -42,6 +44,7 @@ ADDED: list[tuple[Callee, str]] = [
     (Headroom, "stored"),
     (weights_or_drives, "beside"),
     (fits_in, "copies"),
+    (place, "weights"),
     (mapped, "paged"),
     (evict, "sigma"),
     (fetch, "sigma"),
@@ -49,6 +52,7 @@ ADDED: list[tuple[Callee, str]] = [
     (Schedule, "bound"),
     (gpu_working_set, "on_gpu"),
     (gpu_working_set, "sequences"),
+    (Workload, "chunk"),
     (Load, "prompt"),
     (Load, "squares"),
     (Load, "products"),
@@ -68,6 +72,9 @@ MULTIPLIED: list[tuple[Callee, str]] = [
     (Knob, "high"),
     (per, "at_once"),
     (minimise, "high"),
+    (WeightStream, "kept"),
+    (Tiers, "weights"),
+    (between_chunks, "by_host"),
     *((Spread, name) for name in ("prompt_square", "output_square", "product")),
     *((Spread, name) for name in ("context_square", "longest", "longest_output")),
 ]

@@ -252,6 +252,9 @@ def designs(draw: st.DrawFn, named: str) -> Design:
     for knob_name, knob in system.knobs.items():
         if knob.solver and draw(st.booleans()):
             knobs[knob_name] = "auto"
+        elif knob_name == "chunk" and any(other.solver for other in system.knobs.values()):
+            # the mapping of prompts is a rule for whole ones; the memories bind a few tokens
+            knobs[knob_name] = 0.0
         elif not knob.sets:
             knobs[knob_name] = points.knob(knob)
     design = Design(system, hw, name, llm, work, knobs)

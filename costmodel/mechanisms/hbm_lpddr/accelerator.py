@@ -12,6 +12,7 @@ import numpy as np
 from nearkv.costmodel.algebra.span import Leaf, Port, Real, Span, overlap, serial
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.resources import per
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
 
@@ -170,24 +171,26 @@ def attend(
     return serial(work=work, walk=walk(on, cached, paged))
 
 
-def attend_prompt(
-    on: Side, llm: LLM, batch: Real, prompt: Real, n: Real, paged: Real = 0.0
-) -> Span:
+def attend_prompt(on: Side, llm: LLM, work: Workload, n: Real, paged: Real = 0.0) -> Span:
     """Causal attention of n heads over prompts on the systolic arrays; K and V are written.
+
+    Every chunk of a prompt reads K and V of those before it: of n chunks (n - 1) / 2 prompts.
 
     Args:
         on, llm, n, paged: as in `attend`.
-        batch, prompt: sequences and tokens of each [1].
+        work: prompts and chunks.
     """
+    batch, prompt = work.batch, work.prompt
     # two FLOPs are one multiply-add
     multiply_adds = llm.prefill_attention_flops(batch, prompt) / 2 * n / llm.heads
     cycles = multiply_adds / (on.rows * on.columns)
-    cached = kv_head_bytes(llm, batch, prompt) * np.ceil(n / llm.group)
-    work = overlap(
+    written = kv_head_bytes(llm, batch, prompt) * np.ceil(n / llm.group)
+    moved = written * (1 + work.chunks) / 2
+    attend = overlap(
         compute=on.arrays(cycles, "b s^2 H d multiply-adds on full arrays"),
-        memory=on.memory(cached, "K and V of the prompt"),
+        memory=on.memory(moved, "K and V of the prompt"),
     )
-    return serial(work=work, walk=walk(on, cached, paged))
+    return serial(work=attend, walk=walk(on, moved, paged))
 
 
 def walk(on: Side, moved: Real, paged: Real) -> Span:

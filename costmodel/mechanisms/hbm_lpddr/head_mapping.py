@@ -10,7 +10,7 @@ L layers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,8 +25,10 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import (
     powered,
     side,
 )
+from nearkv.costmodel.mechanisms.prompt_chunks import chunk_knob
 from nearkv.costmodel.model.layers import over_layers
 from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.registry import Knob
 from nearkv.costmodel.model.resources import per
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError
@@ -165,14 +167,26 @@ def attention(
 
 
 def prompt_attention(
-    two: Asymmetric, llm: LLM, batch: Real, prompt: Real, n: Real, paged: Real = 0.0
+    two: Asymmetric, llm: LLM, work: Workload, n: Real, paged: Real = 0.0
 ) -> Span:
     """All tokens of all prompts, one layer."""
 
     def heads_on(on: Side, heads: Real) -> Span:
-        return attend_prompt(on, llm, batch, prompt, heads, paged)
+        return attend_prompt(on, llm, work, heads, paged)
 
-    return split(two, heads_on, n, llm.heads, llm.query_bytes(batch * prompt))
+    tokens = work.batch * work.prompt
+    return split(two, heads_on, n, llm.heads, llm.query_bytes(tokens))
+
+
+def in_chunks(work: Workload, products: Callable[[Real], Span]) -> Span:
+    """Products of one layer over all prompts: those of a chunk of each prompt, once a chunk.
+
+    Args:
+        work: prompts and chunks.
+        products: tokens computed together -> their products.
+    """
+    n = work.chunks
+    return n * products(work.batch * work.prompt / n)
 
 
 def qkv(two: Asymmetric, llm: LLM, m: Real, n: Real, paged: Real = 0.0) -> Span:
@@ -323,6 +337,35 @@ def decoder_contents(llm: LLM, batch: Real, tokens: Real) -> dict[str, Real]:
         "KV cache": attention_bytes(llm, batch, tokens, llm.heads),
         "weights": qkv_bytes(llm, llm.heads) + fc_bytes(llm, llm.heads),
     }
+
+
+def most_contents(llm: LLM, work: Workload) -> dict[str, Real]:
+    """Contents at their most: at the last step, or with the prompts' activations before [B].
+
+    Activations of a chunk of each prompt are released when prompts are done; the cache that steps
+    then add takes their place.
+    """
+    most = decoder_contents(llm, work.batch, np.maximum(work.final, work.context))
+    begun = decoder_contents(llm, work.batch, work.prompt)
+    in_flight = llm.activation_bytes(work.batch * work.together)
+    later = total(most.values()) - total(begun.values())
+    return most | {"activations": np.maximum(in_flight - later, 0.0)}
+
+
+def chunk_in(*memories: str) -> Knob:
+    """The knob of chunks whose activations fit memories beside weights and cache.
+
+    Args:
+        memories: their roles.
+    """
+
+    def room(hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real]) -> Real:
+        """Room for each prompt's chunk [B]."""
+        sizes = total(hw[role].count * hw[role].memory for role in memories)
+        free = sizes - decoder_bytes(llm, work.batch, work.prompt)
+        return free / np.maximum(work.batch, 1.0)
+
+    return chunk_knob(room)
 
 
 def decoder_bytes(llm: LLM, batch: Real, tokens: Real) -> Real:

@@ -25,10 +25,11 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     attention_bytes,
     check_heads,
     check_units,
-    decoder_contents,
     fc,
     fc_bytes,
     footprint,
+    in_chunks,
+    most_contents,
     output_head,
     prompt_attention,
     qkv,
@@ -134,11 +135,10 @@ def prompt_layer(
 ) -> Span:
     """One layer of all prompts under a mapping."""
     n_attention, n_qkv, n_fc = heads
-    tokens = work.batch * work.prompt
     return serial(
-        qkv=qkv(two, llm, tokens, n_qkv, paged),
-        attention=prompt_attention(two, llm, work.batch, work.prompt, n_attention, paged),
-        fc=fc(two, llm, tokens, n_fc, paged),
+        qkv=in_chunks(work, lambda tokens: qkv(two, llm, tokens, n_qkv, paged)),
+        attention=prompt_attention(two, llm, work, n_attention, paged),
+        fc=in_chunks(work, lambda tokens: fc(two, llm, tokens, n_fc, paged)),
     )
 
 
@@ -162,11 +162,10 @@ def every_layer(
     """
     two = asymmetric_memory(hw)
     hbm, lpddr = two.hbm.capacity, two.lpddr.capacity
-    last = decoder_contents(llm, work.batch, np.maximum(work.final, work.context))
     check = fits(
         hbm=(by_kind(on_hbm), hbm),
         lpddr=(by_kind(on_lpddr), lpddr),
-        both=(last, hbm + lpddr),
+        both=(most_contents(llm, work), hbm + lpddr),
     )
     also = {
         "memory_energy_j_tok": memory_energy(hw, step, work.batch, "hbm", "lpddr"),

@@ -8,7 +8,7 @@ may take, alpha the share of tokens retained, sigma the skew, f scoring and B fe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,11 +20,20 @@ from nearkv.costmodel.mechanisms.gpu_layer import (
     layer_compute,
     prefill_compute,
 )
+from nearkv.costmodel.mechanisms.prompt_chunks import (
+    any_chunks,
+    between_chunks,
+    chunk_knob,
+    held_bytes,
+    hidden_bytes,
+    kept_share,
+)
+from nearkv.costmodel.mechanisms.weights.residency import fitting_on_gpu
 from nearkv.costmodel.model.estimate import Contents
-from nearkv.costmodel.model.layers import Recurrent
+from nearkv.costmodel.model.layers import Recurrent, over_layers
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import Knob, Reversal, choice
-from nearkv.costmodel.model.resources import Csd, Drives, Gpu, Link, drives, gpu, link
+from nearkv.costmodel.model.resources import Csd, Drives, Gpu, Link, drives, gpu, host, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
@@ -42,6 +51,11 @@ MORE_IN_DRAM = Reversal(
     ("step_ms", "total_s"),
     ("host.memory", "host.kv_memory", "host.count"),
     "DRAM is filled before drives, which many side by side may read faster",
+)
+EXCHANGED = Reversal(
+    ("step_ms", "total_s"),
+    ("gpu.memory", "gpu.count", "host.memory", "host.kv_memory", "host.count"),
+    "the more of the cache DRAM holds, the more of it is exchanged with the drive (fig. 4)",
 )
 PLACEMENT = choice(
     "how the KV cache fills GPU, host and drive: 20/60/20 (sec. 3.2), or each as far as it goes",
@@ -63,11 +77,17 @@ RETENTION = Knob("share of tokens that attention uses, alpha (sec. 5.2)", defaul
 
 @dataclass(frozen=True)
 class Tiers:
-    """Shares of the KV cache by where it lives; they sum to 1 [1]."""
+    """Shares of the KV cache by where it lives, which sum to 1, and of the weights on the GPU.
+
+    Attributes:
+        gpu, host, drive: of the KV cache [1].
+        weights: of the weights on the GPU; the others are in host DRAM [1].
+    """
 
     gpu: Real
     host: Real
     drive: Real
+    weights: Real = 1.0
 
     @property
     def exchangeable(self) -> Real:
@@ -89,8 +109,28 @@ def kv_budget(hw: Machine) -> Real:
     return hw.host.count * hw.host.kv_memory
 
 
-def place(hw: Machine, llm: LLM, work: Workload, placement: Real) -> Tiers:
+def dram_for_cache(hw: Machine, llm: LLM, work: Workload, on_gpu: Real) -> Real:
+    """DRAM for the KV cache: M_0, less what weights and hidden states find no place beside [B].
+
+    Args:
+        on_gpu: share of the weights on the GPU [1].
+    """
+    others = beside_cache(llm, work, on_gpu)
+    return np.clip(hw.host.memory - others, 0.0, kv_budget(hw))
+
+
+def beside_cache(llm: LLM, work: Workload, on_gpu: Real) -> Real:
+    """DRAM for weights that are not on the GPU, and for hidden states of prompts in chunks [B]."""
+    return (1 - on_gpu) * llm.weight_bytes + hidden_bytes(llm, work.batch, work)
+
+
+def place(
+    hw: Machine, llm: LLM, work: Workload, placement: Real, weights: Real = 0.0
+) -> Tiers:
     """Fill GPU, host and drive in this order; what exceeds a tier goes to the next.
+
+    Weights that all fit go before the cache. Others make way for its static share, as FlexGen's
+    shares of both are stated beside each other.
 
     A GPU attends to all tokens it has and to the retained ones of the others. So where few are
     retained, a GPU with more memory attends to more tokens, which may take longer.
@@ -98,21 +138,58 @@ def place(hw: Machine, llm: LLM, work: Workload, placement: Real) -> Tiers:
     Args:
         hw: roles gpu, host.
         placement: 0 static shares, 1 by capacity.
+        weights: place in the choices of `WEIGHTS_BESIDE_CACHE`.
     """
     kv = np.maximum(llm.kv_cache_bytes(work.batch, work.final), 1.0)
-    beside_weights = hw.gpu.count * hw.gpu.memory - weights_and_activations(llm, work)
-    free = np.maximum(beside_weights, 0.0)
     static_gpu, static_host = STATIC_SHARES
+    memory = gpu(hw).memory
+    resident = gpu_working_set(llm, work.together, 1.0, work.batch)
+    passing = gpu_working_set(llm, work.together, 0.0, work.batch)
+    of_cache = np.minimum(static_gpu * kv, np.maximum(memory - passing, 0.0))
+    filling = np.where(resident <= memory, 1.0, fitting_on_gpu(hw, llm, work, of_cache))
+    of_weights = np.where(np.equal(weights, 0), filling, 1.0)[()]
+    working = gpu_working_set(llm, work.together, of_weights, work.batch)
+    free = np.maximum(memory - working, 0.0)
     gpu_target = static_gpu + placement * (1 - static_gpu)
     on_gpu = np.minimum(gpu_target, free / kv)
     host_target = (1 - placement) * static_host + placement * (1 - on_gpu)
-    in_dram = np.minimum(host_target, kv_budget(hw) / kv)
-    return Tiers(on_gpu, in_dram, 1 - on_gpu - in_dram)
+    in_dram = np.minimum(host_target, dram_for_cache(hw, llm, work, of_weights) / kv)
+    return Tiers(on_gpu, in_dram, 1 - on_gpu - in_dram, of_weights)
 
 
-def weights_and_activations(llm: LLM, work: Workload) -> Real:
-    """GPU memory beside the KV cache, prompts prefilled one at a time [B]."""
-    return gpu_working_set(llm, work.prompt, 1.0, work.batch)
+def room_for_prompts(
+    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
+) -> Real:
+    """GPU memory for the activations of a prompt beside weights that stay, or pass [B].
+
+    Weights stay where the GPU holds them all, so that chunks make way for them.
+    """
+    all_weights = gpu_working_set(llm, 0.0, 1.0, work.batch)
+    passing = gpu_working_set(llm, 0.0, 0.0, work.batch)
+    memory = gpu(hw).memory
+    stay = np.equal(knobs.get("weights", 0.0), 1) | (all_weights <= memory)
+    return memory - np.where(stay, all_weights, passing)[()]
+
+
+CHUNK = chunk_knob(room_for_prompts)
+WEIGHTS_BESIDE_CACHE = choice(
+    "where weights live: filling the GPU, the rest in host DRAM, or all on the GPU",
+    ("filled", "gpu"),
+)
+
+
+def arriving_weights(hw: Machine, llm: LLM, tokens: Real, tiers: Tiers) -> dict[str, Span]:
+    """Weights of one layer from host DRAM; none where all stay on the GPU.
+
+    Args:
+        tokens: computed, for which experts are used [1].
+    """
+    streamed = (1 - tiers.weights) * llm.layer_weight_bytes(tokens)
+    if not np.any(streamed):
+        return {}
+    lanes = link(hw, "gpu_link", "pcie")
+    path = {"dram": host(hw).read, "link": lanes.inward}
+    return {"weights": stream(streamed, "weights in DRAM", **path)}
 
 
 def gpu_layer(llm: LLM, work: Workload, attended: Real, gpu_: Gpu) -> Span:
@@ -171,16 +248,35 @@ class Storage:
             np.minimum(share, tiers.exchangeable) * kv, "demoted KV, fig. 4"
         )
 
+    def bring_back(self, kv: Real, tiers: Tiers) -> Span:
+        """Bring K and V that are not on the GPU to it, in sequence, given their bytes [B]."""
+        cold, off_gpu = tiers.drive * kv, (tiers.host + tiers.drive) * kv
+        return overlap(
+            drive=stream(
+                cold,
+                "KV of earlier chunks",
+                flash=self.drives.read,
+                link=self.drive_link.inward,
+            ),
+            gpu=self.gpu_link.inward(off_gpu, "KV of earlier chunks"),
+        )
+
     def write_back(self, amount: Real, eq: str) -> Span:
         """Send K and V from host DRAM to the drive [B]."""
         return stream(amount, eq, link=self.drive_link.outward, flash=self.drives.write)
+
+
+def place_stated(hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]) -> Tiers:
+    """Where the KV cache lives, by the knobs that are stated."""
+    work = work.in_chunks(knobs.get("chunk", 0.0))
+    return place(hw, llm, work, knobs["placement"], knobs.get("weights", 0.0))
 
 
 def migration_breaks(
     hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
 ) -> tuple[Real, ...]:
     """The share that leaves DRAM above which `demote` moves no more [1]."""
-    most = place(hw, llm, work, knobs["placement"]).exchangeable
+    most = place_stated(hw, llm, work, knobs).exchangeable
     return (most / (1 - knobs.get("sigma", 0.0)),)
 
 
@@ -188,7 +284,7 @@ def sigma_breaks(
     hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
 ) -> tuple[Real, ...]:
     """The skew above which less leaves DRAM than host and drive could swap [1]."""
-    most = place(hw, llm, work, knobs["placement"]).exchangeable
+    most = place_stated(hw, llm, work, knobs).exchangeable
     # a share that never leaves has no break; 1 is beyond the range of the skew
     migration = knobs["migration"]
     leaves = np.greater(migration, 0)
@@ -210,17 +306,40 @@ def storage(hw: Machine) -> Storage:
     )
 
 
-def prefill_layer(llm: LLM, work: Workload, gpu_: Gpu, stored: Span) -> Span:
-    """One layer over all prompts while its KV leaves for its tiers.
+def prefill(
+    hw: Machine, llm: LLM, work: Workload, tiers: Tiers, path: Callable[[LLM], Storage]
+) -> Span:
+    """All layers over all prompts while their KV leaves for its tiers.
 
     Args:
-        stored: transfer of the layer's new K and V.
+        path: a model whose layers are all alike -> where its K and V go.
     """
-    return overlap(
-        hbm=gpu_.read(llm.layer_weight_bytes(work.batch * work.prompt), "weights"),
-        compute=prefill_compute(llm, work, work.batch, gpu_),
-        store_new=stored,
-    )
+    gpu_, b, tokens = gpu(hw), work.batch, work.batch * work.prompt
+    kept = kept_on_gpu(hw, llm, work, tiers)
+
+    def layer(kind: LLM) -> Span:
+        storage_ = path(kind)
+
+        def arriving(prompts: Real, before: Real) -> Span:
+            """K and V of earlier chunks that are not on the GPU."""
+            return storage_.bring_back(kind.kv_bytes(prompts, before), tiers)
+
+        return overlap(
+            hbm=gpu_.read(kind.layer_weight_bytes(tokens), "weights"),
+            compute=prefill_compute(kind, work, b, gpu_),
+            store_new=storage_.store_new(kind.kv_bytes(b, work.prompt), tiers),
+            **arriving_weights(hw, kind, tokens, tiers),
+            **between_chunks(kind, work, b, gpu_, storage_.gpu_link, kept, arriving),
+        )
+
+    return over_layers(llm, layer)
+
+
+def kept_on_gpu(hw: Machine, llm: LLM, work: Workload, tiers: Tiers) -> Real:
+    """Share of a prompt's earlier K and V of a layer that stays on the GPU beside its cache [1]."""
+    working = gpu_working_set(llm, work.together, tiers.weights, work.batch)
+    cache = tiers.gpu * llm.kv_cache_bytes(work.batch, work.final)
+    return kept_share(llm, work, gpu(hw).memory - working - cache)
 
 
 def fits_in(
@@ -240,10 +359,22 @@ def fits_in(
         copies: narrow copies of keys on the drive [B].
     """
     kv = llm.kv_cache_bytes(work.batch, work.final)
-    on_gpu = gpu_contents(llm, work.prompt, 1.0, work.batch)
+    on_gpu = gpu_contents(llm, work.together, tiers.weights, work.batch)
+    on_gpu["KV cache"] = tiers.gpu * kv
+    others = beside_cache(llm, work, tiers.weights)
+    if any_chunks(work):
+        held = kept_on_gpu(hw, llm, work, tiers) * held_bytes(llm, work)
+        on_gpu["K and V of the layer"] = held
     return {
-        "gpu": ({**on_gpu, "KV cache": tiers.gpu * kv}, gpu(hw).memory),
-        "host": ({"KV cache": tiers.host * kv}, kv_budget(hw)),
+        "gpu": (on_gpu, gpu(hw).memory),
+        "host": (
+            {
+                "KV cache": tiers.host * kv,
+                # of weights and hidden states what DRAM does not hold at all
+                "weights": np.maximum(others - hw.host.memory, 0.0),
+            },
+            dram_for_cache(hw, llm, work, tiers.weights),
+        ),
         drive: ({"KV cache": tiers.drive * kv, "copies of keys": copies}, capacity),
     }
 

@@ -98,7 +98,22 @@ def prefill_layer(
     llm, devices = weights.llm, csd(hw, weights.llm.group)
     relay, uplink = link(hw, "gpu_link", "cache_relay"), link(hw, "uplink", "uplink")
     caches = put_caches(llm, work.prompt, split, relay, uplink, devices)
-    return weights.prefill_layer(work, work.batch, caches=caches)
+    flash = {"flash": devices.read, "uplink": uplink.inward, "link": relay.inward}
+    dram = {"dram": weights.host.read, "link": relay.inward}
+
+    def arriving(b: Real, tokens: Real) -> Span:
+        """K and V from both memories, and X, from which the GPU rebuilds them."""
+        part = b / np.maximum(work.batch, 1e-9)
+        rebuild = llm.kv_from_x_flops(part * split.with_x, tokens)
+        hosted = llm.kv_bytes(part * split.beside, tokens)
+        x = llm.x_bytes(part * split.with_x, tokens)
+        return overlap(
+            flash=stream(llm.kv_bytes(part * split.near, tokens), "4sbhd", **flash),
+            host=stream(hosted + x, "X, or K and V", **dram),
+            rebuild=weights.gpu.for_prompts.run(rebuild, "K and V of earlier chunks"),
+        )
+
+    return weights.prefill_layer(work, work.batch, arriving, caches=caches)
 
 
 def attend(

@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Real, Span, overlap, serial, stream
-from nearkv.costmodel.mechanisms.gpu_layer import gpu_contents
 from nearkv.costmodel.mechanisms.near_storage.writeback import (
     Writeback,
     head_rows,
     rows_per_page,
     stage_pages,
 )
+from nearkv.costmodel.mechanisms.prompt_chunks import hidden_bytes
 from nearkv.costmodel.mechanisms.weights.residency import (
     FILLED,
     SSD_WEIGHTS,
@@ -146,9 +146,9 @@ def alpha_breaks(
 ) -> tuple[Real, ...]:
     """The alpha at which buffers begin, or end, to take host memory that weights would fill [1]."""
     interval, writeback = knobs["interval"], knobs["writeback"]
+    work = work.in_chunks(knobs.get("chunk", 0.0))
     only_kv, only_x = [
-        buffer_bytes(llm, work.batch, Caching(alpha, interval, writeback))
-        for alpha in (0.0, 1.0)
+        buffer_bytes(llm, work, Caching(alpha, interval, writeback)) for alpha in (0.0, 1.0)
     ]
     stored = knobs.get("ssd_weights", 0.0)
     unbuffered = Caching(0.0, interval, 0.0)
@@ -162,6 +162,7 @@ def alpha_breaks(
 ALPHA = Knob(
     "share of the batch whose X is cached instead of K and V (sec. 4.2)",
     published="paper-power-of-two",  # sec. 4.2, 6.4
+    measured="hilos-alpha-opt-meas",
     rules={"paper": alpha_closed_form, "paper-power-of-two": alpha_power_of_two},
     breaks=alpha_breaks,
 )
@@ -171,6 +172,7 @@ INTERVAL = Knob(
     high=256,
     default=16,
     kind="count",
+    measured="hilos-c-opt",
     rules={"paper": interval_of_page},
 )
 WRITEBACK = choice(
@@ -228,14 +230,29 @@ def decode_layer(
 
 def prefill_layer(hw: Machine, weights: WeightStream, work: Workload, alpha: Real) -> Span:
     """One layer over all prompts while their K and V or X move to the flash (sec. 4.1)."""
+    uplink, devices = link(hw, "uplink", "uplink"), devices_of(hw, weights.llm)
     path = {
         "link": weights.link.outward,
-        "uplink": link(hw, "uplink", "uplink").outward,
-        "flash": devices_of(hw, weights.llm).write,
+        "uplink": uplink.outward,
+        "flash": devices.write,
+    }
+    back = {
+        "flash": devices.read,
+        "uplink": uplink.inward,
+        "link": weights.link.inward,
     }
     prompts = cache_bytes(weights.llm, work.batch, alpha, work.prompt)
+
+    def arriving(b: Real, tokens: Real) -> Span:
+        """K and V of the share near storage, X of the other, from which the GPU rebuilds them."""
+        rebuild = weights.llm.kv_from_x_flops(alpha * b, tokens)
+        return overlap(
+            load=stream(cache_bytes(weights.llm, b, alpha, tokens), "4sh, or X", **back),
+            rebuild=weights.gpu.for_prompts.run(rebuild, "K and V of earlier chunks"),
+        )
+
     return weights.prefill_layer(
-        work, work.batch, cache=stream(prompts, "sec. 4.1", **path)
+        work, work.batch, arriving, cache=stream(prompts, "sec. 4.1", **path)
     )
 
 
@@ -247,12 +264,17 @@ def kernel_power(hw: Machine, llm: LLM) -> Real:
     return llm.most_of_a_layer(lambda layer_type: devices_of(hw, layer_type).kernel_power)
 
 
-def buffer_bytes(llm: LLM, b: Real, caching: Caching) -> Real:
-    """Host memory for rows that wait to be spilled: c tokens of all layers (sec. 4.3) [B]."""
+def buffer_bytes(llm: LLM, work: Workload, caching: Caching) -> Real:
+    """Host memory for rows that wait to be spilled: c tokens of all layers (sec. 4.3) [B].
+
+    Hidden states of prompts in chunks, which are gone by then, take as much at least.
+    """
+    b = work.batch
     token = llm.sum_over_layers(
         lambda layer_type: cache_bytes(layer_type, b, caching.alpha, 1)
     )
-    return caching.writeback * caching.interval * token
+    rows = caching.writeback * caching.interval * token
+    return np.maximum(rows, hidden_bytes(llm, b, work))
 
 
 def place_weights(
@@ -264,7 +286,7 @@ def place_weights(
         choice: index into the choices of `WEIGHTS`.
         stored: least share on the devices of what is not on the GPU [1].
     """
-    left = host(hw).memory - buffer_bytes(llm, work.batch, caching)
+    left = host(hw).memory - buffer_bytes(llm, work, caching)
     return dram_or_drives(hw, llm, work, choice, Headroom(left, stored=stored))
 
 
@@ -274,6 +296,7 @@ def device_breaks(
     """The share of weights on the devices from which host memory beside buffers is not full [1]."""
     caching = Caching(knobs["alpha"], knobs["interval"], knobs["writeback"])
     choice = knobs.get("weights", FILLED)
+    work = work.in_chunks(knobs.get("chunk", 0.0))
     return (overflow(place_weights(hw, llm, work, choice, 0.0, caching)),)
 
 
@@ -292,7 +315,7 @@ def capacity_check(
     x = llm.sum_over_layers(lambda layer_type: layer_type.x_bytes(b, work.final))
     in_host = {
         "weights": host_weights(hw, llm, tiers),
-        "buffers": buffer_bytes(llm, b, caching),
+        "buffers": buffer_bytes(llm, work, caching),
     }
     in_flash = {
         "weights": tiers.storage * llm.weight_bytes,
@@ -300,7 +323,7 @@ def capacity_check(
         "X": caching.alpha * x,
     }
     return fits(
-        gpu=(gpu_contents(llm, work.prompt, tiers.gpu, b), weights.gpu.memory),
+        gpu=(weights.contents(work), weights.gpu.memory),
         host=(in_host, weights.host.memory),
         csd=(in_flash, devices_of(hw, llm).capacity),
     )

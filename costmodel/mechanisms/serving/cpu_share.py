@@ -69,12 +69,12 @@ def served(hw: Machine, llm: LLM, work: Workload) -> Machine:
 
 def beyond_gpus(hw: Machine, llm: LLM, work: Workload) -> Booleans:
     """True if the longest request exceeds the GPUs of a replica, which hold its states at least."""
-    return np.greater(_excess(hw, llm, work.longest), 0)
+    return np.greater(_excess(hw, llm, work, work.longest), 0)
 
 
-def _excess(hw: Machine, llm: LLM, tokens: Real) -> Real:
+def _excess(hw: Machine, llm: LLM, work: Workload, tokens: Real) -> Real:
     """Cache of a request that the GPUs of a replica do not hold, by its tokens [B]."""
-    free = beside_weights(hw, llm) / data_parallel(hw, llm)
+    free = beside_weights(hw, llm, work) / data_parallel(hw, llm)
     return np.maximum(_on_gpus(hw, llm, tokens) - free, 0.0)
 
 
@@ -92,9 +92,9 @@ def least_share(hw: Machine, llm: LLM, work: Workload) -> Real:
     contexts = work.contexts
     states = _on_gpus(hw, llm, 0.0)
     cached = total([_on_gpus(hw, llm, one) - states for one in contexts])
-    excess = total([_excess(hw, llm, one) for one in contexts])
+    excess = total([_excess(hw, llm, work, one) for one in contexts])
     requests = np.maximum(work.batch, 1.0)
-    at_end = _excess(hw, llm, work.longest) / (4 * requests)
+    at_end = _excess(hw, llm, work, work.longest) / (4 * requests)
     most = np.maximum(excess, at_end)
     return np.minimum(most / np.maximum(cached, _NONE), 1.0)
 
@@ -172,7 +172,7 @@ def capacities(hw: Machine, llm: LLM, work: Workload) -> Capacities:
     replicas = data_parallel(hw, llm)
     cache = np.maximum(request_bytes(llm, work, cache_bytes).mean, _NONE)
     on_gpu = np.maximum(request_bytes(llm, work, partial(gpu_cache, hw, llm)).mean, _NONE)
-    gpu = beside_weights(hw, llm) / on_gpu
+    gpu = beside_weights(hw, llm, work) / on_gpu
     host = hw.host.memory / cache
     state = llm.all_state_bytes(1) / on_gpu
     return Capacities(gpu, host, work.batch, replicas, state)
@@ -209,7 +209,7 @@ def shared_layer(
 
 
 def balanced_share(
-    hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real] = NO_KNOBS
+    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real] = NO_KNOBS
 ) -> Real:
     """Share of the residents with the CPU at which a step over all requests is fastest [1].
 
@@ -223,6 +223,7 @@ def balanced_share(
     share the weights. t is convex between the shares where a memory begins to bind. Where nothing
     fits, the GPUs are full. What exceeds the GPUs of a replica is the CPU's.
     """
+    work = work.in_chunks(knobs.get("chunk", 0.0))
     hw = served(hw, llm, work)
     memory = capacities(hw, llm, work)
     seen = seen_by_type(llm, work)

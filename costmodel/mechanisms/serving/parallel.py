@@ -5,6 +5,7 @@ Symbols: n tokens computed, L layers, W bytes of weights, P parameters, tp and d
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
@@ -23,6 +24,7 @@ from nearkv.costmodel.mechanisms.gpu_layer import (
     layer_compute,
     prompt_kernel,
 )
+from nearkv.costmodel.mechanisms.prompt_chunks import held_bytes, kept_share
 from nearkv.costmodel.mechanisms.serving.dimm import dimms
 from nearkv.costmodel.mechanisms.serving.experts import (
     grouped_products,
@@ -35,9 +37,9 @@ from nearkv.costmodel.model.chosen import Compressed
 from nearkv.costmodel.model.latent import Latent
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.registry import MONOTONE_COLUMNS, Reversal
+from nearkv.costmodel.model.registry import MONOTONE_COLUMNS, Knob, Reversal
 from nearkv.costmodel.model.resources import gpu, link
-from nearkv.costmodel.model.workload import Load, over_layer_types
+from nearkv.costmodel.model.workload import Load, Workload, over_layer_types
 from nearkv.hardware.machine import Machine
 
 
@@ -62,6 +64,8 @@ LACKS = {
     "sparse": "its attention units choose no tokens",
 }
 """Why they model no other."""
+_NONE = 1e-30
+"""Stands for no prompt where one divides by their number [1]."""
 _WIDE = 1.5
 """KV of fewer bytes an element is dequantised while it is read [B]."""
 
@@ -115,10 +119,16 @@ def kv_token_bytes(llm: LLM) -> Real:
     return llm.layers * of_a_layer
 
 
-def beside_weights(hw: Machine, llm: LLM) -> Real:
-    """GPU memory of all replicas that weights leave [B]."""
+def beside_weights(hw: Machine, llm: LLM, work: Workload) -> Real:
+    """GPU memory of all replicas that weights, and what the engine keeps for prompts, leave [B]."""
     weights = data_parallel(hw, llm) * llm.weight_bytes
-    return np.maximum(usable_memory(hw) - weights, 0.0)
+    beside = activations_and_buffers(hw, llm, work)
+    return np.maximum(usable_memory(hw) - weights - beside, 0.0)
+
+
+def activations_and_buffers(hw: Machine, llm: LLM, work: Workload) -> Real:
+    """What the engine keeps on all GPUs for prompts, split as L3 splits models [B]."""
+    return engine_memory(hw, llm, split_of(hw, llm), work.together)
 
 
 def usable_memory(hw: Machine) -> Real:
@@ -131,6 +141,22 @@ def of_engine(hw: Machine, key: str) -> Real:
     engine = hw.engine
     is_large = np.greater_equal(hw.gpu.memory, engine.large_memory)
     return np.where(is_large, engine[key], engine.maybe(f"{key}_small", engine[key]))[()]
+
+
+def tokens_of_engine(
+    hw: Machine, llm: LLM, work: Workload, stated: Mapping[str, Real]
+) -> Real:
+    """Tokens that the engine takes together by default [1]."""
+    return of_engine(hw, "chunk")
+
+
+CHUNK = Knob(
+    "tokens of a prompt that pass the layers together; 0: the whole prompt; engine: as it takes",
+    high=131_072,
+    default="engine",
+    kind="count",
+    rules={"engine": tokens_of_engine},
+)
 
 
 def engine_memory(hw: Machine, llm: LLM, split: GpuSplit, chunk: Real) -> Real:
@@ -233,35 +259,92 @@ def prefill_attention(hw: Machine, llm: LLM, squares: Real) -> Span:
     return prompt_kernel(hw, llm)(flops, "4 D (l c0 + l^2/2)")
 
 
+def chunks_each(prompts: Real, load: Load, chunk: Real) -> Real:
+    """Chunks of a mean prompt, at least one [1].
+
+    Args:
+        prompts: how many [1].
+        load: their tokens.
+        chunk: tokens that pass the layers together, 0 all of a prompt [1].
+    """
+    most = np.where(np.greater(chunk, 0), chunk, np.inf)
+    length = load.prompt / np.maximum(prompts, _NONE)
+    return np.maximum(length / most, 1.0)
+
+
 def prompts_alone(
-    hw: Machine, llm: LLM, prompts: Real, layer_type: LLM, load: Load
+    hw: Machine, llm: LLM, chunk: Real, prompts: Real, layer_type: LLM, load: Load
 ) -> Span:
-    """One layer of prefill, prompt by prompt on every replica, prefill first (L3 sec. 6.1)."""
-    passes = prompts / data_parallel(hw, llm)
+    """One layer of prefill, prompt by prompt on every replica, prefill first (L3 sec. 6.1).
+
+    Each chunk of a prompt passes all layers, whose weights it reads anew.
+    """
+    each = chunks_each(prompts, load, chunk)
+    passes = each * prompts / data_parallel(hw, llm)
     return serial(
         linear=linear(hw, llm, load.prompt, passes, layer_type, prompts),
         attention=prefill_attention(hw, layer_type, load.squares),
     )
 
 
-def all_prompts_alone(hw: Machine, llm: LLM, prompts: Real, load: Load) -> Span:
-    """Prefill of all layers, prompt by prompt on every replica."""
-    return over_layer_types(llm, load, partial(prompts_alone, hw, llm, prompts))
+def all_prompts_alone(
+    hw: Machine, llm: LLM, chunk: Real, prompts: Real, load: Load
+) -> Span:
+    """Prefill of all layers, prompt by prompt on every replica, which keeps its K and V."""
+    return over_layer_types(llm, load, partial(prompts_alone, hw, llm, chunk, prompts))
 
 
-def prompts_to_dimms(hw: Machine, llm: LLM, prompts: Real, load: Load) -> Span:
-    """Prefill of all layers while the KV of the prompts leaves for the DIMMs."""
-    bus = dimms(hw).bus
-    to_dimms = link(hw, "gpu_link", "link").outward
+def prompts_to_dimms(
+    hw: Machine, llm: LLM, work: Workload, prompts: Real, load: Load
+) -> Span:
+    """Prefill of all layers while the KV of the prompts leaves for the DIMMs.
+
+    What the GPUs do not keep of it comes back for later chunks (`beside_activations`).
+
+    Args:
+        hw, llm: the GPUs in use, and the model.
+        work: chunks.
+        prompts: how many [1].
+        load: their tokens.
+    """
+    bus, lanes = dimms(hw).bus, link(hw, "gpu_link", "link")
+    away = 1 - kept_share(llm, work, room_beside_activations(hw, llm, work) / llm.layers)
 
     def layer(layer_type: LLM, seen: Load) -> Span:
         cache = layer_type.kv_bytes(seen.kept_share * seen.prompt, 1)
-        return overlap(
-            compute=prompts_alone(hw, llm, prompts, layer_type, seen),
-            cache=stream(cache, "4 D l", link=to_dimms, bus=bus),
-        )
+        parts = {
+            "compute": prompts_alone(hw, llm, work.chunk, prompts, layer_type, seen),
+            "cache": stream(cache, "4 D l", link=lanes.outward, bus=bus),
+        }
+        if np.any(away):
+            later = (chunks_each(prompts, load, work.chunk) - 1) / 2
+            parts["earlier"] = stream(
+                away * later * cache, "4 D c0", bus=bus, link=lanes.inward
+            )
+        return overlap(**parts)
 
     return over_layer_types(llm, load, layer)
+
+
+def room_beside_activations(hw: Machine, llm: LLM, work: Workload) -> Real:
+    """GPU memory of a replica beside weights and the activations of a prompt [B]."""
+    replicas = data_parallel(hw, llm)
+    activations = llm.activation_bytes(work.together)
+    return gpu(hw).memory / replicas - llm.weight_bytes - activations
+
+
+def prompt_in_flight(hw: Machine, llm: LLM, work: Workload) -> dict[str, Real]:
+    """Bytes that GPUs hold of prompts whose cache lies elsewhere (L3 sec. 6.2) [B].
+
+    Activations, and K and V of earlier chunks in all layers as far as there is room.
+    """
+    replicas = data_parallel(hw, llm)
+    held = llm.layers * held_bytes(llm, work)
+    room = np.maximum(room_beside_activations(hw, llm, work), 0.0)
+    return {
+        "activations": replicas * llm.activation_bytes(work.together),
+        "KV cache of a prompt": replicas * np.minimum(held, room),
+    }
 
 
 def decode_attention(

@@ -146,7 +146,7 @@ def tokens_beside_states(
         reserve: as in `tokens_held`.
     """
     held = tokens_held(memory, llm, work, reserve)
-    states = tokens_held(beside_weights(hw, llm), llm, work, reserve, state_bytes)
+    states = tokens_held(beside_weights(hw, llm, work), llm, work, reserve, state_bytes)
     return np.where(has_states(llm), np.minimum(held, states), held)[()]
 
 

@@ -103,6 +103,11 @@ class FlexgenBlock:
         return 1.0 if isinstance(llm, Latent) else 0.0
 
     @property
+    def by_host(self) -> Real:
+        """Share of the hidden states of prompts in chunks that waits in host memory [1]."""
+        return 1.0
+
+    @property
     def sequences(self) -> Real:
         """Sequences of one GPU batch [1]."""
         return self.b / self.batches
@@ -123,6 +128,12 @@ class FlexgenBlock:
         kv = llm.kv_bytes(self.b, prompt)
         leaving = (1 - self.cache.gpu) * kv
         stored = self.cache.storage * kv
+
+        def arriving(b: Real, tokens: Real) -> Span:
+            """K and V from where they lie, by a link whose buffers are not pinned."""
+            earlier = llm.kv_bytes(b, tokens)
+            return self._arriving(weights, earlier, 1.0, self._link("pageable").inward)
+
         return overlap(
             weights=weights.load(llm.layer_weight_bytes(self.b * prompt)),
             compute=compute,
@@ -130,6 +141,7 @@ class FlexgenBlock:
                 gpu=self._link("cache_relay").outward(leaving, "4bsh"),
                 drives=stream(stored, "4bsh", **self.drives.write),
             ),
+            **weights.between_chunks(self.work, self.b, arriving, self.by_host),
         )
 
     def decode_layer(self, weights: WeightStream) -> Span:
@@ -169,19 +181,21 @@ class FlexgenBlock:
 
     def read_cache(self, weights: WeightStream) -> Span:
         """Keys and values leave the drives (HILOS eq. 3: 4sh a sequence), latents for the GPU."""
-        if isinstance(weights.llm, Latent):
-            return self._arriving(weights, 1.0, self._link("pageable").inward)
         kv = weights.llm.kv_bytes(self.sequences, self.work.context)
+        if isinstance(weights.llm, Latent):
+            return self._arriving(weights, kv, 1.0, self._link("pageable").inward)
         return stream(self.cache.storage * kv, "4sh, eq. 3", **self.drives.read)
 
-    def _arriving(self, weights: WeightStream, to_gpu: Real, inward: Port) -> Span:
+    def _arriving(
+        self, weights: WeightStream, kv: Real, to_gpu: Real, inward: Port
+    ) -> Span:
         """The cache leaves the drives; all of it comes to a GPU that attends.
 
         Args:
+            kv: K and V, wherever they lie [B].
             to_gpu: 1 where the GPU attends [1].
             inward: the link to it.
         """
-        kv = weights.llm.kv_bytes(self.sequences, self.work.context)
         moved = to_gpu * (1 - self.cache.gpu) * kv
         return overlap(
             drives=stream(self.cache.storage * kv, "4sh", **self.drives.read),
@@ -235,6 +249,11 @@ class EagerBlock(FlexgenBlock):
     unpinned: Real = 0.0
     activations: Residency = ALL_ON_GPU
 
+    @property
+    def by_host(self) -> Real:
+        """Those of which `_wait` moves none: between halves they would wait on the GPU [1]."""
+        return self.activations.gpu
+
     def prefill_layer(self, weights: WeightStream) -> Span:
         """One layer over all prompts, whose cache leaves the GPU meanwhile."""
         llm, prompt = weights.llm, self.work.prompt
@@ -257,7 +276,9 @@ class EagerBlock(FlexgenBlock):
 
     def read_cache(self, weights: WeightStream) -> Span:
         """Keys and values leave the drives, for pinned buffers and the GPU where that attends."""
-        return self._arriving(weights, self._gpu_attends(weights.llm), weights.link.inward)
+        kv = weights.llm.kv_bytes(self.sequences, self.work.context)
+        attends = self._gpu_attends(weights.llm)
+        return self._arriving(weights, kv, attends, weights.link.inward)
 
     def attend(self, weights: WeightStream) -> Span:
         """Projections, attention of the GPU to its sequences, then of the CPU to the others."""

@@ -14,14 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Real, total
-from nearkv.costmodel.mechanisms.gpu_layer import arriving_latents
+from nearkv.costmodel.mechanisms.gpu_layer import arriving_latents, gpu_working_set
+from nearkv.costmodel.mechanisms.prompt_chunks import hidden_bytes
 from nearkv.costmodel.mechanisms.weights.residency import (
     Residency,
     beside_gpu,
     fitting_on_gpu,
 )
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.resources import host
+from nearkv.costmodel.model.resources import gpu, host
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
@@ -194,10 +195,24 @@ def gpu_headroom(hw: Machine, llm: LLM, work: Workload, stated: Mapping[str, Rea
 
     A cache elsewhere leaves the GPU the latents that pass.
     """
+    work = work.in_chunks(stated.get("chunk", 0.0))
+    return fitting_on_gpu(hw, llm, work, cache_on_gpu(llm, work, stated))
+
+
+def cache_on_gpu(llm: LLM, work: Workload, stated: Mapping[str, Real]) -> Real:
+    """GPU memory of the cache that stays there, and of latents that pass [B]."""
     cache = cache_of(stated)
     kept = cache.gpu * llm.kv_cache_bytes(work.batch, work.final)
-    passing = (1 - cache.gpu) * arriving_latents(llm, work.batch, work.final)
-    return fitting_on_gpu(hw, llm, work, kept + passing)
+    return kept + (1 - cache.gpu) * arriving_latents(llm, work.batch, work.final)
+
+
+def room_for_prompts(
+    hw: Machine, llm: LLM, work: Workload, stated: Mapping[str, Real]
+) -> Real:
+    """GPU memory for the activations of a prompt beside its cache and stated weights [B]."""
+    on_gpu = stated.get("gpu_weights", 0.0)
+    working = gpu_working_set(llm, 0.0, on_gpu, work.batch)
+    return gpu(hw).memory - working - cache_on_gpu(llm, work, stated)
 
 
 def host_headroom(
@@ -205,13 +220,19 @@ def host_headroom(
 ) -> Real:
     """Share of the weights that fits host memory beside its cache and activations [1]."""
     cache = cache_of(stated).host * llm.kv_cache_bytes(work.batch, work.final)
-    waiting = np.equal(stated.get("activations", 0.0), 1) * waiting_bytes(llm, work)
+    work = work.in_chunks(stated.get("chunk", 0.0))
+    waiting = waiting_bytes(llm, work, stated.get("activations", 0.0))
     return (host(hw).memory - cache - waiting) / llm.weight_bytes
 
 
-def waiting_bytes(llm: LLM, work: Workload) -> Real:
-    """Activations of all prompts between two halves of layers [B]."""
-    return llm.x_bytes(work.batch, work.prompt)
+def waiting_bytes(llm: LLM, work: Workload, place: Real) -> Real:
+    """Activations of all prompts in host memory: between two halves of layers, or chunks [B].
+
+    Args:
+        place: 0 they wait on the GPU but for prompts in chunks, 1 in host memory, 2 on drives.
+    """
+    between_chunks = np.equal(place, 0) * hidden_bytes(llm, work.batch, work)
+    return np.equal(place, 1) * llm.x_bytes(work.batch, work.prompt) + between_chunks
 
 
 def _by_tensors(stated: Mapping[str, Real], whole: Real, divided: Real) -> Real:

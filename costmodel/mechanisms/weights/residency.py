@@ -13,6 +13,11 @@ import numpy as np
 
 from nearkv.costmodel.algebra.span import Booleans, Real, total
 from nearkv.costmodel.mechanisms.gpu_layer import gpu_working_set, passing_latents
+from nearkv.costmodel.mechanisms.prompt_chunks import (
+    chunk_knob,
+    held_bytes,
+    hidden_bytes,
+)
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import ANY, MONOTONE_COLUMNS, Knob, Reversal, choice
 from nearkv.costmodel.model.resources import Gpu, gpu, host, link
@@ -72,7 +77,7 @@ def weights_on_storage(hw: Machine, llm: LLM) -> Real:
 
 def weights_on_gpu(llm: LLM, work: Workload, gpu: Gpu) -> Real:
     """1 where all weights stay on the GPU beside its activations, else 0 (INF² sec. 7.1) [1]."""
-    resident = gpu_working_set(llm, work.prompt, 1.0, work.batch)
+    resident = gpu_working_set(llm, work.together, 1.0, work.batch)
     return np.where(resident <= gpu.memory, 1.0, 0.0)[()]
 
 
@@ -142,14 +147,16 @@ def _filled(hw: Machine, llm: LLM, work: Workload, headroom: Headroom) -> Reside
 def fitting_on_gpu(hw: Machine, llm: LLM, work: Workload, beside: Real) -> Real:
     """Share of the weights that fits the GPU beside its working set [1].
 
-    Weights that all stay need no buffer for those in transfer.
+    Weights that all stay need no buffer for those in transfer. K and V of a prompt's earlier chunks
+    go before weights.
 
     Args:
         beside: GPU memory that the step takes beyond its working set [B].
     """
-    free = gpu(hw).memory - beside
-    streaming = gpu_working_set(llm, work.prompt, 0.0, work.batch)
-    resident = gpu_working_set(llm, work.prompt, 1.0, work.batch)
+    streaming = gpu_working_set(llm, work.together, 0.0, work.batch)
+    resident = gpu_working_set(llm, work.together, 1.0, work.batch)
+    beside_working_set = np.maximum(gpu(hw).memory - beside - streaming, 0.0)
+    free = gpu(hw).memory - beside - np.minimum(held_bytes(llm, work), beside_working_set)
     rise = np.maximum(resident - streaming, 1.0)
     fitting = np.clip((free - streaming) / rise, 0.0, 1.0)
     return np.where(resident <= free, 1.0, fitting)[()]
@@ -267,6 +274,7 @@ def cache_breaks(
     what lives where is affine in the share [1].
     """
     choice, batches = knobs.get("weights", FILLED), knobs.get("gpu_batches", 1.0)
+    work = work.in_chunks(knobs.get("chunk", 0.0))
     passing = passing_latents(llm, work, batches)
     copies = layer_copies(llm, work)
     tiers = weights_or_drives(hw, llm, work, choice, 0.0, copies, passing)
@@ -331,16 +339,33 @@ def buffers_or_copies(llm: LLM, work: Workload, buffered: Real) -> Real:
         buffered: tokens that wait to be spilled; where none do, layers are copied [1].
     """
     waiting = llm.kv_cache_bytes(work.batch, buffered)
-    return np.where(np.greater(buffered, 0), waiting, layer_copies(llm, work))[()]
+    hidden = hidden_bytes(llm, work.batch, work)
+    is_buffered = np.greater(buffered, 0)
+    return np.where(is_buffered, np.maximum(waiting, hidden), layer_copies(llm, work))[()]
 
 
 def layer_copies(llm: LLM, work: Workload) -> Real:
-    """Host memory for the layer that is read and the one attended to [B]."""
-    return 2 * llm.most_of_a_layer(
+    """Host memory for the layer that is read and the one attended to [B].
+
+    Hidden states of prompts in chunks, which are gone by then, take as much at least.
+    """
+    copies = 2 * llm.most_of_a_layer(
         lambda layer_type: layer_type.kv_bytes(work.batch, work.final)
     )
+    return np.maximum(copies, hidden_bytes(llm, work.batch, work))
 
 
+def room_for_prompts(
+    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
+) -> Real:
+    """GPU memory for the activations of a prompt beside the weights in transfer, or all [B]."""
+    on_gpu = np.equal(knobs.get("weights", FILLED), WEIGHTS.choices.index("gpu"))
+    passing = passing_latents(llm, work, knobs.get("gpu_batches", 1.0))
+    working = gpu_working_set(llm, 0.0, 1.0 * on_gpu, work.batch)
+    return gpu(hw).memory - working - passing
+
+
+CHUNK = chunk_knob(room_for_prompts)
 SSD_WEIGHTS = Knob(
     "least share on the drives of the weights that are not on the GPU (INF² sec. 7.5)",
     default=0.0,

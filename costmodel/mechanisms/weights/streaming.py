@@ -6,7 +6,8 @@ Symbols: b batch, s prompt, L layers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 
@@ -16,8 +17,16 @@ from nearkv.costmodel.mechanisms.gpu_layer import (
     dequantise_traffic,
     dequantise_weights,
     gpu_contents,
+    gpu_working_set,
     prefill_compute,
     update_state,
+)
+from nearkv.costmodel.mechanisms.prompt_chunks import (
+    Arriving,
+    any_chunks,
+    between_chunks,
+    held_bytes,
+    kept_share,
 )
 from nearkv.costmodel.mechanisms.weights.residency import Residency
 from nearkv.costmodel.model.estimate import Fits, fits
@@ -85,6 +94,8 @@ class WeightStream:
         gpu, host, link: the GPU, its host and the link between them.
         tiers: where the weights live.
         storage: the ports from storage to the host.
+        kept: share of the K and V of a prompt's earlier chunks that stays on the GPU while the
+            layer runs [1].
     """
 
     llm: LLM
@@ -93,6 +104,7 @@ class WeightStream:
     link: Link
     tiers: Residency
     storage: DataPath
+    kept: Real = field(default=1.0, kw_only=True)
 
     @property
     def in_host(self) -> dict[str, Real]:
@@ -194,13 +206,50 @@ class WeightStream:
         head = arriving_head(self.llm, b, self.gpu, self.load)
         return serial(layers=layers, head=head)
 
-    def prefill_layer(self, work: Workload, b: Real, **caches: Span) -> Span:
-        """One layer over the prompts of b sequences, weights and compute beside the caches."""
+    def keeping(self, work: Workload, beside: Real = 0.0) -> Self:
+        """This stream with as much of a layer's K and V on the GPU as there is room for.
+
+        Args:
+            work: its batch is what runs together.
+            beside: bytes on the GPU besides weights and activations [B].
+        """
+        working = gpu_working_set(self.llm, work.together, self.tiers.gpu, work.batch)
+        room = self.gpu.memory - beside - working
+        return replace(self, kept=kept_share(self.llm, work, room))
+
+    def contents(self, work: Workload) -> dict[str, Real]:
+        """Bytes on the GPU while prompts pass a layer, K and V of earlier chunks among them [B]."""
+        contents = gpu_contents(self.llm, work.together, self.tiers.gpu, work.batch)
+        if any_chunks(work):
+            held = self.kept * held_bytes(self.llm, work)
+            contents["K and V of the layer"] = held
+        return contents
+
+    def prefill_layer(
+        self, work: Workload, b: Real, arriving: Arriving, **caches: Span
+    ) -> Span:
+        """One layer over the prompts of b sequences, weights and compute beside the caches.
+
+        Args:
+            work: prompts and chunks; its batch is not used.
+            b: sequences [1].
+            arriving: as of `prompt_chunks.between_chunks`.
+            caches: what else goes on meanwhile.
+        """
         weights = self.llm.layer_weight_bytes(b * work.prompt)
         return overlap(
             weights=self.load(weights),
             compute=prefill_compute(self.llm, work, b, self.gpu),
             **caches,
+            **self.between_chunks(work, b, arriving),
+        )
+
+    def between_chunks(
+        self, work: Workload, b: Real, arriving: Arriving, by_host: Real = 1.0
+    ) -> dict[str, Span]:
+        """Traffic that prompts in chunks add to a layer, as of `prompt_chunks.between_chunks`."""
+        return between_chunks(
+            self.llm, work, b, self.gpu, self.link, self.kept, arriving, by_host
         )
 
 
@@ -298,7 +347,7 @@ def memories(
     """
     llm, tiers = weights.llm, weights.tiers
     kv = llm.kv_cache_bytes(work.batch, work.final)
-    gpu_need = gpu_contents(llm, work.prompt, tiers.gpu, work.batch) | {
+    gpu_need = weights.contents(work) | {
         "KV cache": cache.gpu * kv,
         "latents in transfer": passing,
     }

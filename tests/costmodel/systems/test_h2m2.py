@@ -21,7 +21,7 @@ from support.h2m2_machine import (
     step_work,
 )
 from support.systems import model
-from support.tiny import FINAL_KV, KV, STREAMED, amounts, estimate, needed
+from support.tiny import ACTIVATIONS, KV, PROMPT_KV, STREAMED, amounts, estimate, needed
 
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import gemm, kv_head_bytes, side
@@ -306,7 +306,7 @@ def test_heads_on_hbm_and_on_lpddr_are_all_heads() -> None:
     assert step["hbm.vectors run"] == step["lpddr.vectors run"] == 5 * 110.5 * 3 * 18
     cache, qkv, fc = KV / 2, 3 * 8 * 30 * 2 / 2, (STREAMED - 3 * 8 * 30 * 2) / 2
     assert needed(answer)["hbm"] == needed(answer)["lpddr"] == pytest.approx(cache + qkv + fc)
-    assert needed(answer)["both"] == STREAMED + FINAL_KV
+    assert needed(answer)["both"] == STREAMED + PROMPT_KV + 5 * ACTIVATIONS
     gigabytes = {name: answer.also[f"hbm_{name}_gb"] for name in ("attention", "qkv", "fc")}
     assert gigabytes == pytest.approx({"attention": cache / 1e9, "qkv": qkv / 1e9, "fc": fc / 1e9})
 
@@ -467,7 +467,7 @@ def prompt_tables(llm: LLM, work: Workload, hw: Machine) -> HeadTables:
     two, n = asymmetric_memory(hw), np.arange(float(llm.heads) + 1)
     tokens, rest = work.batch * work.prompt, llm.heads - n
     spans = (
-        prompt_attention(two, llm, work.batch, work.prompt, n),
+        prompt_attention(two, llm, work, n),
         *(qkv(two, llm, tokens, n), fc(two, llm, tokens, n)),
     )
     a, q, f = (np.asarray(llm.layers * span.seconds) for span in spans)

@@ -257,12 +257,11 @@ def test_long_contexts_need_the_score_source_to_shrink() -> None:
 
 
 def test_weights_that_do_not_fit_are_an_answer() -> None:
-    rows = table(replace(STUDY, systems=("full-cache", "hillinfer"), models=("llama-13b",)))
+    stated = replace(STUDY, models=("llama-13b",), knobs={"weights": ("gpu",)})
+    rows = table(replace(stated, systems=("full-cache", "hillinfer")))
     assert list(rows["short_of"]) == ["gpu", "gpu"]
     assert np.all(np.isnan(rows["step_ms"]))
-    assert explain_beta(beta_table(replace(STUDY, models=("llama-13b",)))) == [
-        "llama-13b: infeasible; gpu memory is short."
-    ]
+    assert explain_beta(beta_table(stated)) == ["llama-13b: infeasible; gpu memory is short."]
 
 
 def test_the_table_says_what_binds() -> None:
@@ -487,10 +486,11 @@ def test_the_solved_bound_is_where_eq3_binds() -> None:
     assert best_beta_over_bound() == pytest.approx(1, rel=1e-9)
 
 
-def test_llama_13b_does_not_fit_the_gpu() -> None:
-    # sec. 5.2 runs it on 24 GB at FP16
-    rows = table(Study(("full-cache",), ("llama-13b",), "1", "2k", "1"))
-    assert rows["short_of"][0] == "gpu"
+def test_llama_13b_does_not_fit_the_gpu_whole() -> None:
+    # sec. 5.2 runs it on 24 GB at FP16; FlexGen, on which HillInfer is built, offloads weights
+    study = Study(("full-cache",), ("llama-13b",), "1", "2k", "1")
+    assert table(replace(study, knobs={"weights": ("gpu",)}))["short_of"][0] == "gpu"
+    assert table(study)["status"][0] == "ok"
 
 
 def test_batch_25_needs_no_cold_tier() -> None:

@@ -336,7 +336,11 @@ def test_no_token_is_lost_when_memory_runs_out() -> None:
     assert queue.output.sum() == 40 * 6000
     assert np.all(np.isfinite(queue.ended))
     # no more decode at a time than memory holds
-    most = beside_weights(HW, LLMS["gpt-175b"]) / kv_token_bytes(LLMS["gpt-175b"]) / 500
+    most = (
+        beside_weights(HW, LLMS["gpt-175b"], trace.workload)
+        / kv_token_bytes(LLMS["gpt-175b"])
+        / 500
+    )
     assert 40 * 5999 * queue.decoding / queue.seconds <= most
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.tiny import (
+    ACTIVATIONS,
     ALL_WEIGHTS,
     HEAD_FLOPS,
     KV,
@@ -111,7 +112,8 @@ def test_prompts_go_to_the_dimms(name: str) -> None:
     answer = estimate(name, FOUR, policy=0, homes=1, **knobs)
     cache: dict[str, Real] = {"gpu_link.out move": PROMPT_KV, "dimm.bus move": PROMPT_KV}
     check(answer.prefill, PROMPT_PART | cache)
-    assert needed(answer) == {"gpu": 2 * ALL_WEIGHTS, "dimm": KV}
+    # the activations of one prompt on each of two replicas
+    assert needed(answer) == {"gpu": 2 * (ALL_WEIGHTS + ACTIVATIONS), "dimm": KV}
     attended = "dimm.ranks read" if name == "rank-pim" else "dimm.banks read"
     assert amounts(answer.step)[attended] == KV
 

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from support.tiny import FINAL_KV, KV, PROMPT_KV, STREAMED, amounts, estimate, needed
+from support.tiny import (
+    ACTIVATIONS,
+    KV,
+    PROMPT_KV,
+    STREAMED,
+    amounts,
+    estimate,
+    needed,
+)
 
 from nearkv.hardware.catalog import load_platform
 
@@ -38,7 +46,7 @@ def test_one_memory_reads_weights_activations_and_cache() -> None:
         "lpddr.arrays wait": (3 * 4 + 1) * 3 * 128,
     }
     assert step == pytest.approx(expected)
-    assert needed(answer) == {"lpddr": STREAMED + FINAL_KV}
+    assert needed(answer) == {"lpddr": STREAMED + PROMPT_KV + 5 * ACTIVATIONS}
     hw = load_platform("gh-asymmetric").machine()
     energy = hw.lpddr.count * hw.lpddr.power * answer.step.seconds / 5
     assert answer.also == {"memory_energy_j_tok": pytest.approx(energy)}
@@ -56,7 +64,7 @@ def test_what_exceeds_hbm_is_brought_from_lpddr() -> None:
     assert "c2c.link move" not in amounts(answer.prefill)
     tight = estimate("hierarchical", {"hbm.count": 1, "hbm.memory": STREAMED + PROMPT_KV - 500})
     assert amounts(tight.prefill)["c2c.link move"] == pytest.approx(500)
-    assert needed(tight) == {"both": STREAMED + FINAL_KV}
+    assert needed(tight) == {"both": STREAMED + PROMPT_KV + 5 * ACTIVATIONS}
 
 
 def test_hbm_of_eight_gpus_reduces_once_a_layer() -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sizes import ROOT
+from support.systems import SYSTEMS
 
 import nearkv
 from nearkv.costmodel.algebra.span import Real
@@ -17,6 +19,7 @@ from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
+from nearkv.sweeps.api.solve import measured_best
 from nearkv.sweeps.evaluate.columns import table
 from nearkv.sweeps.explore.knob import explain_knob, find_best_knob
 from nearkv.sweeps.study.study import Study
@@ -174,3 +177,35 @@ def test_no_row_of_a_knob_is_better_in_100_cases() -> None:
     random = np.random.default_rng(6)
     for place in range(104):
         check_knob(random, *list(VALUES_OF)[place % len(VALUES_OF)])
+
+
+# --- what papers measured ----------------------------------------------------------------------
+
+
+def test_what_a_paper_measured_stands_beside_the_optimum() -> None:
+    """HILOS sec. 6.4: 50 % for every model; 175B's step takes as long as `compare` says of it."""
+    answer = nearkv.solve("alpha", "opt-175b", context="32k", sets={"csd.count": 16})
+    asked = nearkv.compare(
+        "hilos", "opt-175b", context="32k", sets={"csd.count": 16}, knobs={"alpha": 0.5}
+    )
+    (row,) = answer.to_dict("records")
+    assert row["measured"] == 0.5
+    assert row["measured_step_ms"] == pytest.approx(asked["step_ms"][0], rel=1e-9)
+    assert row["measured_loss"] == pytest.approx(row["measured_step_ms"] / row["step_ms"] - 1)
+    (told,) = answer.attrs["conclusion"]
+    loss = f"{row['measured_loss']:.2%} longer here (hilos-alpha-opt-meas"
+    assert told.endswith(f"measured 0.5 to be best, which takes {loss}, docs/misses.md).")
+
+
+def test_systems_whose_papers_measured_none_say_none() -> None:
+    answer = nearkv.solve("alpha", "opt-66b", systems="inf2", context="32k")
+    assert "measured" not in answer.columns
+
+
+def test_every_measurement_of_a_knob_is_a_claim_about_its_range() -> None:
+    for system in SYSTEMS.values():
+        for name, knob in system.knobs.items():
+            if knob.measured:
+                told = measured_best([system.name], name)[system.name]
+                assert knob.low <= told.value <= knob.high
+                assert told.claim in (ROOT / "docs" / "misses.md").read_text(encoding="utf-8")

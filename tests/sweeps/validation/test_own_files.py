@@ -107,8 +107,8 @@ def test_a_bad_file_of_claims_is_one_sentence(tmp_path: Path, text: str, words: 
             "line 2: a run has one value of each knob",
         ),
         (
-            f"{RUN}\nh2o,llama-13b,2,2k,64,57\n",
-            "line 2: h2o does not fit there, gpu is short of memory",
+            f"{RUN}\nh2o,opt-66b,2,2k,64,57\n",
+            "line 2: h2o does not fit there, host is short of memory",
         ),
         (
             f"{RUN}\nhilos,opt-66b,2,2k,64,57\nh2o,qwen-7b,2,2k,64,57\n",

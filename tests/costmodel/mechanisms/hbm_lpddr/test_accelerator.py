@@ -6,6 +6,7 @@ import pytest
 from support.systems import model
 
 from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import attend_prompt, side
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
 
 
@@ -14,7 +15,7 @@ def test_prompts_attend_causally_on_full_arrays() -> None:
     hw = load_platform("gh-asymmetric").machine()
     chip = side(hw, "hbm", "hbm_chip")
     llm = model("gpt3-175b", hw)
-    span = attend_prompt(chip, llm, 2.0, 100.0, llm.heads)
+    span = attend_prompt(chip, llm, Workload(2.0, 100.0, 1.0), llm.heads)
     (compute,) = [leaf for _, leaf, _ in span.leaves() if leaf.eq.startswith("b s^2 H d")]
     multiply_adds = 2 * 100**2 * llm.hidden
     assert compute.amount == pytest.approx(multiply_adds / (chip.rows * chip.columns), rel=1e-12)

@@ -15,7 +15,6 @@ from nearkv.costmodel.mechanisms.near_storage.eviction import (
     recurrent_layer,
     scattered,
     sigma_breaks,
-    weights_and_activations,
 )
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.resources import drives, gpu
@@ -30,7 +29,7 @@ STATIC, BY_CAPACITY = 0.0, 1.0
 
 def sized(on_gpu: float, in_dram: float) -> Machine:
     """The computer with room for so many shares of the KV cache."""
-    memory = weights_and_activations(TINY, WORK) + on_gpu * FINAL_KV
+    memory = ALL_WEIGHTS + ACTIVATIONS + on_gpu * FINAL_KV
     sizes = {"gpu.count": 2.0, "gpu.memory": memory / 2, "host.kv_memory": in_dram * FINAL_KV}
     return HW.with_values(sizes)
 
@@ -57,7 +56,6 @@ def test_tiers_fill_in_order(
 
 def test_the_budget_is_what_the_platform_states() -> None:
     assert kv_budget(sized(1.0, 0.5)) == 0.5 * FINAL_KV
-    assert weights_and_activations(TINY, WORK) > ALL_WEIGHTS
 
 
 def test_host_and_drive_swap_what_the_smaller_of_them_holds() -> None:

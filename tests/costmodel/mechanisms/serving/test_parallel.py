@@ -22,7 +22,7 @@ from nearkv.costmodel.mechanisms.serving.parallel import (
     tensor_parallel,
     undivided,
 )
-from nearkv.costmodel.model.workload import Load
+from nearkv.costmodel.model.workload import Load, Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.sweeps.evaluate.columns import table
 from nearkv.sweeps.study.study import Study
@@ -100,7 +100,7 @@ LAUNCH, HOP = HW.gpu.launch, HW.nvlink.hop
 def test_a_prompt_visits_one_replica() -> None:
     hw = in_use(HW.with_values(FOUR), TINY)
     load = Load(0.0, 0.0, 0.0, prompt=100.0, squares=100.0**2)
-    span = amounts(prompts_alone(hw, TINY, 1.0, TINY, load))
+    span = amounts(prompts_alone(hw, TINY, 0.0, 1.0, TINY, load))
     assert span["gpu.hbm read"] == pytest.approx((LAYERS + HEAD) / 3)
     assert span["gpu.launch wait"] == pytest.approx(LAUNCH / 2)
 
@@ -111,7 +111,7 @@ def test_the_tokens_of_one_pass_decide_which_experts_it_reads(prompts: float) ->
     mixture = replace(TINY, experts=4.0, active_experts=1.0)
     hw = in_use(HW.with_values(FOUR), TINY, most=2.0)
     load = Load(0.0, 0.0, 0.0, prompt=2 * prompts)
-    read = amounts(prompts_alone(hw, mixture, prompts, mixture, load))["gpu.hbm read"]
+    read = amounts(prompts_alone(hw, mixture, 0.0, prompts, mixture, load))["gpu.hbm read"]
     gathered = 8 * MOVES * 2 * 8 * 2  # by each of eight GPUs, which the mixture needs
     weights = (384 + 1.75 * 456) * 2 + HEAD / 3
     assert read == pytest.approx(prompts * (weights + gathered))
@@ -131,9 +131,11 @@ def test_gpus_in_use_are_whole_replicas_that_have_a_request(served: float, gpus:
 
 def test_gpus_hold_what_replicas_of_the_weights_leave() -> None:
     hw = load_platform("dgx-a100-pim").machine().with_values({"gpu.memory": 10_000.0})
-    assert beside_weights(hw, TINY) == pytest.approx(80_000 - 8 * ALL_WEIGHTS)
+    assert beside_weights(hw, TINY, Workload(1.0, 10.0, 1.0)) == pytest.approx(
+        80_000 - 8 * ALL_WEIGHTS
+    )
     none = hw.with_values({"gpu.memory": 1000.0})
-    assert beside_weights(none, TINY) == 0
+    assert beside_weights(none, TINY, Workload(1.0, 10.0, 1.0)) == 0
 
 
 def test_attention_reads_all_gpus_at_the_share_of_its_kernel() -> None:

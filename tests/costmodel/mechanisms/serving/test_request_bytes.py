@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from support.systems import model
 from support.tiny import (
+    ACTIVATIONS,
     ALL_WEIGHTS,
     HEAD,
     HEAD_FLOPS,
@@ -157,7 +158,7 @@ def test_attention_units_read_what_windows_keep(name: str, units: str, memory: s
         assert needed(answer) == pytest.approx({"gpu": weights + COPIES * CACHE})
     else:
         assert amounts(answer.step)[units] == pytest.approx(CACHE)
-        assert needed(answer) == pytest.approx({"gpu": weights, "dimm": CACHE})
+        assert needed(answer) == pytest.approx({"gpu": weights + 2 * ACTIVATIONS, "dimm": CACHE})
 
 
 @pytest.mark.parametrize("name", ["rank-pim", "l3"])
@@ -180,7 +181,7 @@ def test_states_stay_with_the_gpus(name: str, units: str, memory: str) -> None:
     if memory == "gpu":
         assert needed(answer) == pytest.approx({"gpu": on_gpus + COPIES * cache})
     else:
-        assert needed(answer) == pytest.approx({"gpu": on_gpus, "dimm": cache})
+        assert needed(answer) == pytest.approx({"gpu": on_gpus + 2 * ACTIVATIONS, "dimm": cache})
 
 
 def test_states_end_how_many_requests_the_dimms_serve() -> None:

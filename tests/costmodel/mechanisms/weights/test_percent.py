@@ -27,8 +27,10 @@ WORK = Workload(8.0, 2048.0, 32.0)
 
 
 def filled(hw: Machine, work: Workload = WORK, **knobs: Requested) -> Resolved:
+    """As requested, of prompts that pass whole."""
     system = SYSTEMS["flexgen-percent"]
-    return resolve_knobs(system, hw, OPT, work, {**system.defaults, **knobs})
+    whole: dict[str, Requested] = {"chunk": 0.0}
+    return resolve_knobs(system, hw, OPT, work, {**system.defaults, **whole, **knobs})
 
 
 def with_memory(gpu: Real, host: Real) -> Machine:

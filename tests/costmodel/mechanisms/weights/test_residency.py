@@ -96,7 +96,7 @@ def test_weights_fill_the_faster_memory_first(
         "host.memory": COPIES + free_in_host * ALL_WEIGHTS,
         "host.usable": 1.0,
     }
-    answer = estimate("flexgen-ssd", changes, gpu_batches=1, weights=FILLED)
+    answer = estimate("flexgen-ssd", changes, chunk=0, gpu_batches=1, weights=FILLED)
     loads = amounts(answer.prefill)
     on_gpu, in_host, stored = shares
     assert loads.get("gpu_link.in move", 0) == pytest.approx((1 - on_gpu) * STREAMED)
