@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Numbers, Real
+from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.near_storage.eviction import place
 from nearkv.costmodel.mechanisms.near_storage.scoring import (
     Pools,
@@ -176,18 +176,21 @@ def ranking_overlap(heads: str) -> Real:
 
 
 @check
-def batches_that_run(model: str, least: str, most: str) -> Numbers:
-    """The batches that HillInfer serves together, 1,920 + 128 tokens (fig. 15) [1]."""
+def largest_batch(model: str, most: str) -> Real:
+    """The largest batch up to one that HillInfer serves without rounds, 1,920 + 128 tokens [1].
+
+    Source: Sec. 5.4, fig. 15.
+    """
     rows = columns_of(
         WordedStudy(
             "hillinfer",
             model,
-            batch=f"{least}:{most}:+1",
+            batch=f"1:{most}:+1",
             context="1920",
             output_tokens="128",
         )
     )
     batch = rows["batch"].astype(float)
     together = rows["batch_run"].astype(float) >= batch
-    runs: Numbers = batch[(rows["status"] == "ok") & together]
-    return runs
+    runs = (rows["status"] == "ok") & together
+    return float(np.max(batch, where=runs, initial=0.0))

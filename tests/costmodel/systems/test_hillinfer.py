@@ -486,7 +486,7 @@ def test_the_solved_bound_is_where_eq3_binds() -> None:
     assert best_beta_over_bound() == pytest.approx(1, rel=1e-9)
 
 
-def test_llama_13b_does_not_fit_the_gpu_whole() -> None:
+def test_llama_13b_does_not_fit_the_gpu() -> None:
     # sec. 5.2 runs it on 24 GB at FP16; FlexGen, on which HillInfer is built, offloads weights
     study = Study(("full-cache",), ("llama-13b",), "1", "2k", "1")
     assert table(replace(study, knobs={"weights": ("gpu",)}))["short_of"][0] == "gpu"
