@@ -253,7 +253,8 @@ def peak(
     while len(point):
         # no value between has a higher rate, as rate(k) / k does not rise
         # where the lower end has no rate nothing is known
-        ceiling = np.where(np.isinf(at_low), np.inf, at_low * (top - 1) / low)
+        finite = np.where(np.isinf(at_low), 0.0, at_low)
+        ceiling = np.where(np.isinf(at_low), np.inf, finite * (top - 1) / low)
         hopeless = ceiling <= best[point] * (1 + _WORTH_TRYING)
         kept = (top - low > 1) & (tries_all[point] | ~hopeless)
         point, low, top, at_low = point[kept], low[kept], top[kept], at_low[kept]

@@ -60,7 +60,8 @@ LATENT = ("--model", "deepseek-v3")
         (("solve", "alpha", *LACKS_MEMORY), 3),
         (("solve", "spill", *LACKS_MEMORY), 3),
         (("solve", "beta", "--model", "opt-66b", "--context", "1M"), 3),
-        (("solve", "batch", *LACKS_MEMORY), 3),
+        (("solve", "batch", *LACKS_MEMORY), 0),  # of one sequence
+        (("solve", "batch", *LACKS_MEMORY, "--set", "csd.capacity=1TB"), 3),
         (("solve", "hardware", *LACKS_MEMORY, "--vary", "gpu.memory", "--slo", "step_ms=1"), 3),
         (("solve", "mapping", "--model", "gpt3-175b", "--context", "1M"), 3),
         (("solve", "placement", "--model", "gpt3-175b", "--set", "gpu.memory=1GiB"), 3),

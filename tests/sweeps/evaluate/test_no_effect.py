@@ -183,7 +183,7 @@ def test_a_knob_that_matters_is_no_warning(
 
 
 def test_the_knob_that_is_solved_for_is_not_looked_at() -> None:
-    """`solve` evaluates a share at its ends, where it is best, by each rule, and as `auto` does."""
+    """`solve` evaluates a share at its ends, at its best, by each rule, as measured, as `auto`."""
     calls = 0
     evaluate = System.__call__
 
@@ -195,4 +195,4 @@ def test_the_knob_that_is_solved_for_is_not_looked_at() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(System, "__call__", counted)
         nearkv.solve("alpha", "opt-66b", context="64k")
-    assert calls <= 10
+    assert calls <= 11
