@@ -292,12 +292,12 @@ def check_again(asked: dict[str, Any], row: dict[str, Any], by: str) -> None:
     """A row asked again with all that it states has its digits."""
     bandwidth, price = row["uplink.bandwidth_gb_s"], row["gpu.price_usd"]
     own = find_system(str(row["system"])).knobs
-    # a share follows the choice that leaves it open, devices are what the platform has
-    shares = {knob.share for knob in own.values()}
+    # a share follows the choice that leaves it open, unless it has a value beside one
+    closed = {knob.share for name, knob in own.items() if "+" not in str(row.get(name))}
     stated = {
         name: str(row[name])
         for name, knob in own.items()
-        if name in row and name not in shares and not knob.sets
+        if name in row and name not in closed and not knob.sets
     }
     knobs = {name: value for name, value in stated.items() if value not in ("", "nan")}
     again = nearkv.estimate(
