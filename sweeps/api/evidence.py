@@ -90,7 +90,8 @@ def coverage(record: bool = False) -> pd.DataFrame:
     rows = list(sampled_claims())
     if record:
         coverage.record(rows)
-    return table_of_rows(coverage.measure_coverage(rows))
+    strangers = sampled_claims(held_out=True)
+    return table_of_rows(coverage.measure_coverage([*rows, *strangers]))
 
 
 @dataclass(frozen=True)

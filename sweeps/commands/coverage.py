@@ -19,9 +19,8 @@ error is estimated from the *other* papers and sources, as [bands](bands.md) say
 which was not seen. inside_50, inside_80 and inside_90 are the shares of the rows that lie inside,
 inside_90_by_source is the mean of the sources' shares; a row that states a range does so with both
 ends. width is the upper over the lower end of the 90 % band (median), score its interval score in
-logarithms (mean; less is better, and a wide band does not pay). Rows of sources that nobody here
-had read when they were predicted lie less often inside: [bands](bands.md) has these blind rounds.
-`make bands` writes this page and the model errors.
+logarithms (mean; less is better, and a wide band does not pay). strangers are rows of sources that
+no fit and no band has seen. `make bands` writes this page and the model errors.
 """
 
 

@@ -27,7 +27,7 @@ from nearkv.sweeps.uncertainty.model_error import (
     find_error,
     model_errors,
 )
-from nearkv.sweeps.validation.claims import INDEPENDENT
+from nearkv.sweeps.validation.claims import HELD_OUT, INDEPENDENT
 from nearkv.sweeps.validation.evidence import EVIDENCE_SAMPLES, SampledClaim
 from nearkv.sweeps.validation.prediction import is_formula
 
@@ -124,13 +124,16 @@ def _ranks() -> Numbers:
 
 
 def measure_coverage(rows: Sequence[SampledClaim]) -> Rows:
-    """Shares of the rows inside their bands: all, papers, others, mechanisms, and ratios."""
+    """Shares of the rows inside their bands: all, papers, others, mechanisms, ratios, strangers."""
     groups: dict[str, list[Judged]] = {}
     for row in rows:
         result = judged(row)
         whose = "all independent" if row.paper == INDEPENDENT else "all papers"
         kind = "ratios" if row.of == RATIO else f"most time: {row.mechanism}"
-        for name in ("all rows", whose, kind):
+        names: tuple[str, ...] = ("all rows", whose, kind)
+        if row.paper in HELD_OUT:
+            names = ("strangers", f"strangers, {kind}")
+        for name in names:
             groups.setdefault(name, []).append(result)
     return [{"rows_of": name, **_summary(group)} for name, group in groups.items()]
 

@@ -71,7 +71,8 @@ def is_run(claim: Claim) -> bool:
 
 def source_of(paper: str, claim: Claim) -> str:
     """The paper of a claim, or the source of an independent measurement."""
-    return claim.where.partition(";")[0] if paper == INDEPENDENT else paper
+    by_others = paper in (INDEPENDENT, *HELD_OUT)
+    return claim.where.partition(";")[0] if by_others else paper
 
 
 # --- design points --------------------------------------------------------------------------------
@@ -393,12 +394,13 @@ class SampledClaim:
     samples: Numbers
 
 
-def sampled_claims() -> Iterator[SampledClaim]:
+def sampled_claims(held_out: bool = False) -> Iterator[SampledClaim]:
     """All runs that papers and others state, but inputs of the models, at every draw.
 
-    Those held out are left to be compared with bands that know nothing of them.
+    Args:
+        held_out: those of strangers alone, which no band knows, in place of all others.
     """
-    for paper in [paper for paper in papers() if paper not in HELD_OUT]:
+    for paper in [paper for paper in papers() if (paper in HELD_OUT) == held_out]:
         for claim in load(paper):
             if is_run(claim) and claim.counts_as not in (RESTATED, FITTED_TO):
                 yield _sampled_claim(paper, claim)

@@ -98,7 +98,12 @@ def test_times_and_rates_answer_to_a_longer_time(column: str, power: int) -> Non
 def test_the_command_prints_the_page(
     rows: list[SampledClaim], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nearkv.sweeps.validation.evidence.sampled_claims", lambda: rows)
+    def sampled(held_out: bool = False) -> list[SampledClaim]:
+        on_gpus = [row for row in rows if row.mechanism == "GPU" and row.of == "value"]
+        return [replace(on_gpus[0], paper="independent3")] if held_out else rows
+
+    monkeypatch.setattr("nearkv.sweeps.validation.evidence.sampled_claims", sampled)
     page = succeed("coverage", "--format", "markdown")
+    assert "strangers, most time: GPU" in page
     assert page.startswith("# ")
     assert "rows_of" in page
