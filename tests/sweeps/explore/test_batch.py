@@ -224,10 +224,10 @@ def test_no_row_of_any_split_has_a_larger_or_faster_batch_in_100_cases() -> None
 
 
 @pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(1, 30))]
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(2, 30))]
 )
 @pytest.mark.filterwarnings("ignore:.*changes nothing")
-def test_a_limit_that_is_met_and_company_change_no_batch(seed: int) -> None:
+def test_a_limit_that_is_met_changes_no_batch(seed: int) -> None:
     asked = random_case(np.random.default_rng(seed))
     (row,) = nearkv.solve("batch", systems="gpu", **asked).to_dict("records")
     if not row["largest_batch"]:
@@ -238,9 +238,6 @@ def test_a_limit_that_is_met_and_company_change_no_batch(seed: int) -> None:
     (met,) = nearkv.solve("batch", systems="gpu", slo=limit, **asked).to_dict("records")
     assert met["throughput_tok_s"] == row["throughput_tok_s"]
     assert met["largest_batch"] <= row["largest_batch"]
-    both = nearkv.solve("batch", systems=["full-cache", "gpu"], **asked)
-    both = both.set_index("system")
-    assert both.loc["gpu", "largest_batch"] == row["largest_batch"]
 
 
 def test_a_split_that_a_small_batch_leaves_idle_is_served() -> None:
