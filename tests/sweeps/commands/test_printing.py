@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from support.measured_runs import write_runs
 from support.screen import Screen
 
 from nearkv.cli import app, complain
+from nearkv.costmodel.model import registry
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.commands.printing import write_new
 from nearkv.sweeps.tables.table import three_digits
@@ -53,7 +55,11 @@ def test_at_80_columns_no_line_is_longer(words: tuple[str, ...]) -> None:
     assert max(len(line) for line in printed(*words).splitlines()) <= 80
 
 
-def test_systems_without_knobs_and_files_of_parts_are_shown() -> None:
+def test_systems_without_knobs_and_files_of_parts_are_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bare = replace(registry.find_system("hbm-8"), knobs={})
+    monkeypatch.setitem(registry._SYSTEMS, "hbm-8", bare)
     assert "It has no knobs" in printed("systems", "show", "hbm-8")
     part = Path(__file__).parents[3] / "hardware" / "parts" / "a100-40gb.toml"
     assert "flops" in printed("hardware", "show", str(part))
@@ -197,8 +203,9 @@ def test_what_makes_rows_unequal_stands_below(form: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("form", ["table", "markdown", "latex"])
 @pytest.mark.parametrize("pivot", [(), ("--pivot", "context_tok")])
 def test_out_of_memory_is_not_a_dash(form: str, pivot: tuple[str, ...]) -> None:
-    """384k tokens fit neither; CSV leaves the cell blank, as numbers need it."""
+    """384k tokens at once fit neither; CSV leaves the cell blank, as numbers need it."""
     words = (*DEFAULTS[:3], "--model", "llama3.1-70b", "--context", "64k,384k", *pivot)
+    words = (*words, "--knob", "chunk=0")
     words = (*words, "--columns", "system,context_tok,decode_tok_s", "--format")
     text = printed(*words, form)
     assert text.count("OOM") == (4 if form == "table" else 2)
