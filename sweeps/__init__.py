@@ -1,4 +1,4 @@
-"""Grids of design points, their evaluation, tables and files."""
+"""Everything between a question and its table: study, evaluation, search, figures, commands."""
 
 from nearkv.hardware.files import register_folder
 

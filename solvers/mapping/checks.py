@@ -117,7 +117,7 @@ def brute(tables: HeadTables) -> HeadMapping:
 
 
 def _cube(three: Three) -> Numbers:
-    """Sum of three tables for every mapping, in the order of `Choice.total`."""
+    """Sum of three tables for every mapping, attention along the first axis, then qkv, then fc."""
     attention, qkv, fc = (table.reshape(table.shape[-1]) for table in three)
     pairs = attention[:, None] + qkv
     return pairs[:, :, None] + fc

@@ -34,7 +34,8 @@ class Axes(TypedDict, total=False):
         batch: sequences served together; 16 by default.
         context: prompt tokens of each sequence; 32k by default.
         output_tokens: tokens that each sequence generates; 64 by default.
-        platform: names, files or `load_platform` objects; by default that of each system's paper.
+        platform: names, files or `load_platform` objects; `own` for each system's test bed, by
+            default that of the first system named of each family.
         sets: hardware number (`role.key`) -> values, with their unit where they have one.
         knobs: knob -> values, the name of a rule, or `auto`.
         trace: names or CSV files of requests, in place of batch, context and output_tokens.

@@ -58,7 +58,7 @@ class ServerArguments(TypedDict, total=False):
 
 
 class RequestArguments(TypedDict, total=False):
-    """RequestArguments that share prefixes: of a file, or made.
+    """Requests that share prefixes: of a file, or made.
 
     Attributes:
         trace: JSON lines or CSV of Mooncake, Bailian or nearkv itself, also packed by gzip; or
@@ -327,7 +327,7 @@ def _drive(text: str) -> float:
 
 
 def _rate(asked: RequestArguments) -> float:
-    """RequestArguments a second, as 2 or as 2/s; 0 where none are stated.
+    """Requests a second, as 2 or as 2/s; 0 where none are stated.
 
     Raises:
         InputError: it is no rate.

@@ -36,11 +36,14 @@ UNNAMED = "hilos"
 
 
 def solve(question: str, model: StudyOrModels, **options: Any) -> pd.DataFrame:
-    """Find the best value of a knob, with a proven bound and the paper's rule beside it.
+    """Find what is best: a value of a knob, a batch, a mapping, a placement, hardware, tiers.
+
+    A knob between two numbers comes with a bound, what papers pick stands beside it; a search says
+    that every value was tried, or not.
 
     Args:
         question: alpha, spill, knob, beta, mapping, batch, hardware, crossover,
-            placement, subbatch or tiers: a function of `nearkv.sweeps.api.solve` each.
+            placement, subbatch or tiers, as the commands `nearkv solve QUESTION`.
         model: names, config.json files or `load_model` objects; or a `Study`, which holds systems
             and axes too.
         options: axes as `compare` takes them, and what the question takes besides: `systems`;
@@ -81,7 +84,7 @@ def _study(model: StudyOrModels, systems: Names, axes: Axes) -> Study:
 def alpha(
     model: StudyOrModels, systems: Names = "hilos", **axes: Unpack[Axes]
 ) -> pd.DataFrame:
-    """Solve the share of the context kept as X (HILOS sec. 4.2)."""
+    """Solve the share of the batch kept as X (HILOS sec. 4.2)."""
     return knob(model, "alpha", systems, **axes)
 
 

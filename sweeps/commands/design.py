@@ -40,7 +40,7 @@ def design(
         list[str],
         option(
             "NAME:CONTEXT:OUTPUT:RATE",
-            "Requests that machines share: chat:4k:256:2.5.",
+            "A class of requests that machines share, its rate a second: chat:4k:256:2.5.",
             "--class",
         ),
     ] = [],
@@ -73,9 +73,13 @@ def design(
         str,
         option("FILE.csv", "Prices of your own: part,usd[,low,high,basis,date,source]."),
     ] = "",
-    years: Annotated[float | None, option("NUMBER", "Years of a purchase.")] = None,
+    years: Annotated[
+        float | None, option("NUMBER", "Years over which a purchase is paid for.")
+    ] = None,
     usd_kwh: Annotated[float | None, option("USD", "Price of electricity.")] = None,
-    pue: Annotated[float | None, option("FACTOR", "Power of the building over it.")] = None,
+    pue: Annotated[
+        float | None, option("FACTOR", "Power of the building over that of the machine.")
+    ] = None,
     utilisation: Annotated[
         float | None, option("SHARE", "Share of the hours with requests to serve.")
     ] = None,
@@ -84,7 +88,7 @@ def design(
         flag("--rent", "Rank rented machines, too, by usd_hour or usd_mtok."),
     ] = False,
     seconds: Annotated[
-        float, option("SECONDS", "Stop then, with the best so far.")
+        float, option("SECONDS", "Stop after these, with the best so far.")
     ] = math.inf,
     machine_out: Annotated[
         str, option("FILE.toml", "Write the best machine, which --platform reads.")
@@ -94,7 +98,12 @@ def design(
     context: options.Context = "32k",
     output_tokens: options.OutputTokens = "64",
     knobs: options.Knobs = [],
-    band: options.BandOption = None,
+    band: Annotated[
+        float | None,
+        option(
+            "PERCENT", "Say in how many draws of all uncertain numbers the first row wins."
+        ),
+    ] = None,
     plugins: options.Plugins = [],
 ) -> None:
     """Find the machine that serves a workload best within a budget, of all that may be built.

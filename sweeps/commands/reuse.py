@@ -31,21 +31,29 @@ BlockTraceOption = Annotated[
         "Mooncake and Bailian publish them; or conversation or synthetic, two of Mooncake's.",
     ),
 ]
-Prefix = Annotated[str, option("TOKENS", "Without a trace: what requests share.")]
-TimeUnit = Annotated[str, option("UNIT", "Of the trace's arrivals: s, ms, us or ns.")]
+Prefix = Annotated[
+    str, option("TOKENS", "Without a trace: tokens that requests share, as 16k.")
+]
+TimeUnit = Annotated[str, option("UNIT", "Unit of the trace's arrivals: s, ms, us or ns.")]
 GroupsOption = Annotated[
     int, option("NUMBER", "Without a trace: groups of prompts that share a prefix.", min=0)
 ]
-RequestsOf = Annotated[int, option("NUMBER", "Of all groups.", "--requests", min=0)]
-OrderOption = Annotated[str, option("ORDER", "In which groups ask: random, or round.")]
+RequestsOf = Annotated[
+    int, option("NUMBER", "Requests of all groups together.", "--requests", min=0)
+]
+OrderOption = Annotated[
+    str, option("ORDER", "Order in which groups ask: random, or round.")
+]
 TurnsOption = Annotated[
-    int, option("NUMBER", "Of conversations that begin with it.", min=1)
+    int, option("NUMBER", "Turns of conversations that begin with --prefix.", min=1)
 ]
 GrowOption = Annotated[str, option("TOKENS", "What each turn adds to the prompt.")]
 PauseOption = Annotated[
-    str, option("SECONDS", "Between the turns of a conversation, as 20s.")
+    str, option("SECONDS", "Time between the turns of a conversation, as 20s.")
 ]
-Hit = Annotated[float, option("SHARE", "Without a trace: how often it is found.")]
+Hit = Annotated[
+    float, option("SHARE", "Without a trace: share of requests that find --prefix.")
+]
 TraceRateOption = Annotated[
     str, option("NUMBER", "Without a trace: requests a second, as 2/s.")
 ]
@@ -66,15 +74,23 @@ Admission = Annotated[
         "RULES", "What enters further tiers: all, second-touch, or one after the other."
     ),
 ]
-Routing = Annotated[str, option("RULE", "To the node with the longest prefix, or random.")]
+Routing = Annotated[
+    str, option("RULE", "Node of a request: prefix, the one with the longest, or random.")
+]
 TtftOption = Annotated[str, option("ttft_s=SECONDS", "The mean time to the first token.")]
-Drive = Annotated[str, option("SIZE", "Ask again of such drives as bear the writes.")]
+Drive = Annotated[
+    str,
+    option(
+        "SIZE",
+        "Count wear in drives of this size, and add rows of as many as bear it: 30.72TB.",
+    ),
+]
 Staged = Annotated[
     bool, flag("--staged", "Drives and other servers send to host DRAM first.")
 ]
 Nodes = Annotated[int, option("NUMBER", "Servers; 0: the fewest that do.", min=0)]
-LeastOption = Annotated[str, option("COLUMN", "What is to be least: usd_hour.")]
-YearsOption = Annotated[float, option("NUMBER", "Over which tiers are paid for.")]
+LeastOption = Annotated[str, option("COLUMN", "Column to make least: usd_hour.")]
+YearsOption = Annotated[float, option("NUMBER", "Years over which tiers are paid for.")]
 
 SHOWN = (
     "tier,hit_share,total_share,load_ms,recompute_ms,best,prompt_ms,load_pays_from_tok,read_gb_s,"

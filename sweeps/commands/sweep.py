@@ -42,7 +42,10 @@ def sweep(
     breakdown: options.Breakdown = False,
     top: Annotated[int | None, option("N", "Keep only the N best rows.")] = None,
     by: Annotated[
-        str, option("COLUMN", "What --top and --best-per compare by; throughput_tok_s.")
+        str,
+        option(
+            "COLUMN", "What --top and --best-per compare by; throughput_tok_s by default."
+        ),
     ] = "",
     best_per: Annotated[
         str, option("COLUMNS", "Keep only the best row for each of their values.")

@@ -1,1 +1,1 @@
-"""Columns of a study, tables, provenance and simulation."""
+"""Columns of a study, comparison, provenance, and rows of the catalogues."""

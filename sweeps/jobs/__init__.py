@@ -1,1 +1,1 @@
-"""Long sweeps: plan, reduce, encode, store, execute."""
+"""Long sweeps and searches: plan, parts and resume, best rows, formats, workers."""

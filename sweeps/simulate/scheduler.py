@@ -190,7 +190,7 @@ class SimulatedReplica:
     # --- a run begins -------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """PlannedRun until the next event, or compute one prompt first, while decoding pauses."""
+        """Decode until the next event, or compute one prompt first, while decoding pauses."""
         if self.loading and not self.rules.chunked:
             seconds = self.rules.iterations.alone(self.loading[0].computed)
             self.run = PlannedRun(0.0, 0.0, self.now + seconds)

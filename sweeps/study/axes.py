@@ -232,7 +232,7 @@ AXES = (
         "",
         "PLATFORMS",
         "Comma-separated platforms, as `nearkv hardware` lists them, or path/file.toml; own: "
-        "each system's own test bed; default: that of each system's paper.",
+        "each system's own test bed; default: that of the first system named of each family.",
         key="platform",
         paired=names,
     ),
@@ -290,7 +290,7 @@ AXES = (
         _method,
         "fluid",
         "METHOD",
-        "Of a queue: fluid (averages), or simulate (request by request).",
+        "How a queue is served: fluid (averages), or simulate (request by request).",
     ),
     StudyAxis(
         "seed",

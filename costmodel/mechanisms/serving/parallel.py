@@ -299,7 +299,7 @@ def prompts_to_dimms(
 ) -> Span:
     """Prefill of all layers while the KV of the prompts leaves for the DIMMs.
 
-    What the GPUs do not keep of it comes back for later chunks (`beside_activations`).
+    What GPUs have no room for (`room_beside_activations`) comes back for later chunks.
 
     Args:
         hw, llm: the GPUs in use, and the model.

@@ -22,7 +22,7 @@ def prompts(requests: list[list[str]], snapshot: float = 0.0) -> PromptBlocks:
 def played(
     requests: str, *sizes: float, policy: str = "exclusive", admission: str = "all"
 ) -> BlockHits:
-    """PromptBlocks of one block each, as a word of letters."""
+    """Prompts of one block each, as a word of letters."""
     return tier_hits(prompts([[one] for one in requests]), sizes, policy, admission)
 
 
@@ -117,7 +117,7 @@ def test_hits_end_where_a_snapshot_lies() -> None:
 
 
 def test_snapshots_take_room() -> None:
-    """PromptBlocks of one block and a state of three: two fit in eight blocks, the third evicts."""
+    """Prompts of one block and a state of three: two fit in eight blocks, the third evicts."""
     repeated = prompts([[one] for one in "abab"], snapshot=3.0)
     assert np.sum(tier_hits(repeated, [8.0], "victim", "all").found) == 2
     assert np.sum(tier_hits(repeated, [7.9], "victim", "all").found) == 0

@@ -51,7 +51,7 @@ def test_a_footprint_is_the_mean_over_all_rows_of_requests() -> None:
 
 
 def test_recency_is_that_when_the_request_comes() -> None:
-    """PromptBlocks are put before all others, their heads first."""
+    """Blocks of a prompt are put before all others, their heads first."""
     rng = random.Random(1)
     for _ in range(50):
         requests = walks(rng, 30)
