@@ -12,6 +12,7 @@ from support.tiny import TINY, WORK, split
 
 from nearkv.costmodel.mechanisms.serving.parallel import (
     engine_memory,
+    looked_up_on_host,
     of_engine,
     usable_memory,
 )
@@ -62,6 +63,21 @@ def test_tokens_that_start_up_logs_print_are_met() -> None:
     assert usable_memory(hw) < alone.weight_bytes(llm, 256.0) + engine_memory(
         hw, llm, alone, 8192.0
     )
+
+
+def test_layers_without_a_feed_forward_part_pad_nothing() -> None:
+    """Layers of states alone lie between those of experts in 4 bits."""
+    alone = GpuSplit(1.0, 1.0)
+    states_alone = replace(TINY, ffn=0.0, experts=4.0, weight_width=0.5)
+    assert alone.weight_bytes(states_alone, 256.0) == pytest.approx(states_alone.weight_bytes)
+
+
+def test_llama_cpp_keeps_token_embeddings_in_the_memory_of_the_host() -> None:
+    """128,256 words of 4,096 in 16 bits beside a card; one memory holds them either way."""
+    llm = model("llama3.1-8b")
+    assert looked_up_on_host(under("llama.cpp", "rtx-4090-box"), llm) == 128_256 * 4_096 * 2
+    assert looked_up_on_host(under("vllm", "rtx-4090-box"), llm) == 0
+    assert looked_up_on_host(under("llama.cpp", "strix-halo"), llm) == 0
 
 
 def test_stages_need_not_divide_the_layers_and_the_fullest_sets_the_pace() -> None:
