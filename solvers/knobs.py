@@ -468,6 +468,8 @@ def _solve_placement(question: _Question, name: str) -> Resolved:
     stated = question.requested[share]
     least: Real = 0.0 if isinstance(stated, str) else stated
     first = question.having({name: 0.0, share: least})
+    if not _moves_rules(first, share):
+        first = _with_rules(first)
     settled = np.zeros((), bool)
     if first.unsolved:
         settled = _settled(first, share)
