@@ -43,7 +43,7 @@ def chunk_knob(room: Room, default: float | str = "fitting") -> Knob:
 
     return Knob(
         "tokens of a prompt that pass a layer together; 0: the whole prompt; fitting: that where "
-        "its activations fit, else the largest power of two",
+        "its activations fit, else the largest power of two that does",
         high=MOST_TOKENS,
         default=default,
         kind="count",

@@ -96,7 +96,7 @@ EXPERTS = choice(
     default="auto",
 )
 PROMPT_EXPERTS = choice(
-    "the same of prompts; engine: as it does, by engine.stream_from; faster: what takes less",
+    "the same under prompts; engine: by engine.stream_from; faster: whichever takes less",
     ("cpu", "stream", "engine", "faster"),
     default=2,
 )

@@ -151,7 +151,7 @@ def tokens_of_engine(
 
 
 CHUNK = Knob(
-    "tokens of a prompt that pass the layers together; 0: the whole prompt; engine: as it takes",
+    "tokens of a prompt that pass the layers together; 0: the whole prompt; engine: its own number",
     high=131_072,
     default="engine",
     kind="count",
