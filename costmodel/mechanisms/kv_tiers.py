@@ -120,7 +120,7 @@ class Tier:
         return TIERS[self.name]
 
     def media(self, nodes: int) -> int:
-        """How many media of its rates all nodes write to: one that they share, or one each [1]."""
+        """Media of its rates that all nodes write to: one that they share, or one each [1]."""
         return 1 if self.place.is_shared and not self.place.is_spread else nodes
 
     def served(self, written: Real, nodes: int) -> Tier:
@@ -193,7 +193,7 @@ def tier(
 
 
 def _requests(hw: Machine, part: Role, block_bytes: Real) -> dict[str, Port]:
-    """How fast drives answer requests of a block: their IOPS, and the file system's time a block.
+    """Rate of requests of a block: IOPS of the drives, and the file system's time a block.
 
     A file system serves one block after the other, whatever the number of drives.
     """

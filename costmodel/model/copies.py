@@ -43,7 +43,7 @@ def of_one_copy(hw: Machine, work: Workload, copies: Real) -> tuple[Machine, Wor
 
 
 def of_all_copies(estimate: Estimate, work: Workload, copies: Real) -> Estimate:
-    """What all copies answer together: as long, with as many times the amounts.
+    """The answer of all copies together: as long, with as many times the amounts.
 
     Args:
         estimate: of one copy.

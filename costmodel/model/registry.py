@@ -194,7 +194,7 @@ class System:
     several_gpus: bool = False
 
     def is_monotone(self, measure: str, axis: str) -> bool:
-        """Whether, at default knobs, more work takes no less and more hardware no more of a column.
+        """True if, at default knobs, more work takes no less and more hardware no more of a column.
 
         Designs that do not fit are left out.
 

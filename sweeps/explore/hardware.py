@@ -161,7 +161,7 @@ class _Search:
 
     @cached_property
     def _margins(self) -> Numbers:
-        """How far all targets are reached along the line: (values, points)."""
+        """Margins by which all targets are reached along the line: (values, points)."""
         count = self.measured.probe.size
         return looked_at(self._margin, count, self.line.values, self.line.whole)
 

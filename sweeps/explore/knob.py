@@ -216,7 +216,7 @@ def _bound(resolved: Resolved, knob: Knob, timed: Timed) -> Real:
 
 
 def of_whole_request(seconds: Real, auto: Resolved, knob: str) -> dict[str, Real]:
-    """What `auto` takes and its whole request, where that is notably shorter; nothing elsewhere.
+    """Value and whole request of `auto`, where that is notably shorter; nothing elsewhere.
 
     Args:
         seconds: of the whole request, at the value that is best for a step [s].

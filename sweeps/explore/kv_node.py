@@ -284,7 +284,7 @@ class Node:
 
     @cached_property
     def free(self) -> float:
-        """What the serving model leaves of the GPUs' memory for caches [B]."""
+        """Bytes that the serving model leaves of the GPUs' memory for caches [B]."""
         serving = self.alone.serving
         if serving is None:
             return max(scalar(gpu(self.hw).memory - self.llm.weight_bytes), 0.0)

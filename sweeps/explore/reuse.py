@@ -63,7 +63,7 @@ RATE_HALVINGS = 20
 
 @dataclass(frozen=True)
 class Reuse:
-    """What is asked of a trace of prompts, or of a prefix and how often it is found.
+    """Question about a trace of prompts, or about a prefix and the share of requests that find it.
 
     Attributes:
         node: a server.
@@ -104,7 +104,7 @@ class Reuse:
 
     @cached_property
     def own(self) -> Numbers:
-        """How many there are of each tier, one of each node or one that all share: (tiers,)."""
+        """Number of each tier, one of each node or one that all share: (tiers,)."""
         return np.array(
             [1 if each.place.is_shared else self.nodes for each in self.of_node]
         )
@@ -377,7 +377,7 @@ def hits_of(question: Reuse) -> Hits:
 
 
 def _drift(trace: BlockTrace, found: BlockHits) -> Numbers:
-    """How far hits of the halves of a trace are apart, up to each tier: (tiers,)."""
+    """Distance of the hits of both halves of a trace, up to each tier: (tiers,)."""
     upto = np.cumsum(found.found, axis=1)
     lengths = trace.prompts.ends - trace.prompts.starts
     half = int(np.searchsorted(trace.prompts.ends, len(trace.prompts.blocks) / 2)) + 1
@@ -406,7 +406,7 @@ def _tokens(trace: BlockTrace, found: BlockHits) -> Numbers:
 
 
 def serve(question: Reuse, hits: Hits, rate: float = 0.0) -> Service:
-    """How nodes serve requests, each of which takes the time that is left of its prompt.
+    """Service of requests by the nodes, each for the time that is left of its prompt.
 
     Args:
         question, hits: what is asked, and what the tiers do.
@@ -439,7 +439,7 @@ def _closed_loop(question: Reuse, hits: Hits) -> Service:
 def _beside_decoding(
     question: Reuse, hits: Hits, alone: Service, arrivals: Arrivals
 ) -> Service:
-    """How nodes serve prompts of the seconds that `alone` says, by the serving model.
+    """Service of prompts that take the seconds of `alone`, by the serving model.
 
     A request of which a part is found computes as a prompt that takes as long, and then attends to
     all of its tokens.
@@ -674,7 +674,7 @@ def _ways(node: Node, tier: Tier, mean: float, prompt: float) -> dict[str, Any]:
 def _wear(
     node: Node, tier: Tier, mean: float, own: float, written: float, drive: float
 ) -> dict[str, Any]:
-    """What writing does to drives [B/s]; nothing to memory that does not wear out."""
+    """Wear of drives by what is written [B/s]; nothing to memory that does not wear out."""
     endurance = own * scalar(tier.endurance)
     capacity = own * scalar(tier.capacity)
     wears = 1.0 if np.isfinite(endurance) else np.nan
@@ -738,7 +738,7 @@ def _of_trace(trace: BlockTrace) -> list[str]:
 
 
 def _doubts(trace: BlockTrace, hits: Hits) -> list[str]:
-    """What stands against taking a trace for what comes."""
+    """Reasons not to take a trace for what comes."""
     told, drift = [], np.max(hits.half) / DRIFT_BAND
     if drift > STATIONARY:
         apart = f"its halves differ by up to {100 * drift:.0f} points in hits"

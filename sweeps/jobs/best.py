@@ -224,7 +224,7 @@ def boxes_around(
 
 
 def reducer_of(top: int | None, by: str, per: tuple[str, ...]) -> Best | None:
-    """What a user asks to keep, or nothing.
+    """Reducer that a user asks for, or none.
 
     Raises:
         InputError: two at once, or one that makes no sense.

@@ -374,7 +374,7 @@ class Search:
 def outcomes_of(
     cells: Mapping[str, Cell], candidates: Candidates, best: Best
 ) -> Counter[str]:
-    """How many points end how, each by its best combination of knobs, along the axes before it.
+    """Number of points of each outcome, that of a point's best combination of knobs.
 
     Args:
         cells: columns of the points, `status` among them.

@@ -127,7 +127,7 @@ def beside_weights(hw: Machine, llm: LLM, work: Workload) -> Real:
 
 
 def activations_and_buffers(hw: Machine, llm: LLM, work: Workload) -> Real:
-    """What the engine keeps on all GPUs for prompts, split as L3 splits models [B]."""
+    """Bytes that the engine keeps on all GPUs for prompts, split as L3 splits models [B]."""
     return engine_memory(hw, llm, split_of(hw, llm), work.together)
 
 

@@ -171,8 +171,8 @@ class WeightStream:
     def layer(self, b: Real, **attention: Span) -> Span:
         """One layer of a step over one GPU batch, each half's weights loaded beside the other half.
 
-        Source: FlexGen's loop (`flexgen_loop`), which HILOS and INF² extend; HILOS sec. 5: a
-        prefetcher stages weights.
+        Source: FlexGen's loop, which HILOS and INF² extend; HILOS sec. 5: a prefetcher stages
+        weights.
 
         Args:
             b: sequences [1].

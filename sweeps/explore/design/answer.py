@@ -79,7 +79,7 @@ class Design:
 
     @property
     def place(self) -> str:
-        """What runs where, in words."""
+        """The system and its server, in words."""
         return f"{self.system} on {self.server}"
 
     @cached_property
@@ -255,7 +255,7 @@ class Answer:
 
     @property
     def question(self) -> Question:
-        """What was asked."""
+        """The question that was answered."""
         return self.search.question
 
     def rows(self) -> Rows:

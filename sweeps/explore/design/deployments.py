@@ -56,7 +56,7 @@ class Deployments:
 
     @cached_property
     def read(self) -> Read:
-        """What was read of machines so far."""
+        """Numbers that were read of machines so far."""
         return Read(self.machines)
 
     def block(self, machine: Platform) -> Block:
@@ -72,7 +72,7 @@ class Deployments:
 
     @cached_property
     def excess(self) -> Numbers:
-        """How far the parts alone exceed a limit, on a logarithmic scale; infinite without a price.
+        """Excess of the parts alone over a limit, on a logarithmic scale; infinite without a price.
 
         A price counts only where one is asked about.
         """

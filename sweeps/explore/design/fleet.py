@@ -78,7 +78,7 @@ class NodeKinds(MachineSearch):
         return Candidates(candidates.rows, candidates.rows.shape, served)
 
     def _speeds(self, deployments: Deployments, machines: Integers) -> Numbers:
-        """How fast machines serve each class, 0 beyond a limit: (classes, splits, machines)."""
+        """Rates of machines at each class, 0 beyond a limit: (classes, splits, machines)."""
         limits = self.question.goal.limits
         wanted = [SERVED, *(limit.quantity for limit in limits), "status"]
         cells = deployments.evaluate(machines, wanted)
@@ -140,7 +140,7 @@ class Fleet(Answer):
 
 
 def needs_of(question: Question) -> list[str]:
-    """What is made least, and what all machines share a budget of.
+    """Columns that are made least, or of which all machines share a budget.
 
     Raises:
         InputError: what is asked does not add up over machines.

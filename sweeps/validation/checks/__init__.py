@@ -1,6 +1,6 @@
 """Statements that no column of a table answers: each a small computation over the models, by name.
 
-A module here holds the checks of one subject; `asking` holds what they share.
+A module here holds the checks of one subject; what they ask is in `validation.questions`.
 """
 
 from __future__ import annotations
