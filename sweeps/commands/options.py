@@ -225,7 +225,7 @@ def shared_by(command: Any) -> list[Any]:
 
 
 def arguments(line: typer.Context, without: Callable[..., Any] = View) -> dict[str, Any]:
-    """Values of the options of a command, by name, as a function of `nearkv.api` takes it.
+    """Values of the options of a command, by name, as a function of `nearkv` takes it.
 
     Args:
         line: of the command.
