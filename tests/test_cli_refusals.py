@@ -49,7 +49,10 @@ LARGE = [
         (["models", "show", "opt"], "unknown model"),
         (["hardware", "show", "a100"], "unknown platform or part"),
         (["hardware", "show", "hilos-a100", "--set", "csd.count=x"], "not a number"),
-        (["solve", "alpha", "--model", "opt-66b", "--system", "hierarchical"], "has no knobs"),
+        (
+            ["solve", "alpha", "--model", "opt-66b", "--system", "hierarchical"],
+            "unknown knob 'alpha'; valid are: chunk",
+        ),
         (["sweep", "nowhere.toml"], "cannot be read"),
         (["sweep"], "no system is named"),
         (["sweep", "--system", "hilos", "--model", "opt-66b", "--batch", "1:1e15:+1"], "1e+15"),

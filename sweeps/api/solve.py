@@ -111,13 +111,14 @@ def measured_best(systems: Iterable[str], knob: str) -> dict[str, BestMeasured]:
     """Best values of a knob as papers measured them, by system; none of most."""
     from nearkv.costmodel.model.registry import find_system
     from nearkv.sweeps.explore.knob import BestMeasured
-    from nearkv.sweeps.validation.claims import claim_of
+    from nearkv.sweeps.validation.claims import claim_of, papers
 
     measured = {}
     for name in systems:
         owner = find_system(name)
         declared = owner.knobs.get(knob)
-        if declared is None or not declared.measured:
+        # a variant of a user's own has the knobs of a paper's system, and no paper
+        if declared is None or not declared.measured or owner.cite not in papers():
             continue
         claim = claim_of(owner.cite, declared.measured)
         value = float(claim.low) / (100 if claim.unit == "%" else 1)

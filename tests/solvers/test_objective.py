@@ -50,9 +50,9 @@ def test_a_prompt_chunk_is_chosen_for_the_prompt() -> None:
     asked: dict[str, Any] = {"model": "gpt-oss-120b", "context": "1k", "batch": 1}
     best = nearkv.estimate("cpu-only", knobs={"chunk": "auto"}, **asked)
     usual = nearkv.estimate("cpu-only", **asked)
-    assert best["chunk"] == 1024
+    assert best["chunk"] in (0, 1024), "the whole prompt, by either name"
     assert best["total_s"] <= usual["total_s"]
-    assert "chunk is the best of 562 values from 1 to 1,048,576" in best["note"]
+    assert "chunk is the best of 563 values from 0 to 1,048,576" in best["note"]
 
 
 def test_a_chunk_under_load_is_a_whole_number_no_worse_than_others() -> None:

@@ -22,7 +22,7 @@ from nearkv.hardware.catalog import load_platform
 
 HW = load_platform("h200-node").machine()
 BLOCK, GIGA = 0.168e9, 1e9
-SOFTWARE, HOP = 1.8e-3, 5e-6
+SOFTWARE, HOP = 1.8e-3, 7e-6
 
 
 def of(name: str, staged: bool = False, **changes: float) -> Tier:

@@ -11,7 +11,9 @@ from nearkv.hardware.errors import InputError
 
 def test_systems_without_knobs_say_so() -> None:
     without = [SYSTEMS[name] for name in ("lpddr-only", "hbm-8")]
-    with pytest.raises(InputError, match=r"lpddr-only has no knobs; leave out 'alpha'"):
+    with pytest.raises(
+        InputError, match=r"lpddr-only and hbm-8: unknown knob 'alpha'; valid are: chunk"
+    ):
         check_knobs(without, ["alpha"])
     with pytest.raises(InputError, match=r"unknown knob 'alpha' of hilos-.*|'alpah'"):
         check_knobs([SYSTEMS["hilos"], SYSTEMS["inf2"]], ["alpah"])

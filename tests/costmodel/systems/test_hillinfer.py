@@ -201,7 +201,7 @@ def test_score_blocks_hide_behind_scoring() -> None:
     pools = Pools(0.0, 1e9, 0.0, 0.0, 1.0)
     whole, few, many = (csd_path(hw, llm, pools, 0.0, 0.0, m, 1.0).seconds for m in (1.0, 4.0, 1e6))
     keys, scores = 0.5e9, 4 * 1e9 / llm.kv_bytes(1, 1)
-    a, t, c = keys / 3.0e9, scores / (3.94e9 * 0.8), scores / (93.9e9 * 0.55)
+    a, t, c = keys / 3.0e9, scores / (3.94e9 * 0.94), scores / (93.9e9 * 0.55)
     assert whole == pytest.approx(a + t + c)
     assert few == pytest.approx(a + (t + c) / 4)
     assert many == pytest.approx(a)

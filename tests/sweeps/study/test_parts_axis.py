@@ -19,7 +19,7 @@ def test_a_swapped_part_keeps_what_its_place_adds() -> None:
     platform = load_platform("hilos-a100")
     isp = load_part("isp")
     csd = platform.with_part("csd", isp, "isp").roles["csd"].si
-    assert csd == {**isp.si, "count": 8}
+    assert csd == {**isp.si, "count": 8, "file_read": 10e9}
     assert "kernel_g4" in platform.roles["csd"].si
     assert "kernel_g4" not in csd
     raid = platform.with_part("raid", load_part("pm9a3"), "pm9a3").roles["raid"].si

@@ -264,7 +264,7 @@ def test_quantiles_of_whole_numbers_are_whole() -> None:
 def test_a_design_that_fits_in_some_draws_says_so() -> None:
     """An engine keeps a part of the memory that has a range; a long prompt needs the rest."""
     table = nearkv.compare(
-        "gpu", "qwen3-8b", platform="workstation-5090", batch=1, context="64k,112k", band=90
+        "gpu", "qwen3-8b", platform="workstation-5090", batch=1, context="64k,120k", band=90
     )
     assert table["fits_share"][0] == 1
     assert 0.5 < table["fits_share"][1] < 1
