@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import HealthCheck, settings
 from support.command_line import build_commands_once
@@ -34,12 +32,3 @@ def system(request: pytest.FixtureRequest) -> System:
 def work() -> Workload:
     """A workload that most systems fit."""
     return Workload(batch=8.0, prompt=16384.0, output=64.0)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Expect the tests of `known_failures.txt` to fail: a test and its reason a line."""
-    listed = (Path(__file__).parent / "known_failures.txt").read_text().splitlines()
-    reasons = dict(line.split(" ", 1) for line in listed)
-    for item in items:
-        if item.nodeid in reasons:
-            item.add_marker(pytest.mark.xfail(reason=reasons[item.nodeid], strict=False))
