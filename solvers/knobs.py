@@ -479,9 +479,9 @@ def _solve_placement(question: _Question, name: str) -> Resolved:
         choice = _least_total(first, share, least)
         bound, values = choice.bound, [choice.value]
     options: list[dict[str, Real]] = [{name: 0.0, share: value} for value in values]
-    # what the GPU holds may move a cache or leave it fewer sequences, so that less of it is better;
-    # only the first value of the choice keeps a least share that is stated
-    if not np.all(settled) and not np.any(least):
+    # what the GPU holds may move a cache, leave it fewer sequences or prompts smaller chunks, so
+    # that less of it is better; only the first value of the choice keeps a share that is stated
+    if not np.any(least):
         places = range(1, int(question.system.knobs[name].high) + 1)
         options += [{name: float(place), share: least} for place in places]
     best = _best_option(question, options)

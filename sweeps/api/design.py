@@ -19,6 +19,7 @@ from nearkv.sweeps.evaluate.slo import (
     higher_is_better,
     parse_targets,
 )
+from nearkv.sweeps.study.own_systems import load_plugins
 from nearkv.sweeps.study.sizes import comma_list, names
 from nearkv.sweeps.study.study import Study
 
@@ -113,6 +114,7 @@ def design(
     if rent and not {*objectives} <= {"usd_hour", "usd_mtok"}:
         why = "rented and bought machines compare by the hour alone"
         raise InputError(f"--rent: {why}; --minimize usd_hour or usd_mtok")
+    load_plugins(study.plugins)
     question = Question(
         study=study,
         goal=Goal(objectives, highest, limits),

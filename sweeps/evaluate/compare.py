@@ -87,9 +87,9 @@ def compare_systems(
 def conclusion(study: Study, table: Columns) -> list[str]:
     """Say which system or platform is best, and how many rows have no answer.
 
-    The best decodes fastest; where an answer lacks that rate, as with a simulated queue, it has
-    the highest throughput. The sentence says which of the two is compared, and its value. With a
-    band, what is best in fewer draws than the band holds is said to lead in so many.
+    The best decodes fastest; where an answer of a point lacks that rate, as of a simulated queue,
+    it has the highest throughput. The sentence says which of the two is compared, and its value.
+    With a band, what is best in fewer draws than the band holds is said to lead in so many.
     """
     import pandas as pd
 
@@ -103,14 +103,21 @@ def conclusion(study: Study, table: Columns) -> list[str]:
     columns = dict.fromkeys([*points, rivals, "status", *RATIOS, *RATIOS.values(), *shares])
     frame = pd.DataFrame({name: table[name] for name in columns})
     answered = frame[frame["status"] == "ok"]
+    unanswered = len(frame) - len(answered)
     number = len(frame.drop_duplicates(points))
     # a rate that every answer has leaves no system out; all keep up with requests that arrive
     compared = () if study.rate else RATIOS
-    shared = [ratio for ratio in compared if answered[RATIOS[ratio]].notna().all()]
     sentences = []
-    if shared and len(answered):
-        ratio = shared[0]
-        best = _best(answered, points, rivals, ratio)
+    for ratio in compared:
+        # a point has its winner by the first rate that all of its answers have
+        known = answered[RATIOS[ratio]].notna()
+        is_shared = known.groupby(
+            [answered[name] for name in points], dropna=False
+        ).transform("all")
+        here, answered = answered[is_shared], answered[~is_shared]
+        if here.empty:
+            continue
+        best = _best(here, points, rivals, ratio)
         best["sure"] = ~(best["share"] < study.band / 100)
         for (names, sure), rows in best.groupby(["best", "sure"], sort=False):
             where = f" at {len(rows)} of {number} points" if number > 1 else ""
@@ -124,7 +131,6 @@ def conclusion(study: Study, table: Columns) -> list[str]:
                 predicate = "leads"
             times = _times(rows["ratio"], reference)
             sentences.append(f"{names} {predicate}{where}{rate}{times}{doubt}")
-    unanswered = len(frame) - len(answered)
     if unanswered:
         sentences.append(f"{unanswered} of {len(frame)} rows have no answer")
     return [f"{'; '.join(sentences)}."] if sentences else []
@@ -223,12 +229,12 @@ def _noted(notes: CellArray, more: NDArray[np.str_]) -> NDArray[np.str_]:
 
 
 def _price_sentences(prices: CellArray) -> NDArray[np.str_]:
-    """Rate by each price, over that of the first row; empty where both are the same [1]."""
+    """Sentences on each price over that of the first row; empty where both are the same."""
     ratios = np.nan_to_num(prices.astype(float), nan=1.0)
     distinct, places = np.unique(ratios, return_inverse=True)
     sentences = []
     for price in distinct:
         differs = abs(price - 1) > _ROUNDING
-        costs = f"costs {three_digits(price)} times as much"
+        costs = f"costs {three_digits(price)} times as much as the first"
         sentences.append(costs if differs else "")
     return np.array(sentences)[places]

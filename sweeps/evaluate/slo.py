@@ -43,7 +43,15 @@ def higher_is_better(name: str) -> bool:
     """True if a higher value of a column or of its band is better; of all others a lower one is."""
     column = _BAND.sub("", name)
     return column.endswith("tok_s") or column.startswith(
-        ("tok_s_per", "speedup", "total_speedup", "endurance", "batch_run")
+        (
+            "tok_s_per",
+            "speedup",
+            "total_speedup",
+            "endurance",
+            "batch_run",
+            "goodput",
+            "users_served",
+        )
     )
 
 

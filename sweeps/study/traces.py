@@ -259,7 +259,10 @@ def _is_published(path: Path) -> bool:
     """True if a file is in another format than a CSV of our own."""
     if path.suffix != ".csv":
         return True
-    header = read_text(path, "trace of requests", MOST_BYTES).partition("\n")[0]
+    try:
+        header = read_text(path, "trace of requests", MOST_BYTES).partition("\n")[0]
+    except UnicodeDecodeError:
+        return False  # the reader of our own format says what is wrong
     return any(
         form.prompt in header for form in TRACE_FORMATS if form.prompt not in _TRACE_COLUMNS
     )

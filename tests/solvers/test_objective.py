@@ -71,3 +71,18 @@ def test_a_stated_degree_keeps_tensor_parallel_attention() -> None:
     assert stated["attention"] == "tp"
     assert both["attention"] == "dp"
     assert both["total_s"] < stated["total_s"]
+
+
+def test_a_place_of_weights_may_leave_prompts_larger_chunks() -> None:
+    """Weights that fill host memory first leave a chunk of half a million tokens no room here."""
+    asked: dict[str, Any] = {
+        "model": "qwen2.5-32b",
+        "platform": "common",
+        "batch": 1,
+        "context": "512k",
+        "output_tokens": 1024,
+    }
+    rows = nearkv.compare("hilos", knobs={"weights": "filled,gpu,auto"}, **asked)
+    filled, gpu, auto = rows["total_s"]
+    assert auto == min(filled, gpu)
+    assert gpu < 0.95 * filled

@@ -87,7 +87,9 @@ def steady(
     # fewer than one iteration cannot spread prompts
     carried = riding * work.batch * work.prompt / np.maximum(full, 1.0)
     prefill = prompts_first(work, serving, (1 - riding) * work.batch)
-    waiting = (1 - serving.chunked) * decoding_beside(n, serving, later)
+    # of the prompts that ride in no iteration, the share that comes while others decode
+    behind = (later - riding) / np.maximum(1 - riding, 1e-9)
+    waiting = decoding_beside(n, serving, behind)
     paused = np.where(any_steps, waiting * prefill.seconds / iterations, 0.0)
     run = decode_run(work, serving, n, carried, full, drain)
     between_tokens = run.token_seconds / iterations + paused

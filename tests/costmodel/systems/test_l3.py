@@ -536,3 +536,12 @@ def test_two_sub_batches_are_each_half_as_even() -> None:
         assert serving is not None
         expected = imbalance(sequences, hw.dimm.ranksets, 1.0)
         assert serving.skew(64.0, 1.0) == pytest.approx(expected, rel=1e-12)
+
+
+def test_tokens_of_a_batch_fill_what_is_left_after_its_first_ones() -> None:
+    """All requests end together: a mean TPOT counts the prompts that others wait for meanwhile."""
+    llm = model("llama3.1-8b", HW)
+    answer = estimate("l3", llm, Workload(16.0, 65536.0, 64.0))
+    latency = answer.latency
+    assert answer.batch_run == 16
+    assert latency.ttft + 63 * latency.tpot == pytest.approx(answer.total.seconds, rel=1e-3)

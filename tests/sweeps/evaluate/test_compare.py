@@ -53,7 +53,7 @@ def test_a_note_says_where_platforms_differ() -> None:
     assert compare_systems(study)["status"].tolist() == ["ok", "not-modelled"]
     table = compare_systems(replace(study, platforms=("hilos-a100", "hilos-h100")))
     before, after = table["cost_usd"]
-    dearer = f"costs {after / before:.3g} times as much"
+    dearer = f"costs {after / before:.3g} times as much as the first"
     first, second = table["note"]
     assert "against" not in first
     assert second.endswith(f"on hilos-h100 against hilos-a100; {dearer}")
@@ -67,7 +67,7 @@ def test_a_comparison_says_where_prices_differ() -> None:
     first, second = rows["cost_usd"].astype(float)
     assert second - first == 8 * 2400
     assert "costs" not in rows["note"][0]
-    assert f"costs {second / first:.3g} times as much" in rows["note"][1]
+    assert f"costs {second / first:.3g} times as much as the first" in rows["note"][1]
 
 
 @pytest.mark.parametrize(
@@ -110,3 +110,20 @@ def test_a_system_may_lack_the_number_that_its_knob_stands_for() -> None:
     table = compare_systems(beside)
     assert table["status"].tolist() == ["not-modelled", "ok"]
     assert "host.kv_memory" in table["reason"][0]
+
+
+def test_the_winner_of_a_point_is_by_the_first_rate_that_all_its_answers_have() -> None:
+    """L3 has no rate of decoding where prompts ride in its steps; at shorter contexts it has."""
+    study = Study(
+        ("gpu", "l3"),
+        ("llama3.1-70b",),
+        batch="16",
+        context="8k,1M",
+        platforms=("common",),
+        sets={"gpu.count": "4"},
+    )
+    table = compare_systems(study)
+    last = table["decode_tok_s"][table["context_tok"] == 1 << 20].astype(float)
+    assert np.isnan(last).any()
+    (sentence,) = conclusion(study, table)
+    assert "l3 decodes fastest at 1 of 2 points" in sentence

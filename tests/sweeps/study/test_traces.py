@@ -94,6 +94,13 @@ def test_a_bad_csv_is_one_sentence(tmp_path: Path, text: str, message: str) -> N
         load_trace(str(path))
 
 
+def test_a_file_in_another_encoding_is_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="not a CSV file"):
+        load_trace(str(path))
+
+
 def test_a_csv_keeps_its_requests(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     path.write_text(

@@ -82,8 +82,8 @@ def test_prompts_that_come_first_pause_those_that_decode() -> None:
 
 
 def test_prompts_that_ride_load_a_hundredth_of_the_places() -> None:
-    """10 prompt tokens a token decoded, in chunks of 1,000. The first n prompts come alone, the
-    others ride in 2,000 / n iterations."""
+    """10 prompt tokens a token decoded, in chunks of 1,000. The first n prompts come alone, so that
+    all but one wait for half of them on average; the others ride in 2,000 / n iterations."""
     answer = served(WORK, chunked=1.0)
     n = 10 / 1.01
     carried = (100 - n) * 200 / (2000 / n)
@@ -92,7 +92,8 @@ def test_prompts_that_ride_load_a_hundredth_of_the_places() -> None:
     assert answer.prefill.seconds == pytest.approx(n * (1 + 200 * A_TOKEN + 200**2 * A_SQUARE))
     assert answer.step_carries == pytest.approx(carried)
     assert answer.step.seconds == pytest.approx(100 / n * whole)
-    assert tbt(answer) == pytest.approx(1e3 * whole)
+    paused = (1 - 1 / n) / 2 * answer.prefill.seconds / (2000 / n)
+    assert tbt(answer) == pytest.approx(1e3 * (whole + paused))
 
 
 def test_prompts_that_differ_attend_by_their_mean_square() -> None:
@@ -105,7 +106,8 @@ def test_prompts_that_differ_attend_by_their_mean_square() -> None:
         assert differ.prefill.seconds - alike.prefill.seconds == pytest.approx(more)
         rides = 0.25 * alike.step_carries * 200 * A_SQUARE
         longer = tbt(differ) - tbt(alike)
-        paused = 0.0 if chunked else WAITING * more / 200
+        n = float(alike.batch_run)
+        paused = (1 - 1 / n) / 2 * more / (2000 / n) if chunked else WAITING * more / 200
         assert longer == pytest.approx(1e3 * (rides + paused))
 
 
