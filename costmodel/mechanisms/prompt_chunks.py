@@ -16,7 +16,7 @@ import numpy as np
 
 from nearkv.costmodel.algebra.span import Real, Span
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.registry import Knob, KnobRule
+from nearkv.costmodel.model.registry import MONOTONE_COLUMNS, Knob, KnobRule, Reversal
 from nearkv.costmodel.model.resources import Gpu, Link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -27,6 +27,13 @@ Arriving = Callable[[Real, Real], Span]
 """Prompts and tokens of each -> how their K and V of one layer come back to the GPU."""
 Room = KnobRule
 """Machine, model, work, other knobs -> memory for activations of prompts [B]."""
+
+
+LARGEST_CHUNK = Reversal(
+    MONOTONE_COLUMNS,
+    ("context", "gpu.memory"),
+    "the largest chunk of a prompt that fits takes the room of weights or of a cache",
+)
 
 
 def chunk_knob(room: Room, default: float | str = "fitting") -> Knob:

@@ -21,7 +21,11 @@ from nearkv.costmodel.mechanisms.gpu_layer import (
     gpu_working_set,
     passing_latents,
 )
-from nearkv.costmodel.mechanisms.prompt_chunks import chunk_knob, hidden_bytes
+from nearkv.costmodel.mechanisms.prompt_chunks import (
+    LARGEST_CHUNK,
+    chunk_knob,
+    hidden_bytes,
+)
 from nearkv.costmodel.mechanisms.weights.flexgen import (
     ATTENDS,
     LACKS,
@@ -125,7 +129,7 @@ in_hilos = partial(
     },
     attends=ATTENDS,
     lacks=LACKS,
-    reversals=(LEAST_IN_ALL,),
+    reversals=(LEAST_IN_ALL, LARGEST_CHUNK),
 )
 """Registers a system that HILOS compares with, on the machine of its sec. 6.1."""
 
@@ -149,7 +153,7 @@ in_hilos = partial(
     },
     attends=ATTENDS,
     lacks=LACKS,
-    reversals=(LEAST_IN_ALL,),
+    reversals=(LEAST_IN_ALL, LARGEST_CHUNK),
 )
 def flexgen_raid(
     hw: Machine,
@@ -325,7 +329,7 @@ DRAM_FIRST = Reversal(
     platform="t4-box",
     cite="flexgen",
     owns=("gpu", "host", "ssd"),
-    reversals=(DRAM_FIRST,),
+    reversals=(DRAM_FIRST, LARGEST_CHUNK),
     attends=ATTENDS,
     lacks=LACKS,
     knobs={

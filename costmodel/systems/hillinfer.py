@@ -39,6 +39,7 @@ from nearkv.costmodel.mechanisms.near_storage.scoring import (
     csd_path,
     narrow_copies,
 )
+from nearkv.costmodel.mechanisms.prompt_chunks import LARGEST_CHUNK
 from nearkv.costmodel.model.estimate import Estimate, Fits, fits, missed
 from nearkv.costmodel.model.layers import Recurrent, pipelined_layers
 from nearkv.costmodel.model.llm import LLM
@@ -109,7 +110,7 @@ KV_MEMORY = Knob(
     },
     attends=ATTENDS,
     lacks=LACKS,
-    reversals=(MORE_ON_GPU,),
+    reversals=(MORE_ON_GPU, LARGEST_CHUNK),
 )
 def hillinfer(
     hw: Machine,

@@ -21,6 +21,7 @@ from nearkv.costmodel.mechanisms.near_storage.x_cache import (
     place_weights,
     prefill_layer,
 )
+from nearkv.costmodel.mechanisms.prompt_chunks import LARGEST_CHUNK
 from nearkv.costmodel.mechanisms.weights.residency import (
     CHUNK,
     SOLVED_APART,
@@ -53,7 +54,7 @@ from nearkv.hardware.machine import Machine
     },
     attends=("full", "window", "chunk", "latent", "state"),
     lacks={"sparse": "Table 3 has no kernel that scores keys and gathers the best of them"},
-    reversals=(SOLVED_APART,),
+    reversals=(SOLVED_APART, LARGEST_CHUNK),
 )
 def hilos(
     hw: Machine,

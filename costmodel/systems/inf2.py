@@ -19,7 +19,7 @@ from nearkv.costmodel.mechanisms.near_storage.host_x_cache import (
     decode_layer,
     prefill_layer,
 )
-from nearkv.costmodel.mechanisms.prompt_chunks import hidden_bytes
+from nearkv.costmodel.mechanisms.prompt_chunks import LARGEST_CHUNK, hidden_bytes
 from nearkv.costmodel.mechanisms.weights.residency import (
     CHUNK,
     FILLED,
@@ -95,11 +95,19 @@ def alpha_breaks(
     choice, stored = knobs.get("weights", FILLED), knobs.get("ssd_weights", 0.0)
     work = work.in_chunks(knobs.get("chunk", 0.0))
     tiers = weights_or_drives(hw, llm, work, choice, stored, reserved=0.0)
+    buffered = knobs.get("writeback", 1) * knobs.get("interval", SPILL_INTERVAL)
+    rows, hidden = (
+        llm.kv_cache_bytes(work.batch, buffered),
+        hidden_bytes(llm, work.batch, work),
+    )
     breaks: tuple[Real, ...] = ()
+    if np.any(np.greater(hidden, 0)):
+        breaks = (1 - hidden / np.maximum(rows, 1e-9),)
     if np.any(np.equal(choice, FILLED)):
-        buffered = knobs.get("writeback", 1) * knobs.get("interval", SPILL_INTERVAL)
-        held = [held_in_host(llm, work, alpha, buffered) for alpha in (0.0, 1.0)]
-        breaks = alphas_that_fill(hw, llm, tiers, *held)
+        x = x_cache_bytes(llm, work)
+        # beside X lie rows that wait, or hidden states of prompts before them
+        breaks += alphas_that_fill(hw, llm, tiers, rows, x)
+        breaks += alphas_that_fill(hw, llm, tiers, hidden, x + hidden)
     kv = llm.kv_cache_bytes(work.batch, work.final)
     excess = x_cache_bytes(llm, work) - kv
     if not np.any(excess > 0):
@@ -205,7 +213,7 @@ BUFFERING = choice(
     },
     attends=("full", "window", "chunk", "latent", "state"),
     lacks=LACKS,
-    reversals=(SOLVED_APART, MOVES_TO_CPU),
+    reversals=(SOLVED_APART, MOVES_TO_CPU, LARGEST_CHUNK),
 )
 def inf2(
     hw: Machine,

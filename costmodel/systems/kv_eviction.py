@@ -35,6 +35,7 @@ from nearkv.costmodel.mechanisms.near_storage.eviction import (
     storage,
     where_kv_lives,
 )
+from nearkv.costmodel.mechanisms.prompt_chunks import LARGEST_CHUNK
 from nearkv.costmodel.model.estimate import Estimate, fits
 from nearkv.costmodel.model.layers import over_layers, pipelined_layers
 from nearkv.costmodel.model.llm import LLM
@@ -190,7 +191,7 @@ def full_cache(
         "placement": PLACEMENT,
         "migration": MIGRATION,
     },
-    reversals=(EXCHANGED,),
+    reversals=(EXCHANGED, LARGEST_CHUNK),
 )
 def h2o(
     hw: Machine,
@@ -252,7 +253,7 @@ def h2o(
         "placement": PLACEMENT,
         "migration": MIGRATION,
     },
-    reversals=(MORE_ON_GPU, MORE_IN_DRAM),
+    reversals=(MORE_ON_GPU, MORE_IN_DRAM, LARGEST_CHUNK),
 )
 def infinigen(
     hw: Machine,
@@ -314,7 +315,7 @@ def infinigen(
         "placement": PLACEMENT,
         "migration": MIGRATION,
     },
-    reversals=(MORE_ON_GPU, MORE_IN_DRAM),
+    reversals=(MORE_ON_GPU, MORE_IN_DRAM, LARGEST_CHUNK),
 )
 def leoam(
     hw: Machine,

@@ -21,7 +21,11 @@ from nearkv.costmodel.mechanisms.gpu_layer import (
     prefill_compute,
     update_state,
 )
-from nearkv.costmodel.mechanisms.prompt_chunks import chunk_knob, tokens_before
+from nearkv.costmodel.mechanisms.prompt_chunks import (
+    LARGEST_CHUNK,
+    chunk_knob,
+    tokens_before,
+)
 from nearkv.costmodel.mechanisms.weights.cpu_attention import (
     attend_on_cpu,
     exchange_with_cpu,
@@ -93,6 +97,7 @@ CHUNK = chunk_knob(room_for_prompts)
         "prefetch": PREFETCH,
         "pin": PIN,
     },
+    reversals=(LARGEST_CHUNK,),
 )
 def zero_inference(
     hw: Machine,

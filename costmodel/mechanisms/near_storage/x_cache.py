@@ -144,19 +144,27 @@ def interval_of_page(
 def alpha_breaks(
     hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
 ) -> tuple[Real, ...]:
-    """The alpha at which buffers begin, or end, to take host memory that weights would fill [1]."""
+    """The alphas at which host memory begins, or ceases, to change by rows that wait to be spilled.
+
+    From one on they take more than hidden states of prompts did; from others on they take memory
+    that weights would fill [1].
+    """
     interval, writeback = knobs["interval"], knobs["writeback"]
     work = work.in_chunks(knobs.get("chunk", 0.0))
     only_kv, only_x = [
-        buffer_bytes(llm, work, Caching(alpha, interval, writeback)) for alpha in (0.0, 1.0)
+        waiting_rows(llm, work, Caching(alpha, interval, writeback)) for alpha in (0.0, 1.0)
     ]
+    hidden, rise = hidden_bytes(llm, work.batch, work), only_x - only_kv
+    breaks: tuple[Real, ...] = ()
+    if np.any(np.greater(hidden, 0)):
+        breaks = ((hidden - only_kv) / np.where(rise == 0, np.inf, rise),)
     stored = knobs.get("ssd_weights", 0.0)
     unbuffered = Caching(0.0, interval, 0.0)
     choice = knobs.get("weights", FILLED)
     tiers = place_weights(hw, llm, work, choice, stored, unbuffered)
     if not np.any(np.equal(choice, FILLED)):
-        return ()
-    return alphas_that_fill(hw, llm, tiers, only_kv, only_x)
+        return breaks
+    return (*breaks, *alphas_that_fill(hw, llm, tiers, only_kv, only_x))
 
 
 ALPHA = Knob(
@@ -264,17 +272,17 @@ def kernel_power(hw: Machine, llm: LLM) -> Real:
     return llm.most_of_a_layer(lambda layer_type: devices_of(hw, layer_type).kernel_power)
 
 
-def buffer_bytes(llm: LLM, work: Workload, caching: Caching) -> Real:
-    """Host memory for rows that wait to be spilled: c tokens of all layers (sec. 4.3) [B].
-
-    Hidden states of prompts in chunks, which are gone by then, take as much at least.
-    """
-    b = work.batch
+def waiting_rows(llm: LLM, work: Workload, caching: Caching) -> Real:
+    """Rows that wait in host memory to be spilled: c tokens of all layers (sec. 4.3) [B]."""
     token = llm.sum_over_layers(
-        lambda layer_type: cache_bytes(layer_type, b, caching.alpha, 1)
+        lambda layer_type: cache_bytes(layer_type, work.batch, caching.alpha, 1)
     )
-    rows = caching.writeback * caching.interval * token
-    return np.maximum(rows, hidden_bytes(llm, b, work))
+    return caching.writeback * caching.interval * token
+
+
+def buffer_bytes(llm: LLM, work: Workload, caching: Caching) -> Real:
+    """Host memory for rows that wait, or hidden states of prompts in chunks before them [B]."""
+    return np.maximum(waiting_rows(llm, work, caching), hidden_bytes(llm, work.batch, work))
 
 
 def place_weights(

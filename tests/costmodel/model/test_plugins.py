@@ -221,7 +221,7 @@ def test_the_contracts_name_what_a_system_breaks(tmp_path: Path) -> None:
 
 
 BROKEN = {
-    GOOD.replace('("gpu",)', '("gpu", "tpu")'): "owns 'tpu', which is no role of hilos-a100",
+    GOOD.replace('("gpu",)', '("gpu", "tpu")'): "owns 'tpu', which is no role of a platform",
     GOOD.replace("owns=", 'cite="nobody", owns='): "cites 'nobody', which is no source",
     system_that("return hw.tpu"): "has no 'tpu'",
     system_that("return read(hw, llm, work, 1 / (1 + work.batch) ** 2)"): "with more sequences",
