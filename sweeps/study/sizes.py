@@ -260,7 +260,7 @@ def choices(given: RawValues, where: str, different: bool = True) -> tuple[KnobV
             steps = _range(item, _ANY, where)
             read += [Amount(value, dimension, f"{value:.15g}") for value in steps]
         elif _STARTS_NUMBER.match(item):
-            read.append(Amount(*measure(item, where), item))
+            read.append(_amount(item, where))
         else:
             read.append(item)
     if not read:
@@ -268,6 +268,14 @@ def choices(given: RawValues, where: str, different: bool = True) -> tuple[KnobV
     if different:
         _check_different(read, given, where)
     return tuple(read)
+
+
+def _amount(text: str, where: str) -> Amount:
+    """A number with its unit, or a count written as a context is: 64k."""
+    count = _SIZE.fullmatch(text)
+    if count and count[2] and float(count[1]) >= 0:
+        return Amount(float(count[1]) * _SUFFIX[count[2].lower()], "1", text)
+    return Amount(*measure(text, where), text)
 
 
 def in_si(amounts: Iterable[KnobValue], key: Key, where: str) -> list[float]:

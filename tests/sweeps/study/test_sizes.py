@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.study.sizes import pairs, size, values
+from nearkv.sweeps.study.sizes import choices, pairs, size, values
 
 BAD_SIZES = """
 -1 0 nan 1e400 1.5 4,,8 k 64q 8:64 8:64:2 8:64:x1 8:64:+0 64:8:x2 1:1M:+1e-9 1:8M:+1 8:64:x-2
@@ -42,3 +42,9 @@ def test_options_are_name_and_value() -> None:
     for wrong in (["csd.count"], ["=4"], ["csd.count="], ["a=1", "a=2"]):
         with pytest.raises(InputError, match="--set"):
             pairs(wrong, "--set")
+
+
+def test_a_value_of_a_knob_may_be_written_as_a_context_is() -> None:
+    assert [value.si for value in choices("4k,64k,8192", "--knob chunk")] == [4096, 65536, 8192]  # type: ignore[union-attr]
+    with pytest.raises(InputError, match="zero or more"):
+        choices("-4k", "--knob chunk")
