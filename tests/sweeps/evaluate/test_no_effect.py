@@ -185,7 +185,7 @@ def test_a_knob_that_matters_is_no_warning(
 def test_the_knob_that_is_solved_for_is_not_looked_at() -> None:
     """`solve` evaluates a share at its ends, at its best, by each rule, as measured, as `auto`.
 
-    Each time, the chunk that fits is tried first.
+    Each time with the chunk that fits, and `auto` at every place of weights.
     """
     calls = 0
     evaluate = System.__call__
@@ -198,4 +198,4 @@ def test_the_knob_that_is_solved_for_is_not_looked_at() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(System, "__call__", counted)
         nearkv.solve("alpha", "opt-66b", context="64k")
-    assert calls <= 23
+    assert calls <= 28

@@ -102,8 +102,8 @@ def test_a_batch_that_never_fits() -> None:
 @pytest.mark.slow
 def test_the_largest_batch_keeps_its_limits() -> None:
     """One sequence more breaks the limit that is named; a column of the system's own counts too."""
-    (row,) = find_batches(L3, ["tpot_ms=40,prefill_s=2"])
-    assert row["tpot_ms"] <= 40
+    (row,) = find_batches(L3, ["tpot_ms=400,prefill_s=2"])
+    assert row["tpot_ms"] <= 400
     assert row["prefill_s"] <= 2
     assert row["short_of"] == "the limit of prefill_s"
     (free,) = find_batches(L3)
