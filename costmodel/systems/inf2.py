@@ -154,10 +154,10 @@ def held_in_host(llm: LLM, work: Workload, alpha: Real, buffered: Real) -> Real:
         buffered: tokens whose K and V wait there [1].
     """
     near = (1 - alpha) * work.batch
-    return alpha * x_cache_bytes(llm, work) + waiting_rows(llm, work, near, buffered)
+    return alpha * x_cache_bytes(llm, work) + buffer_bytes(llm, work, near, buffered)
 
 
-def waiting_rows(llm: LLM, work: Workload, near: Real, buffered: Real) -> Real:
+def buffer_bytes(llm: LLM, work: Workload, near: Real, buffered: Real) -> Real:
     """Buffers of sequences near storage, or hidden states of prompts in chunks before [B]."""
     hidden = hidden_bytes(llm, work.batch, work)
     return np.maximum(llm.kv_cache_bytes(near, buffered), hidden)
@@ -316,7 +316,7 @@ def capacity_check(
         "weights": host_weights(hw, llm, tiers),
         "X": x,
         "KV cache": llm.kv_cache_bytes(split.beside, work.final),
-        "buffers": waiting_rows(llm, work, split.near, buffered),
+        "buffers": buffer_bytes(llm, work, split.near, buffered),
     }
     in_flash = {
         "weights": tiers.storage * llm.weight_bytes,
