@@ -76,10 +76,10 @@ class Command(_WithShared, TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse words, after a look at the values that Typer would drop without a word."""
-        given, _, order = self.make_parser(ctx).parse_args(list(args))
+        stated, _, order = self.make_parser(ctx).parse_args(list(args))
         for parameter in self.params:
             option = parameter.opts[0]
-            values = given.get(parameter.name)
+            values = stated.get(parameter.name)
             for value in values if isinstance(values, list | tuple) else [values]:
                 if isinstance(value, str) and not value.strip(" ,"):
                     place = f"{option} {value!r}" if option.startswith("-") else repr(value)
@@ -258,8 +258,8 @@ app = group(
 )
 
 
-def _print_version(requested: bool) -> None:
-    if requested:
+def _print_version(is_stated: bool) -> None:
+    if is_stated:
         from importlib.metadata import version
 
         typer.echo(f"nearkv {version('nearkv')}")

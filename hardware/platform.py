@@ -417,14 +417,14 @@ class Platform:
             warn_of_doubts(self.roles[role].type, {name: values}, option, f"{role}.")
 
     def override(
-        self, address: str, value: float, requested: str = "set by the user"
+        self, address: str, value: float, words: str = "set by the user"
     ) -> Platform:
         """A copy with one number replaced.
 
         Args:
             address: `role.key`.
             value: the new value in SI units.
-            requested: what the user wrote, kept as the number's address in its source.
+            words: what the user wrote, kept as the number's address in its source.
 
         Raises:
             InputError: no such role, no such number in it, or a value that cannot be believed.
@@ -433,5 +433,5 @@ class Platform:
         self.warn_of_doubts({address: (value,)})
         role, _, name = address.partition(".")
         part = self.roles[role]
-        number = stated_by_user(value, self.key(address), requested)
+        number = stated_by_user(value, self.key(address), words)
         return replace(self, roles={**self.roles, role: part.with_numbers({name: number})})

@@ -27,7 +27,7 @@ from nearkv.solvers.objective import TOTAL, Cost, Timed, objective
 from nearkv.solvers.shares.minimum import Minimum
 from nearkv.solvers.shares.solve import MOST_PROBED, NotAffineError, solve
 
-Requested = Real | str
+KnobSetting = Real | str
 """A knob's value, the name of a rule, or `auto`."""
 
 
@@ -86,24 +86,24 @@ class StatedKnobs(dict[str, Real]):
 
 @dataclass(frozen=True)
 class _Question:
-    """A system, what it is evaluated on, and what is requested of its knobs."""
+    """A system, what it is evaluated on, and how its knobs are set."""
 
     system: System
     hw: Machine
     llm: LLM
     work: Workload
-    requested: Mapping[str, Requested]
+    settings: Mapping[str, KnobSetting]
     explained: bool
     timed: Timed = TOTAL
 
-    def having(self, knobs: Mapping[str, Requested]) -> _Question:
+    def having(self, knobs: Mapping[str, KnobSetting]) -> _Question:
         """This question with other values of the knobs named."""
-        return replace(self, requested={**self.requested, **knobs})
+        return replace(self, settings={**self.settings, **knobs})
 
     @property
     def stated(self) -> StatedKnobs:
         """The knobs that are numbers."""
-        knobs = self.requested.items()
+        knobs = self.settings.items()
         return StatedKnobs(
             {name: value for name, value in knobs if not isinstance(value, str)}
         )
@@ -111,7 +111,7 @@ class _Question:
     @property
     def unsolved(self) -> list[str]:
         """The knobs that are not numbers yet."""
-        return [name for name, value in self.requested.items() if isinstance(value, str)]
+        return [name for name, value in self.settings.items() if isinstance(value, str)]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -146,7 +146,7 @@ def resolve_knobs(
     hw: Machine,
     llm: LLM,
     work: Workload,
-    requested: Mapping[str, Requested],
+    settings: Mapping[str, KnobSetting],
     explained: bool = False,
     timed: Timed = TOTAL,
 ) -> Resolved:
@@ -162,7 +162,7 @@ def resolve_knobs(
     Args:
         system: a registered system.
         hw, llm, work: what it runs on and does; broadcast over design points.
-        requested: value, rule name or `auto`, for every knob that sets no hardware number.
+        settings: value, rule name or `auto`, for every knob that sets no hardware number.
         explained: whether to say what binds at a solved share, too.
         timed: what is made short in place of the whole request.
 
@@ -170,7 +170,7 @@ def resolve_knobs(
         InputError: two shares are both `auto`, or amounts are not affine in a share.
         LackingError: the machine lacks roles or numbers that the system reads.
     """
-    question = _Question(system, hw, llm, work, requested, explained, timed)
+    question = _Question(system, hw, llm, work, settings, explained, timed)
     try:
         return _on_each_gpu(question)
     except MissingNumberError:
@@ -233,7 +233,7 @@ def _resolve(question: _Question) -> Resolved:
 
 def _moves_rules(question: _Question, name: str) -> bool:
     """True if rules of other knobs depend on a share, which is then not solved beside them."""
-    ruled = [other for other in question.unsolved if question.requested[other] != "auto"]
+    ruled = [other for other in question.unsolved if question.settings[other] != "auto"]
     if not ruled:
         return False
     knob = question.system.knobs[name]
@@ -296,7 +296,7 @@ def _is_sampled(knob: Knob) -> bool:
 
 def _combined(question: _Question, searched: list[str]) -> dict[str, NDArray[np.float64]]:
     """Combinations of the searched knobs' values: (combinations, *points) of each."""
-    joint = tried_together(question.system, question.hw, question.llm, question.requested)
+    joint = tried_together(question.system, question.hw, question.llm, question.settings)
     others = [name for name in searched if name not in joint]
     values = [_values(question, name) for name in others]
     together = np.arange(len(next(iter(joint.values()), [0.0])))
@@ -326,18 +326,18 @@ def choices_of(
     hw: Machine,
     llm: LLM,
     work: Workload,
-    requested: Mapping[str, Requested],
+    settings: Mapping[str, KnobSetting],
 ) -> dict[str, NDArray[np.float64]]:
     """Every combination of the values of the knobs that are `auto` and have few: (combinations,).
 
     Args:
-        system, hw, llm, work, requested: as `resolve_knobs` takes them.
+        system, hw, llm, work, settings: as `resolve_knobs` takes them.
     """
-    question = _Question(system, hw, llm, work, requested, False)
+    question = _Question(system, hw, llm, work, settings, False)
     names = [
         name
         for name in question.unsolved
-        if requested[name] == "auto" and _is_listed(system.knobs[name])
+        if settings[name] == "auto" and _is_listed(system.knobs[name])
     ]
     combinations = _combined(question, names) if names else {}
     return {name: np.ravel(combinations[name]) for name in names}
@@ -350,14 +350,14 @@ def _is_listed(knob: Knob) -> bool:
 
 
 def tried_together(
-    system: System, hw: Machine, llm: LLM, requested: Mapping[str, Requested]
+    system: System, hw: Machine, llm: LLM, settings: Mapping[str, KnobSetting]
 ) -> dict[str, NDArray[np.float64]]:
     """Values of the knobs that a system tries together and that are `auto`, by name.
 
     Args:
         system: a registered system.
         hw, llm: of several counts of a machine, the largest decides.
-        requested: of every knob; combinations that contradict a stated number are left out.
+        settings: of every knob; combinations that contradict a stated number are left out.
 
     Returns:
         As many values of each as there are combinations; nothing where the system names none.
@@ -365,13 +365,13 @@ def tried_together(
     if not system.combinations:
         return {}
     values = system.combinations(hw, llm)
-    asked = {name: requested[name] for name in values}
-    names = [name for name, one in asked.items() if isinstance(one, str) and one == "auto"]
+    joint = {name: settings[name] for name in values}
+    names = [name for name, one in joint.items() if isinstance(one, str) and one == "auto"]
     if not names:
         return {}
     allowed = np.ones(len(values[names[0]]), bool)
     for name, each in values.items():
-        stated = asked[name]
+        stated = joint[name]
         if not isinstance(stated, str) and np.size(stated) == 1:
             allowed &= np.equal(each, stated)
     chosen = np.unique([values[name][allowed] for name in names], axis=1)
@@ -452,7 +452,7 @@ def _cost(trial: Resolved, cost: Cost) -> NDArray[np.float64]:
 def _innermost(question: _Question) -> Resolved:
     """Solve what no search is left for: a choice that leaves a share open, and one other share."""
     for name in question.unsolved:
-        if question.system.knobs[name].share and question.requested[name] == "auto":
+        if question.system.knobs[name].share and question.settings[name] == "auto":
             return _solve_placement(question, name)
     return _solve_share(_with_rules(question))
 
@@ -465,7 +465,7 @@ def _solve_placement(question: _Question, name: str) -> Resolved:
     values of the other are tried. Every value of the choice is tried beside it.
     """
     share = question.system.knobs[name].share
-    stated = question.requested[share]
+    stated = question.settings[share]
     least: Real = 0.0 if isinstance(stated, str) else stated
     first = question.having({name: 0.0, share: least})
     if not _moves_rules(first, share):
@@ -537,16 +537,16 @@ def _least_total(question: _Question, share: str, least: Real) -> Minimum:
     ).choice
 
 
-def _solve_jointly(question: _Question) -> dict[str, Requested]:
+def _solve_jointly(question: _Question) -> dict[str, KnobSetting]:
     """Values of the knobs that name a policy of mappings, where one of them is `auto`."""
     from nearkv.solvers.mapping.policies import solve_mapping
 
     knobs = question.system.knobs
     solvers = dict.fromkeys(knobs[name].solver for name in question.unsolved)
-    solved: dict[str, Requested] = {}
+    solved: dict[str, KnobSetting] = {}
     for solver in filter(None, solvers):
         own = [name for name, knob in knobs.items() if knob.solver == solver]
-        together = {name: question.requested[name] for name in own}
+        together = {name: question.settings[name] for name in own}
         solved |= solve_mapping(solver, question.hw, question.llm, question.work, together)
     return solved
 
@@ -554,10 +554,10 @@ def _solve_jointly(question: _Question) -> dict[str, Requested]:
 def _with_rules(question: _Question) -> _Question:
     """Replace the names of rules by their values; rules see the knobs that are numbers."""
     stated = question.stated
-    ruled: dict[str, Requested] = {}
+    ruled: dict[str, KnobSetting] = {}
     for name in question.unsolved:
         rules = question.system.knobs[name].rules
-        rule = rules.get(str(question.requested[name]))
+        rule = rules.get(str(question.settings[name]))
         if rule:
             # later rules see what earlier ones gave
             ruled[name] = stated[name] = rule(

@@ -21,7 +21,7 @@ LARGE = [
 
 
 @pytest.mark.parametrize(
-    ("arguments", "requested"),
+    ("arguments", "printed"),
     [
         (["estimate", "hilos", "--model", "opt-67b"], "unknown model 'opt-67b'"),
         (["estimate", "hylos", "--model", "opt-66b"], "did you mean 'hilos'"),
@@ -108,16 +108,16 @@ LARGE = [
         ),
     ],
 )
-def test_bad_input_is_one_sentence_and_exit_two(arguments: list[str], requested: str) -> None:
-    assert requested in refused(*arguments)
+def test_bad_input_is_one_sentence_and_exit_two(arguments: list[str], printed: str) -> None:
+    assert printed in refused(*arguments)
 
 
 @pytest.mark.parametrize("place", ["no/such/folder/x.csv", "/dev/full", "x.xls", "."])
 def test_a_place_that_cannot_be_written_is_refused_before_any_work(place: str) -> None:
-    requested = run("sweep", "--system", "hilos", *LARGE, "--top", "3", "-o", place)
-    assert requested.returncode == 2
-    assert requested.stderr.count("\n") == 1, "not even the estimate"
-    assert "to compare" not in requested.stderr
+    printed = run("sweep", "--system", "hilos", *LARGE, "--top", "3", "-o", place)
+    assert printed.returncode == 2
+    assert printed.stderr.count("\n") == 1, "not even the estimate"
+    assert "to compare" not in printed.stderr
     assert place in refused("compare", "hilos", "flexgen-ssd", *POINT, "-o", place)
 
 
@@ -131,10 +131,10 @@ def test_a_bad_specification_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "bed.toml").write_text(
         '[gpu]\npart = "a100-40gb"\ncount = { value = 1, unit = "1", kind = "paper", at = "x" }\n'
     )
-    requested = refused(
+    printed = refused(
         "estimate", "hilos", "--model", "opt-66b", "--platform", "bed.toml", cwd=tmp_path
     )
-    assert "bed.toml: gpu: count has no source" in requested
+    assert "bed.toml: gpu: count has no source" in printed
 
 
 LLAMA = {

@@ -181,10 +181,10 @@ def reduced_batch(batch: Real, per_sequence: Real, available: Real) -> Real:
     most = np.floor(np.divide(available, np.maximum(per_sequence, 1.0)))
     _, exponent = np.frexp(np.maximum(most, 1.0))
     power_of_two = np.exp2(exponent - 1.0)
-    requested = np.maximum(batch, 1.0)
-    largest = np.where(most >= requested, requested, np.minimum(power_of_two, requested))
-    rounds = np.ceil(requested / largest)
-    return (requested / rounds)[()]
+    sequences = np.maximum(batch, 1.0)
+    largest = np.where(most >= sequences, sequences, np.minimum(power_of_two, sequences))
+    rounds = np.ceil(sequences / largest)
+    return (sequences / rounds)[()]
 
 
 def possible_batches(batch: Real) -> list[Real]:

@@ -109,17 +109,17 @@ class Plugin:
         return InputError(f"{place}: {what} ({reason}); correct it there")
 
 
-def _fault_of(estimate: object, hw: Machine, asked: Iterable[object]) -> str:
+def _fault_of(estimate: object, hw: Machine, inputs: Iterable[object]) -> str:
     """Name the fault in the answer of a system; empty where it can be used.
 
     Args:
         estimate: what the system returned.
         hw: the machine it was asked about.
-        asked: all that it was given, whose arrays say how many design points there are.
+        inputs: all that it was given, whose arrays say how many design points there are.
     """
     if not isinstance(estimate, Estimate):
         return f"must return an Estimate, not {type(estimate).__name__}"
-    return _misbuilt(estimate) or _misnamed(estimate, hw) or _impossible(estimate, asked)
+    return _misbuilt(estimate) or _misnamed(estimate, hw) or _impossible(estimate, inputs)
 
 
 def _misbuilt(estimate: Estimate) -> str:
@@ -155,9 +155,9 @@ def _misnamed(estimate: Estimate, hw: Machine) -> str:
     return ""
 
 
-def _impossible(estimate: Estimate, asked: Iterable[object]) -> str:
+def _impossible(estimate: Estimate, inputs: Iterable[object]) -> str:
     """A result that is not finite, or that has the wrong shape."""
-    points = np.broadcast_shapes(*_shapes(asked))
+    points = np.broadcast_shapes(*_shapes(inputs))
     for what, value in _numbers_of(estimate):
         if fault := _fault_of_number(value, points):
             empty = " for a batch of 0" if np.all(np.equal(estimate.work.batch, 0)) else ""
@@ -204,9 +204,9 @@ def _fault_of_number(value: object, points: tuple[int, ...]) -> str:
     return ""
 
 
-def _shapes(asked: Iterable[object]) -> Iterator[tuple[int, ...]]:
+def _shapes(inputs: Iterable[object]) -> Iterator[tuple[int, ...]]:
     """Shapes of all arrays in machines, models, workloads and knobs."""
-    for value in asked:
+    for value in inputs:
         if isinstance(value, np.ndarray):
             yield value.shape
         elif isinstance(value, Mapping):

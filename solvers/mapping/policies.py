@@ -108,22 +108,22 @@ MAPPING_POLICIES = {
 
 
 def solve_mapping(
-    policy: str, hw: Machine, llm: LLM, work: Workload, requested: Mapping[str, Real | str]
+    policy: str, hw: Machine, llm: LLM, work: Workload, settings: Mapping[str, Real | str]
 ) -> dict[str, Real]:
     """Units of all three sub-layers by a policy; units that the user stated stay.
 
     Args:
         policy: a key of POLICIES.
         hw, llm, work: broadcast over design points.
-        requested: knob -> number or `auto`, in the order attention, qkv, fc.
+        settings: knob -> number or `auto`, in the order attention, qkv, fc.
     """
     chosen = MAPPING_POLICIES[policy]
     tables = chosen.tabulate(hw, llm, work)
     stated: dict[str, Real] = {}
-    for which, (name, units) in enumerate(requested.items()):
+    for which, (name, units) in enumerate(settings.items()):
         if not isinstance(units, str):
             stated[name] = units
             tables = pin(tables, which, units)
     units_on_hbm = chosen.choose(tables).units
-    solved = dict(zip(requested, units_on_hbm, strict=True))
+    solved = dict(zip(settings, units_on_hbm, strict=True))
     return {**solved, **stated}

@@ -393,9 +393,9 @@ def _checked(fixed: Mapping[str, float]) -> Mapping[str, float]:
         shares = {share: value for share, value in stated.items() if share[0] == letter}
         total = sum(shares.values())
         if total > 1 + SMALLEST_GAP or (len(shares) == 3 and total < 1 - SMALLEST_GAP):
-            requested = ", ".join(f"{share} = {value:g}" for share, value in shares.items())
+            listed = ", ".join(f"{share} = {value:g}" for share, value in shares.items())
             raise InputError(
-                f"shares of the {tensor} ({requested}) add up to {total:g}; they must add up to 1"
+                f"shares of the {tensor} ({listed}) add up to {total:g}; they must add up to 1"
             )
     return fixed
 

@@ -91,12 +91,12 @@ def names_of(value: Any, name: str, kind: type[Any] = str) -> tuple[Any, ...]:
     Raises:
         InputError: no text and no list of texts, or no name at all.
     """
-    given = names(value, name, kind)
-    if not given:
+    stated = names(value, name, kind)
+    if not stated:
         raise InputError(
             f"{name}={value!r} does not name anything; give a name or leave it out"
         )
-    return given
+    return stated
 
 
 def path_of(value: Value, name: str) -> str:
@@ -122,13 +122,13 @@ def study_of(systems: Study | Names, model: Models | None, axes: Axes) -> Study:
         return systems
     if not model:
         raise InputError(NO_MODEL)
-    given = _fields(axes) | {"systems": systems, "models": model}
+    fields = _fields(axes) | {"systems": systems, "models": model}
     named: dict[str, object] = {"systems": systems, "model": model}
     named |= {name: axes.get(name) for name in ("platform", "trace", "plugin")}
     for name, value in named.items():
         if value is not None:
             names_of(value, name, _OBJECTS.get(name, str))
-    return stated_study(**given)
+    return stated_study(**fields)
 
 
 def study_or_axes(
@@ -147,8 +147,8 @@ def study_or_axes(
     if not isinstance(study, Study):
         study = load_study(path_of(study, "study"), plugins)
     named: dict[str, Any] = {"systems": systems, "models": model}
-    given = {name: value for name, value in named.items() if value is not None}
-    return varied(study, given | _fields(axes))
+    fields = {name: value for name, value in named.items() if value is not None}
+    return varied(study, fields | _fields(axes))
 
 
 def _fields(axes: Axes) -> dict[str, Any]:

@@ -109,7 +109,7 @@ def reuse(
     slo: str = "",
     drive: str = "",
     staged: bool = False,
-    **asked: Unpack[ReuseArguments],
+    **arguments: Unpack[ReuseArguments],
 ) -> pd.DataFrame:
     """Say what tiers of KV caches hit, how a prefix comes back soonest, what is saved and worn.
 
@@ -128,7 +128,7 @@ def reuse(
         slo: `ttft_s=2`: also the rate at which requests wait so long in the mean.
         drive: `30.72TB`: wear is counted in such drives, and asked again of as many as bear it.
         staged: blocks from drives and other servers pass through host DRAM, and are copied again.
-        asked: as `ServerArguments` and `RequestArguments` say.
+        arguments: as `ServerArguments` and `RequestArguments` say.
 
     Returns:
         A row a tier, of all nodes together: `hit_share` of the blocks, `total_share` with the tiers
@@ -149,15 +149,15 @@ def reuse(
     """
     from nearkv.sweeps.explore.reuse import Reuse, evaluate_reuse
 
-    requests = _requests(asked)
+    requests = _requests(arguments)
     question = Reuse(
-        node=_node(model, asked, requests, staged),
+        node=_node(model, arguments, requests, staged),
         tiers=names(tiers, "tiers"),
         trace=requests,
-        prefix=0.0 if requests else _tokens(asked, "prefix"),
+        prefix=0.0 if requests else _tokens(arguments, "prefix"),
         hit=hit,
-        rate=0.0 if requests else _rate(asked),
-        output=_tokens(asked, "output_tokens") or 1.0,
+        rate=0.0 if requests else _rate(arguments),
+        output=_tokens(arguments, "output_tokens") or 1.0,
         users=users,
         policy=policy,
         routing=routing,
@@ -183,12 +183,12 @@ def tier_sizes(
     admission: str = "all",
     nodes: int = 0,
     years: float = 4.0,
-    **asked: Unpack[ReuseArguments],
+    **arguments: Unpack[ReuseArguments],
 ) -> pd.DataFrame:
     """Find the cheapest sizes of tiers with which requests meet a mean time to first token.
 
     Args:
-        model, policy, admission, asked: as `reuse` takes them.
+        model, policy, admission, arguments: as `reuse` takes them.
         nodes: servers; 0 for the fewest that the largest tiers need.
         years: over which tiers are paid for.
         slo: `ttft_s=2`.
@@ -211,11 +211,11 @@ def tier_sizes(
 
     if not 0 < years < np.inf:
         raise InputError(f"--years: {years:g} must be above 0, and finite")
-    requests = _requests(asked)
+    requests = _requests(arguments)
     if requests is None:
         raise InputError("--trace: name a file of requests, or make some with --groups")
     question = Reuse(
-        node=_node(model, asked, requests, staged=False),
+        node=_node(model, arguments, requests, staged=False),
         tiers=(),
         trace=requests,
         policy=policy,
@@ -291,16 +291,16 @@ def fetch_times(
 
 
 def _node(
-    model: Models, asked: ReuseArguments, requests: BlockTrace | None, staged: bool
+    model: Models, arguments: ReuseArguments, requests: BlockTrace | None, staged: bool
 ) -> Node:
     """The server that is asked about, with what its tiers keep of a model."""
     from nearkv.sweeps.explore.kv_node import STORE_KNOBS, node_of
     from nearkv.sweeps.study.block_traces import BLOCK_TOKENS
 
-    knobs = dict(asked.get("knobs", {}))
+    knobs = dict(arguments.get("knobs", {}))
     store = {name: str(knobs.pop(name)) for name in STORE_KNOBS if name in knobs}
-    block = requests.block if requests else asked.get("block", 0) or BLOCK_TOKENS
-    server = asked.copy()
+    block = requests.block if requests else arguments.get("block", 0) or BLOCK_TOKENS
+    server = arguments.copy()
     server["knobs"] = knobs
     study = _one_server(model, server)
     return node_of(study, block, staged, store)
@@ -326,26 +326,26 @@ def _drive(text: str) -> float:
     return capacity
 
 
-def _rate(asked: RequestArguments) -> float:
+def _rate(arguments: RequestArguments) -> float:
     """Requests a second, as 2 or as 2/s; 0 where none are stated.
 
     Raises:
         InputError: it is no rate.
     """
-    rate = asked.get("rate") or 0.0
+    rate = arguments.get("rate") or 0.0
     text = rate.removesuffix("/s") if isinstance(rate, str) else rate
     return per_second(text, "--rate") if text else 0.0
 
 
 def _tokens(
-    asked: RequestArguments, name: Literal["prefix", "grow", "output_tokens"]
+    arguments: RequestArguments, name: Literal["prefix", "grow", "output_tokens"]
 ) -> float:
     """A number of tokens; 0 where none is stated.
 
     Raises:
         InputError: it is none.
     """
-    stated = asked.get(name)
+    stated = arguments.get(name)
     return size(stated, f"--{name.replace('_', '-')}") if stated else 0.0
 
 
@@ -365,33 +365,33 @@ def _ttft(slo: str) -> float:
     return target.value
 
 
-def _requests(asked: RequestArguments) -> BlockTrace | None:
+def _requests(arguments: RequestArguments) -> BlockTrace | None:
     """The requests of a trace or of groups; none where a prefix is stated alone.
 
     Raises:
         InputError: they cannot be read or made, or options exclude each other.
     """
-    groups, scale = asked.get("groups", 0), asked.get("rate_scale", 1.0)
-    of_groups = [name for name in ("requests", "grow", "pause") if asked.get(name)]
-    if not groups and (of_groups or asked.get("turns", 1) != 1):
+    groups, scale = arguments.get("groups", 0), arguments.get("rate_scale", 1.0)
+    of_groups = [name for name in ("requests", "grow", "pause") if arguments.get(name)]
+    if not groups and (of_groups or arguments.get("turns", 1) != 1):
         name = (*of_groups, "turns")[0]
         raise InputError(
             f"--{name}: is of groups of prompts; add --groups, as in --groups 45"
         )
-    if asked.get("trace"):
+    if arguments.get("trace"):
         own = ("groups", "prefix", "rate", "output_tokens")
-        if any(asked.get(name) for name in own):
+        if any(arguments.get(name) for name in own):
             advice = "leave out --groups, --prefix, --rate and --output-tokens, or it"
             raise InputError(f"--trace: brings its own requests; {advice}")
-        return _read(asked).faster(scale)
-    if scale != 1 or asked.get("time_unit"):
+        return _read(arguments).faster(scale)
+    if scale != 1 or arguments.get("time_unit"):
         raise InputError(
             "--rate-scale, --time-unit: are of a trace; leave them out, or name one"
         )
-    return _made(asked) if groups else None
+    return _made(arguments) if groups else None
 
 
-def _made(asked: RequestArguments) -> BlockTrace:
+def _made(arguments: RequestArguments) -> BlockTrace:
     """Groups of prompts that share a prefix.
 
     Raises:
@@ -399,21 +399,21 @@ def _made(asked: RequestArguments) -> BlockTrace:
     """
     from nearkv.sweeps.study.block_traces import BLOCK_TOKENS, PromptGroups
 
-    pause = asked.get("pause", "")
+    pause = arguments.get("pause", "")
     return PromptGroups(
-        groups=asked.get("groups", 0),
-        prefix=_tokens(asked, "prefix"),
-        requests=asked.get("requests", 0),
-        order=asked.get("order", "random"),
-        turns=asked.get("turns", 1),
-        grow=_tokens(asked, "grow"),
+        groups=arguments.get("groups", 0),
+        prefix=_tokens(arguments, "prefix"),
+        requests=arguments.get("requests", 0),
+        order=arguments.get("order", "random"),
+        turns=arguments.get("turns", 1),
+        grow=_tokens(arguments, "grow"),
         pause=parse(pause, "s", "--pause") if pause else 0.0,
-        rate=_rate(asked) or 1.0,
-        output=_tokens(asked, "output_tokens") or 1.0,
-    ).trace(asked.get("block", 0) or BLOCK_TOKENS)
+        rate=_rate(arguments) or 1.0,
+        output=_tokens(arguments, "output_tokens") or 1.0,
+    ).trace(arguments.get("block", 0) or BLOCK_TOKENS)
 
 
-def _read(asked: RequestArguments) -> BlockTrace:
+def _read(arguments: RequestArguments) -> BlockTrace:
     """A trace of a file, or of those that come with the package.
 
     Raises:
@@ -421,7 +421,7 @@ def _read(asked: RequestArguments) -> BlockTrace:
     """
     from nearkv.sweeps.study.block_traces import STORED_TRACES, read_blocks, stored_traces
 
-    name = path_of(asked["trace"], "trace")
+    name = path_of(arguments["trace"], "trace")
     path = STORED_TRACES / f"{name}.jsonl.gz" if name in stored_traces() else Path(name)
-    read = read_blocks(path, asked.get("block", 0), asked.get("time_unit", ""))
+    read = read_blocks(path, arguments.get("block", 0), arguments.get("time_unit", ""))
     return replace(read, name=name)

@@ -74,11 +74,11 @@ def compare(
         print_chart(table, study, view)
         check_answered(table)
         return
-    requested = ["step_ms", "speedup"] if breakdown else []
+    extra = ["step_ms", "speedup"] if breakdown else []
     for name in map(str, table):
         is_band = name.startswith(("speedup_p", "faster_share"))
         is_busy = name.startswith("time_s:") and (table[name] > 0).any()
         if name.endswith("_ratio") or is_band or is_busy:
-            requested.append(name)
-    print_table(table, view, BRIEF, study, requested)
+            extra.append(name)
+    print_table(table, view, BRIEF, study, extra)
     tell_solved(study, view, table, questions.compare)

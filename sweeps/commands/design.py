@@ -114,10 +114,10 @@ def design(
     from nearkv.sweeps.api import design
 
     view = options.view_of(line)
-    asked = _question(line)
+    question = _question(line)
     if machine_out:
         check_new(Path(machine_out))
-    table = design.design(**asked, report=_progress())
+    table = design.design(**question, report=_progress())
     if machine_out:
         write_new(Path(machine_out), table.attrs["machine"][0])
     written = f"{table.attrs['command'][0]} {machine_out or 'best.toml'}"
@@ -141,20 +141,22 @@ def _question(line: typer.Context) -> dict[str, Any]:
     """
     from nearkv.sweeps.study.study_files import load_study
 
-    stated, asked = options.given(line), options.arguments(line)
-    if asked["users"] and "batch" in stated:
+    stated, arguments = options.stated(line), options.arguments(line)
+    if arguments["users"] and "batch" in stated:
         raise InputError("--users is the batch to serve at once; leave out --batch")
-    del asked["machine_out"]
-    asked["plugin"] = asked.pop("plugins")
-    terms = {name: asked.pop(name) for name in ("years", "usd_kwh", "pue", "utilisation")}
-    asked["terms"] = {name: value for name, value in terms.items() if value is not None}
-    is_study = asked["systems"].endswith(".toml")
+    del arguments["machine_out"]
+    arguments["plugin"] = arguments.pop("plugins")
+    terms = {
+        name: arguments.pop(name) for name in ("years", "usd_kwh", "pue", "utilisation")
+    }
+    arguments["terms"] = {name: value for name, value in terms.items() if value is not None}
+    is_study = arguments["systems"].endswith(".toml")
     if is_study:
-        asked["systems"] = load_study(asked["systems"], asked.pop("plugin"))
-    if is_study or asked["classes"]:
+        arguments["systems"] = load_study(arguments["systems"], arguments.pop("plugin"))
+    if is_study or arguments["classes"]:
         for name in {"batch", "context", "output_tokens", "knobs"} - stated.keys():
-            del asked[name]
-    return {name: value for name, value in asked.items() if value or name == "seconds"}
+            del arguments[name]
+    return {name: value for name, value in arguments.items() if value or name == "seconds"}
 
 
 def _progress() -> Callable[[int, int], None]:

@@ -56,8 +56,8 @@ def figure(
     path = file or f"{Path(name).stem}.pdf"
     check_figure(path)
     use_font(font)
-    given = options.given(line)
-    drawn = paper_figure(name, options.study_of(line, system), given)
+    stated = options.stated(line)
+    drawn = paper_figure(name, options.study_of(line, system), stated)
     save_figure(draw(drawn), path, f"; {summary(drawn)}")
 
 

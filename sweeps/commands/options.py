@@ -273,11 +273,11 @@ def study_of(line: typer.Context, systems: str | Sequence[str]) -> Study:
     return stated_study(**fields | {"band": stated["band"]})
 
 
-def given(line: typer.Context) -> dict[str, str]:
+def stated(line: typer.Context) -> dict[str, str]:
     """Words of the command line about a study, by the field of `Study` that it sets."""
     fields = {axis.parameter: axis.field for axis in AXES}
     fields["system"] = "systems"
-    stated = {}
+    words = {}
     for parameter in line.command.params:
         name = str(parameter.name)
         source = line.get_parameter_source(name)
@@ -286,8 +286,8 @@ def given(line: typer.Context) -> dict[str, str]:
             texts = value if isinstance(value, list | tuple) else [value]
             if value is True:  # its name says all
                 texts = []
-            stated[fields[name]] = " ".join([parameter.opts[0], *map(str, texts)])
-    return stated
+            words[fields[name]] = " ".join([parameter.opts[0], *map(str, texts)])
+    return words
 
 
 def view_of(line: typer.Context) -> View:

@@ -44,7 +44,7 @@ def pareto(
     from nearkv.sweeps.study.study_files import either
 
     view = options.view_of(line)
-    study = either(study_file, options.study_of(line, system), options.given(line))
+    study = either(study_file, options.study_of(line, system), options.stated(line))
     run = SweepRun(Workers(), False, False, tell, lambda text: yes or ask(text))
     also = comma_list(view.columns)
     front = questions.pareto(study, by=by, where=where, also=also, run=run, empty=True)

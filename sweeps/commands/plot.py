@@ -63,14 +63,14 @@ def draw(line: typer.Context, figure: str, **drawn: Any) -> None:
     from nearkv.sweeps.figures.style import restyle, use_font
     from nearkv.sweeps.study.sizes import pairs
 
-    given = line.params
-    check_figure(given["file"])
-    use_font(given["font"])
-    rows = kept(read_table(given["table"]), given["where"])
+    stated = line.params
+    check_figure(stated["file"])
+    use_font(stated["font"])
+    rows = kept(read_table(stated["table"]), stated["where"])
     axes = getattr(plot, figure)(rows, **arguments(line, of_figure) | drawn)
-    labels = pairs(given["labels"], "--labels")
-    restyle(axes, given["title"], labels, given["ylim"], given["legend"])
-    save_figure(axes.figure, given["file"])
+    labels = pairs(stated["labels"], "--labels")
+    restyle(axes, stated["title"], labels, stated["ylim"], stated["legend"])
+    save_figure(axes.figure, stated["file"])
 
 
 @taking(of_figure)

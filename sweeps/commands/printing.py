@@ -57,14 +57,14 @@ def print_table(
     view: View = AS_TABLE,
     usual: str = "",
     study: Study | None = None,
-    requested: Iterable[str] = (),
+    extra: Iterable[str] = (),
     title: str = "",
     below: Iterable[str] | None = None,
 ) -> None:
     """Print a table as asked for, and write it to a file where one is named.
 
     Where no columns are chosen, all that varies over the design points of the study is shown to
-    readers, and so are columns that were requested. What chosen columns leave out of a decision
+    readers, and so are columns named in `extra`. What chosen columns leave out of a decision
     stands in a sentence below a terminal's table.
 
     Args:
@@ -73,7 +73,7 @@ def print_table(
         usual: comma-separated columns that readers see where none is chosen, the most important
             first; all where it is empty.
         study: what the table answers, whose provenance stands beside a file.
-        requested: columns that readers see even if they do not fit.
+        extra: columns that readers see even if they do not fit.
         title, below: what stands above and below a terminal's table; a DataFrame's own conclusion
             where nothing is named.
 
@@ -104,7 +104,7 @@ def print_table(
         below = getattr(table, "attrs", {}).get("conclusion", ())
 
     def shown_as(form: str) -> Display:
-        shown = display(rows, replace(view, form=form), usual, study, requested)
+        shown = display(rows, replace(view, form=form), usual, study, extra)
         return replace(shown, title=title or shown.title)
 
     if written:
@@ -112,7 +112,7 @@ def print_table(
         text = text_of(shown, written, view)
         save_bytes(text.encode(), len(shown.rows), study, view.file)
     shown = shown_as(form)
-    prices = prices_of(study, [*comma_list(view.columns), *requested])
+    prices = prices_of(study, [*comma_list(view.columns), *extra])
     told = (*below, *left_out(rows, shown, view), *prices)
     echo(text_of(replace(shown, below=told), form, view))
     check_answered(rows)
@@ -170,7 +170,7 @@ def display(
     view: View,
     usual: str,
     study: Study | None,
-    requested: Iterable[str],
+    extra: Iterable[str],
 ) -> Display:
     """The columns of a table that readers see; the arguments are those of `print_table`.
 
@@ -201,7 +201,7 @@ def display(
         for name in dict.fromkeys(comma_list(usual))
         if name in rows[0] and not all(_is_as_usual(row, name) for row in rows)
     ]
-    return Display(rows, telling, [*axes, *requested])
+    return Display(rows, telling, [*axes, *extra])
 
 
 def axes_of(rows: Rows, study: Study | None) -> list[str]:

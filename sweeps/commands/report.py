@@ -39,7 +39,7 @@ def report(
         raise InputError(f"-o {file}: a report is a page; its name ends in .html")
     path = place_of(file)
     check_writable(path)
-    chosen = either(study_file, options.study_of(line, system), options.given(line))
+    chosen = either(study_file, options.study_of(line, system), options.stated(line))
     command = shlex.join(["nearkv", *sys.argv[1:]])
     write_text(path, report_page(chosen, command))
     tell(f"wrote {file}")

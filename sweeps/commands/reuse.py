@@ -179,9 +179,9 @@ def tiers(
 
     if minimize != "usd_hour":
         raise InputError(f"--minimize {minimize!r}: tiers are chosen by price, usd_hour")
-    given = options.arguments(line)
-    del given["minimize"]
-    table = tier_sizes(**given)
+    arguments = options.arguments(line)
+    del arguments["minimize"]
+    table = tier_sizes(**arguments)
     print_table(table, options.view_of(line), ",".join(table.columns))
 
 
@@ -196,15 +196,15 @@ def picture(
     from nearkv.sweeps.api.reuse import fetch_times, hit_curves
     from nearkv.sweeps.figures.lines import lines
 
-    given = options.arguments(line)
-    del given["trace"], given["width"]
-    if bool(trace) == bool(given["tiers"]):
+    arguments = options.arguments(line)
+    del arguments["trace"], arguments["width"]
+    if bool(trace) == bool(arguments["tiers"]):
         raise InputError("give --trace for hits, or --tier and --model for times")
     check_figure(file)
     if trace:
         drawn, over, by = hit_curves(trace), "capacity_tok", "trace"
         axes = lines(drawn, "hit_share", over=over, by=by, width=width)
     else:
-        drawn, over, by = fetch_times(**given), "prefix_tok", "way"
+        drawn, over, by = fetch_times(**arguments), "prefix_tok", "way"
         axes = lines(drawn, "fetch_ms", over=over, by=by, width=width)
     save_figure(axes.figure, file)

@@ -81,34 +81,34 @@ def check_readable(view: options.View, study: Study) -> None:
 
 
 def show_knob(
-    line: typer.Context, question: str, systems: str, usual: str, **asked: Any
+    line: typer.Context, question: str, systems: str, usual: str, **arguments: Any
 ) -> None:
     """Solve a knob, and print the point, the answer, the bound, the paper's rules, and why."""
     from nearkv.sweeps.api.solve import solve
 
     view, study = options.view_of(line), options.study_of(line, systems)
     check_readable(view, study)
-    answer = solve(question, study, **asked)
+    answer = solve(question, study, **arguments)
     # a band and each rule of a paper bring columns of their own
     beside = ("value_", "regret_", "bound_", "rule", "measured")
     names = [name for name in answer.columns if name.startswith(beside)]
     print_table(answer, view, ",".join([usual, *names]), study)
-    tell_solved(study, view, answer, lambda other: solve(question, other, **asked))
+    tell_solved(study, view, answer, lambda other: solve(question, other, **arguments))
 
 
 def show_searched(
-    line: typer.Context, question: str, systems: str, first: str = "", **asked: Any
+    line: typer.Context, question: str, systems: str, first: str = "", **arguments: Any
 ) -> None:
     """Search an answer, and print it without the columns that say how it was searched.
 
     Args:
-        line, question, systems, asked: what is asked.
+        line, question, systems, arguments: what is asked.
         first: columns that come before the others.
     """
     from nearkv.sweeps.api.solve import solve
 
     view, study = options.view_of(line), options.study_of(line, systems)
-    answer = solve(question, study, **asked)
+    answer = solve(question, study, **arguments)
     names = [name for name in answer.columns if name not in SEARCHED]
     print_table(answer, view, ",".join([first, *names]), study)
     tell_solved(study, view, answer)

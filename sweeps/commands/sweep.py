@@ -76,7 +76,7 @@ def sweep(
     from nearkv.sweeps.study.study_files import either
 
     view = options.view_of(line)
-    study = either(study_file, options.study_of(line, system), options.given(line))
+    study = either(study_file, options.study_of(line, system), options.stated(line))
     reducer = reducer_of(top, by, comma_list(best_per))
     run = SweepRun(
         Workers(jobs, scheduler), quiet, resume, tell, lambda text: yes or ask(text)

@@ -75,7 +75,7 @@ def validate(
     elif counts and view.is_for_people:
         below = [lay_out(Display(counts)).rstrip()]
     below.append(counted_by(rows, "verdict", "claim"))
-    print_table(rows, view, SHOWN, requested=JUDGED, below=below)
+    print_table(rows, view, SHOWN, extra=JUDGED, below=below)
     for sentence in table.attrs["worse"]:
         typer.echo(f"nearkv: {sentence}", err=True)
     if table.attrs["worse"]:

@@ -45,12 +45,12 @@ def on_request(names: Collection[str]) -> tuple[str, ...]:
     >>> on_request(["step_ms", "time_s:csd.flash"])
     ('time_s:',)
     """
-    asked: dict[str, None] = {}
+    starts: dict[str, None] = {}
     for name in names:
         for start in ON_REQUEST:
             if name.startswith(start):
-                asked[start] = None
-    return tuple(asked)
+                starts[start] = None
+    return tuple(starts)
 
 
 def is_asked(name: str, wanted: Collection[str], extra: Collection[str] = ()) -> bool:
@@ -165,12 +165,12 @@ def cells_at(
         wanted, extra, resolved: as `columns` takes them.
         numbers, read: as `Block.at` takes them.
     """
-    hw, llm, work, requested = block.at(mesh, numbers, read)
+    hw, llm, work, settings = block.at(mesh, numbers, read)
     if resolved is None:
-        resolved = resolve_knobs(block.system, hw, llm, work, requested)
+        resolved = resolve_knobs(block.system, hw, llm, work, settings)
     estimate = resolved.estimate
     answer = Evaluated(estimate, hw, block.system.owns)
-    asked = {*on_request([*wanted, *extra])}
+    special = {*on_request([*wanted, *extra])}
     answers = _point(block, mesh, shown, work, resolved.knobs)
     answers |= _shortage(estimate.fits, wanted)
     if is_asked("note", wanted):
@@ -185,12 +185,12 @@ def cells_at(
             of_closed_form = (FULL, PUT_BACK)
             notes = {name: notes[name] for name in notes if name not in of_closed_form}
         answers["note"] = noted(notes)
-    if not asked.isdisjoint(GROUND):
+    if not special.isdisjoint(GROUND):
         answers |= ground(answer, block.platform, llm)
     answers |= _metrics(answer, wanted, extra)
-    if block.method != "simulate" and (BOTTLENECK in asked or TIME_PREFIX in asked):
-        answers |= _times(estimate, asked)
-    if FOOTPRINT in asked:
+    if block.method != "simulate" and (BOTTLENECK in special or TIME_PREFIX in special):
+        answers |= _times(estimate, special)
+    if FOOTPRINT in special:
         answers |= _footprint(llm, work)
     for name in [*answers]:
         if not is_asked(name, wanted, extra):
@@ -280,8 +280,8 @@ def without_answer(block: Block, reason: str) -> Columns:
     """The rows of a block whose machine lacks what its system reads: not modelled, and why."""
     box = block.grid.whole
     mesh, shown = block.grid.mesh(box), block.display_grid.mesh(box)
-    _, _, work, requested = block.at(mesh)
-    stated = {name: knob for name, knob in requested.items() if not isinstance(knob, str)}
+    _, _, work, settings = block.at(mesh)
+    stated = {name: knob for name, knob in settings.items() if not isinstance(knob, str)}
     answers = _point(block, mesh, shown, work, stated)
     text = {"status": STATUSES[2], "reason": reason, "short_of": "", "note": ""}
     answers |= {name: Categories(EVERYWHERE, (value,)) for name, value in text.items()}
@@ -325,18 +325,18 @@ def _metrics(
     return cells
 
 
-def _times(estimate: Estimate, asked: Collection[str]) -> dict[str, Cell]:
+def _times(estimate: Estimate, names: Collection[str]) -> dict[str, Cell]:
     """The resource with most of the time and its share, and the seconds attributed to each."""
     ok = estimate.fits.ok
     seconds = estimate.total.attribution()
     times: dict[str, Cell] = {}
-    if BOTTLENECK in asked:
+    if BOTTLENECK in names:
         stacked = np.stack(np.broadcast_arrays(*seconds.values()))
         longest = np.argmax(stacked, axis=0) + 1
         share = np.max(stacked, axis=0) / estimate.total.seconds
         times[BOTTLENECK] = Categories(np.where(ok, longest, 0), ("", *seconds))
         times[f"{BOTTLENECK}_share"] = np.where(ok, share, np.nan)
-    if TIME_PREFIX in asked:
+    if TIME_PREFIX in names:
         for name in sorted(estimate.total.resources):
             own = seconds.get(name, 0.0)
             times[f"{TIME_PREFIX}{name}"] = np.where(ok, own, np.nan)

@@ -11,7 +11,7 @@ import numpy as np
 from nearkv.costmodel.model.metrics import COLUMNS, Evaluated
 from nearkv.hardware.errors import InputError, warn
 from nearkv.hardware.schema import PARTLESS, ROLES
-from nearkv.solvers.knobs import LackingError, Requested, resolve_knobs
+from nearkv.solvers.knobs import KnobSetting, LackingError, resolve_knobs
 from nearkv.sweeps.study.grid import NO_NUMBERS, Block, Mesh, Slices
 from nearkv.sweeps.study.study import Study, blocks
 from nearkv.sweeps.tables.table import CellArray
@@ -95,7 +95,7 @@ def warn_of_unread(
 def _metrics(
     block: Block,
     box: Slices,
-    knobs: Mapping[str, Requested] = NO_NUMBERS,
+    knobs: Mapping[str, KnobSetting] = NO_NUMBERS,
     read: set[str] | None = None,
     numbers: Mesh = NO_NUMBERS,
 ) -> list[CellArray]:
@@ -107,8 +107,8 @@ def _metrics(
         read: takes the name of each hardware number that is read, `role.key`.
         numbers: values by `role.key`, in place of those stated [SI].
     """
-    hw, llm, work, requested = block.at(block.grid.mesh(box), numbers, read=read)
-    resolved = resolve_knobs(block.system, hw, llm, work, {**requested, **knobs})
+    hw, llm, work, settings = block.at(block.grid.mesh(box), numbers, read=read)
+    resolved = resolve_knobs(block.system, hw, llm, work, {**settings, **knobs})
     estimate = resolved.estimate
     answer = Evaluated(estimate, hw, block.system.owns)
     metrics = [metric.compute(answer) for metric in COLUMNS.values()]
@@ -148,7 +148,7 @@ def _warn_if_idle(name: str, study_blocks: Sequence[Block]) -> None:
         )
 
 
-EffectTrial = tuple[Block, Sequence[tuple[Mapping[str, Requested], Mesh]]]
+EffectTrial = tuple[Block, Sequence[tuple[Mapping[str, KnobSetting], Mesh]]]
 """A block, and knobs and hardware numbers to take in place of those of its study."""
 _FACTORS = (1.0, 1 / 1024, 1024.0)
 """Factors of a hardware number, between which an answer changes if it depends on it."""

@@ -21,13 +21,13 @@ def no_prices(study_blocks: Sequence[Block]) -> list[str]:
 
 def _no_price(block: Block) -> str:
     """Name the parts that the system needs and that state no price; empty where all do."""
-    roles, given = block.platform.roles, block.sets.values()
+    roles, stated = block.platform.roles, block.sets.values()
     lacking = [
         role
         for role in (*block.system.owns, SERVER)
         if role in roles
         and "price" not in roles[role].numbers
-        and f"{role}.price" not in given
+        and f"{role}.price" not in stated
     ]
     if not lacking:
         return ""

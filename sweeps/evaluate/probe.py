@@ -76,9 +76,9 @@ class Probe:
         """
         mesh = {name: values[point] for name, values in self.axes.items()}
         mesh |= axes
-        hw, llm, work, requested = self.block.at(mesh, numbers)
+        hw, llm, work, settings = self.block.at(mesh, numbers)
         return Evaluated(
-            resolve_knobs(self.block.system, hw, llm, work, requested).estimate,
+            resolve_knobs(self.block.system, hw, llm, work, settings).estimate,
             hw,
             self.block.system.owns,
         )

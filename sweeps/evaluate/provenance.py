@@ -57,12 +57,12 @@ def commit() -> str:
         ["describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"],
     ):
         try:
-            asked = subprocess.run(
+            answer = subprocess.run(
                 ["git", *ask], cwd=here.parent, capture_output=True, text=True, check=True
             )
         except (OSError, subprocess.CalledProcessError):
             return ""
-        described = asked.stdout.strip()
+        described = answer.stdout.strip()
     return described
 
 

@@ -59,11 +59,11 @@ def find_batches(study: Study, slo: Sequence[str] = ()) -> Rows:
     study_blocks = searched(replace(study, batch=(1.0,)))
     warn_of_unread(study_blocks)
     for block in study_blocks:
-        hw, llm, work, requested = block.inputs(block.grid.whole)
-        knobs = choices_of(block.system, hw, llm, work, requested)
-        rest = {name: asked for name, asked in block.requested.items() if name not in knobs}
+        hw, llm, work, settings = block.inputs(block.grid.whole)
+        knobs = choices_of(block.system, hw, llm, work, settings)
+        rest = {name: knob for name, knob in block.open_knobs.items() if name not in knobs}
         check_quantities(targets, Probe(block).own_columns)
-        rows += _Sizing(Probe(replace(block, requested=rest)), targets, knobs).rows()
+        rows += _Sizing(Probe(replace(block, open_knobs=rest)), targets, knobs).rows()
     return rows
 
 
@@ -178,12 +178,12 @@ class _Sizing:
         def rates(point: Indices, batch: Numbers) -> Numbers:
             """Throughput with each combination: (points, combinations)."""
             cases = point[:, np.newaxis] * many + np.arange(many)
-            asked = np.broadcast_to(batch[:, np.newaxis], cases.shape)
+            batches = np.broadcast_to(batch[:, np.newaxis], cases.shape)
             rate = np.full(cases.shape, -np.inf)
-            served = most[cases] >= asked
+            served = most[cases] >= batches
             if np.any(served):
                 rate[served] = np.nan_to_num(
-                    self.rate(cases[served], asked[served]), nan=-np.inf
+                    self.rate(cases[served], batches[served]), nan=-np.inf
                 )
             return rate
 
@@ -245,17 +245,17 @@ class _Sizing:
             most, smallest: batches of each case.
         """
         cases = np.arange(len(most))
-        asked = np.where(
+        batches = np.where(
             most >= 1, most + 1, np.where(np.isfinite(smallest), smallest, 1.0)
         )
-        fits = self.answer(cases, asked).estimate.fits
+        fits = self.answer(cases, batches).estimate.fits
         missing = np.where(fits.unmodelled, np.inf, fits.short_bytes)
         missing = np.broadcast_to(missing, most.shape).reshape(-1, self.combinations)
         held = most.reshape(missing.shape)
         fewest = np.argmin(missing, axis=1)
         best = np.where(np.any(held >= 1, axis=1), np.argmax(held, axis=1), fewest)
         case = np.arange(len(held)) * self.combinations + best
-        beyond = self.answer(case, asked[case])
+        beyond = self.answer(case, batches[case])
         short_of = np.broadcast_to(beyond.estimate.fits.short_of, case.shape)
         ends = np.where(short_of == "", ROUNDS, short_of)
         fits = beyond.estimate.fits

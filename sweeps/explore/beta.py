@@ -68,7 +68,7 @@ def _over_draws(block: Block, hot_share: Numbers) -> Columns:
 
     band, box = block.band, block.grid.whole
     assert band is not None
-    solved = replace(block, requested={**block.requested, "hot_share": "auto"})
+    solved = replace(block, open_knobs={**block.open_knobs, "hot_share": "auto"})
 
     def of_tile(outer: Slices, _: Slices) -> dict[str, Numbers]:
         share = sampled(solved, outer, timed=STEP).column("hot_share")
@@ -86,9 +86,9 @@ def _over_draws(block: Block, hot_share: Numbers) -> Columns:
 
 
 def _solved(block: Block) -> Columns:
-    hw, llm, work, requested = block.inputs(block.grid.whole)
+    hw, llm, work, settings = block.inputs(block.grid.whole)
     knobs: dict[str, Real] = {}
-    for name, value in requested.items():
+    for name, value in settings.items():
         if name in ("hot_share", "chunks"):
             continue
         rule = block.system.knobs[name].rules.get(str(value))
@@ -100,7 +100,7 @@ def _solved(block: Block) -> Columns:
         knobs[name] = np.asarray(number, float)
     answer = best_beta(hw, llm, work, knobs)
     chosen = replace(
-        block, requested={**block.requested, "hot_share": answer.best.hot_share}
+        block, open_knobs={**block.open_knobs, "hot_share": answer.best.hot_share}
     )
     evaluated = columns(chosen, block.grid.whole)
     table: Columns = {
@@ -124,9 +124,9 @@ def _solved(block: Block) -> Columns:
 
 def _auto(block: Block, timed: Timed = TOTAL) -> Resolved:
     """The answer with the split that is shortest in a span."""
-    hw, llm, work, requested = block.inputs(block.grid.whole)
-    asked = {**requested, "hot_share": "auto"}
-    return resolve_knobs(block.system, hw, llm, work, asked, timed=timed)
+    hw, llm, work, settings = block.inputs(block.grid.whole)
+    solved = {**settings, "hot_share": "auto"}
+    return resolve_knobs(block.system, hw, llm, work, solved, timed=timed)
 
 
 def _fastest(block: Block, answer: BestBeta) -> dict[str, Real]:

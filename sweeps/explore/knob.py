@@ -14,7 +14,7 @@ from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.model.registry import Knob, System, find_knob, find_system
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import MissingNumberError
-from nearkv.solvers.knobs import LackingError, Requested, Resolved, resolve_knobs
+from nearkv.solvers.knobs import KnobSetting, LackingError, Resolved, resolve_knobs
 from nearkv.solvers.objective import STEP, TOTAL, Timed
 from nearkv.sweeps.evaluate.columns import check_rows, columns, stack
 from nearkv.sweeps.evaluate.no_effect import warn_of_no_effect
@@ -120,10 +120,10 @@ def _check_solvable(system: System, name: str, band: float) -> None:
 
 def _solved(block: Block, box: Slices, knob: str, measured: BestMeasured | None) -> Columns:
     """All columns of a box with the knob solved, its bound, what binds and the paper's rules."""
-    hw, llm, work, requested = block.inputs(box)
+    hw, llm, work, settings = block.inputs(box)
     system, timed = block.system, STEP if knob in OF_STEP else TOTAL
     _, bound_name, unit = MEASURES[timed]
-    resolved = resolve_knobs(system, hw, llm, work, requested, explained=True, timed=timed)
+    resolved = resolve_knobs(system, hw, llm, work, settings, explained=True, timed=timed)
     table: Columns = {}
     for name, column in columns(block, box, resolved=resolved).items():
         is_of_knob = name == knob or name.startswith(f"{knob}_p")
@@ -140,7 +140,7 @@ def _solved(block: Block, box: Slices, knob: str, measured: BestMeasured | None)
         if knob == "alpha":
             # a system may keep K and V in widths of its own
             beside["x_over_kv"] = resolved.estimate.also.get("x_over_kv", llm.x_over_kv)
-    others: dict[str, Requested] = {
+    others: dict[str, KnobSetting] = {
         _rule_column(rule): rule for rule in system.knobs[knob].rules
     }
     if measured:
@@ -148,7 +148,7 @@ def _solved(block: Block, box: Slices, knob: str, measured: BestMeasured | None)
     for name, value in others.items():
         beside |= _compared(block, box, knob, name, value, least)
     if timed is STEP:
-        auto = resolve_knobs(system, hw, llm, work, requested)
+        auto = resolve_knobs(system, hw, llm, work, settings)
         beside |= of_whole_request(resolved.estimate.total.seconds, auto, knob)
     ok = (table["status"] == "ok").reshape(shape_of(box))
     if resolved.tried:
@@ -166,7 +166,7 @@ def _solved(block: Block, box: Slices, knob: str, measured: BestMeasured | None)
 
 
 def _compared(
-    block: Block, box: Slices, knob: str, name: str, value: Requested, least: Real
+    block: Block, box: Slices, knob: str, name: str, value: KnobSetting, least: Real
 ) -> dict[str, Real]:
     """A rule or a value beside the best: what it is, what it takes, and what it loses.
 
@@ -179,11 +179,11 @@ def _compared(
     Returns:
         Nothing of a rule whose numbers this machine does not have.
     """
-    hw, llm, work, requested = block.inputs(box)
+    hw, llm, work, settings = block.inputs(box)
     timed = STEP if knob in OF_STEP else TOTAL
     measure, _, unit = MEASURES[timed]
     try:
-        other = resolve_knobs(block.system, hw, llm, work, {**requested, knob: value})
+        other = resolve_knobs(block.system, hw, llm, work, {**settings, knob: value})
     except (LackingError, MissingNumberError):
         return {}
     seconds = np.where(other.estimate.fits.ok, timed(other.estimate).seconds, np.nan)

@@ -68,8 +68,8 @@ class Node:
 
     def _resolved(self, lengths: Numbers) -> Resolved:
         """One prompt of each length alone, with the system's knobs solved for each."""
-        hw, llm, work, requested = self.points.at({**self._mesh, "context_tok": lengths})
-        return resolve_knobs(self.points.system, hw, llm, work, requested)
+        hw, llm, work, settings = self.points.at({**self._mesh, "context_tok": lengths})
+        return resolve_knobs(self.points.system, hw, llm, work, settings)
 
     @cached_property
     def _lengths(self) -> Numbers:

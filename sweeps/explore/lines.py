@@ -129,5 +129,5 @@ def refuse_set(study: Study, block: Block, address: str, option: str) -> None:
     """
     for axis, number_set in block.sets.items():
         if number_set == address:
-            given = f"--set {axis}" if axis in study.sets else f"--knob {axis}"
-            raise InputError(f"{given} cannot be set: {option} searches it")
+            option_set = f"--set {axis}" if axis in study.sets else f"--knob {axis}"
+            raise InputError(f"{option_set} cannot be set: {option} searches it")

@@ -67,8 +67,8 @@ class SubbatchPoint:
     @property
     def trace(self) -> str:
         """The trace or the CSV that the requests are drawn from; empty where they are lengths."""
-        given = str(self.requests) if isinstance(self.requests, str | Path) else ""
-        return given if given.endswith(".csv") or given in names("trace") else ""
+        named = str(self.requests) if isinstance(self.requests, str | Path) else ""
+        return named if named.endswith(".csv") or named in names("trace") else ""
 
 
 def find_split(question: SubbatchPoint) -> Rows:

@@ -107,7 +107,7 @@ class TierSizes:
         """One of all sizes as a place in each list, by its number in row-major order."""
         return tuple(map(int, np.unravel_index(row, self.shape)))
 
-    def asked(self, places: Sequence[int]) -> Reuse:
+    def question_of(self, places: Sequence[int]) -> Reuse:
         """The question about one size of each tier."""
         node = self.question.node
         tiers = [
@@ -133,24 +133,24 @@ class TierSizes:
         ]
         return np.array(each).T
 
-    def usd_hour(self, asked: Reuse, written: Numbers) -> float:
+    def usd_hour(self, question: Reuse, written: Numbers) -> float:
         """Price of the tiers of all nodes, each paid over the years or its life [USD/h].
 
         Args:
-            asked: about the tiers.
+            question: about the tiers.
             written: to each: (tiers,) [B/s].
         """
         a_byte, a_written = self.prices
-        bought = asked.capacities * a_byte / (self.years * YEAR_HOURS)
+        bought = question.capacities * a_byte / (self.years * YEAR_HOURS)
         return float(np.sum(np.maximum(bought, HOUR * written * a_written)))
 
     def served(self, row: int) -> tuple[float, float, float]:
         """Mean TTFT [s], infinite where a path bears no such writes, hits, and price [USD/h]."""
-        asked = self.asked(self.at(row))
-        hits = hits_of(asked)
-        is_borne = bool(np.all(write_loads(asked, hits) <= 1))
-        ttft = serve(asked, hits).ttft if is_borne else np.inf
-        price = self.usd_hour(asked, asked.rate_of_all * hits.written)
+        question = self.question_of(self.at(row))
+        hits = hits_of(question)
+        is_borne = bool(np.all(write_loads(question, hits) <= 1))
+        ttft = serve(question, hits).ttft if is_borne else np.inf
+        price = self.usd_hour(question, question.rate_of_all * hits.written)
         return ttft, float(np.sum(hits.share)), price
 
     @property
@@ -161,7 +161,8 @@ class TierSizes:
             alone = np.zeros((count, len(self.sizes)), int)
             alone[:, tier] = np.arange(count)
             prices = [
-                self.usd_hour(self.asked(places), nothing) for places in alone.tolist()
+                self.usd_hour(self.question_of(places), nothing)
+                for places in alone.tolist()
             ]
             total = np.add.outer(total, np.array(prices))
         return total.ravel()
@@ -227,40 +228,40 @@ def sizes_of(node: Node, text: str) -> Sizes:
     return Sizes(name, capacity, np.array([1.0, *(scalar(tier.parts) for tier in tiers)]))
 
 
-def _with_nodes(asked: TierSizes) -> TierSizes:
+def _with_nodes(sizes: TierSizes) -> TierSizes:
     """What is asked of as many nodes as are stated, or of the fewest that the largest tiers need.
 
     Without a wait no number of nodes is enough where the mean of the requests alone is too long.
     """
-    question, largest = asked.question, math.prod(asked.shape) - 1
+    question, largest = sizes.question, math.prod(sizes.shape) - 1
     if question.nodes:
-        return asked
-    asked = replace(asked, question=replace(question, nodes=fewest_nodes(question)))
-    ttft, _hits, _price = asked.served(largest)
+        return sizes
+    sizes = replace(sizes, question=replace(question, nodes=fewest_nodes(question)))
+    ttft, _hits, _price = sizes.served(largest)
     while ttft > question.ttft:
-        nodes = asked.question.nodes + 1
-        more = replace(asked, question=replace(question, nodes=nodes))
+        nodes = sizes.question.nodes + 1
+        more = replace(sizes, question=replace(question, nodes=nodes))
         faster, _hits, _price = more.served(largest)
         if faster > (1 - LEAST_GAIN) * ttft:
             break
-        asked, ttft = more, faster
-    return asked
+        sizes, ttft = more, faster
+    return sizes
 
 
-def sizing(asked: Reuse, tiers: Sequence[str], years: float) -> TierSizes:
+def sizing(reuse: Reuse, tiers: Sequence[str], years: float) -> TierSizes:
     """The sizes to choose from, and what is asked of them.
 
     Args:
-        asked: but for the tiers.
+        reuse: but for the tiers.
         tiers: as `sizes_of` takes them.
         years: over which tiers are paid for.
 
     Raises:
         InputError: a tier without a price, or more sizes than are replayed.
     """
-    sizes = [sizes_of(asked.node, text) for text in tiers]
+    sizes = [sizes_of(reuse.node, text) for text in tiers]
     largest = [each.text(len(each.capacity) - 1) for each in sizes]
-    question = replace(asked, tiers=largest)
+    question = replace(reuse, tiers=largest)
     check(question)
     count = math.prod(len(each.capacity) for each in sizes)
     check_points(count, {each.name: len(each.capacity) for each in sizes}, "sizes")
@@ -275,13 +276,13 @@ def sizing(asked: Reuse, tiers: Sequence[str], years: float) -> TierSizes:
     return _with_nodes(TierSizes(question, sizes, years))
 
 
-def find_tier_sizes(asked: TierSizes) -> tuple[dict[str, Any], list[str]]:
+def find_tier_sizes(sizes: TierSizes) -> tuple[dict[str, Any], list[str]]:
     """The cheapest sizes as a row, and sentences about them."""
-    question, search = asked.question, asked.solved()
-    count, left = math.prod(asked.shape), search.outcomes[NO_BETTER]
+    question, search = sizes.question, sizes.solved()
+    count, left = math.prod(sizes.shape), search.outcomes[NO_BETTER]
     has_answer = len(search.kept.rows) > 0
     best = int(search.kept.rows[0]) if has_answer else count - 1
-    ttft, hit_share, price = asked.served(best)
+    ttft, hit_share, price = sizes.served(best)
     row: dict[str, Any] = {
         "status": "ok" if has_answer else "infeasible",
         "nodes": question.nodes,
@@ -289,8 +290,8 @@ def find_tier_sizes(asked: TierSizes) -> tuple[dict[str, Any], list[str]]:
         "ttft_s": ttft,
         "hit_share": hit_share,
     }
-    for sizes, place in zip(asked.sizes, asked.at(best), strict=True):
-        row[f"{sizes.name}_gb"] = sizes.capacity[place] / 1e9
+    for tier, place in zip(sizes.sizes, sizes.at(best), strict=True):
+        row[f"{tier.name}_gb"] = tier.capacity[place] / 1e9
     row |= {"designs": count, "evaluations": count - left}
     nodes = f"{question.nodes} node{'s' if question.nodes > 1 else ''}"
     if not has_answer:
@@ -298,10 +299,10 @@ def find_tier_sizes(asked: TierSizes) -> tuple[dict[str, Any], list[str]]:
         why = slow if np.isfinite(ttft) else f"requests come faster than {nodes} serve them"
         return row, [f"infeasible: {why}; allow more time, tiers or nodes."]
     dear = f"{left:,} cost more even before they wear, not evaluated; " if left else ""
-    missed = f"miss {asked.limit.text}"
+    missed = f"miss {sizes.limit.text}"
     ends = f"{search.outcomes[missed]:,} {missed}, {search.outcomes[BEST]:,} meet it"
     proof = f"{count:,} sizes: {dear}{count - left:,} evaluated: {ends}."
-    tiers = "".join(f" --tier {text}" for text in asked.texts(asked.at(best)))
+    tiers = "".join(f" --tier {text}" for text in sizes.texts(sizes.at(best)))
     kept = f"--policy {question.policy} --admission {question.admission}"
     again = (
         f"The tiers are asked by nearkv reuse ... {kept} --nodes {question.nodes}{tiers}."

@@ -151,14 +151,14 @@ def figure_titles() -> dict[str, str]:
 
 
 def paper_figure(
-    name: str, axes: Study | None = None, given: Mapping[str, str] = NO_OPTIONS
+    name: str, axes: Study | None = None, stated: Mapping[str, str] = NO_OPTIONS
 ) -> PaperFigure:
     """Evaluate a figure of a paper.
 
     Args:
         name: a study of the catalogue, as `hilos-fig10`, or a file.
         axes: what goes before the figure's own study.
-        given: the fields of `axes` that do, in words; stated numbers are then left out.
+        stated: the fields of `axes` that do, in words; stated numbers are then left out.
 
     Raises:
         InputError: there is no such figure.
@@ -172,7 +172,7 @@ def paper_figure(
 
     content = read_toml(path_of("study", name), "study")
     drawing = drawing_of(content, name)
-    study = either(name, axes, given) if axes else load_study(name)
+    study = either(name, axes, stated) if axes else load_study(name)
     extra = ON_REQUEST if drawing.kind == "breakdown" else on_request(drawing.values)
     rows = pd.DataFrame(table(study, extra))
     _check_drawn(rows, drawing, name)
@@ -181,8 +181,8 @@ def paper_figure(
         places = [SERIES, *_places(drawing), drawing.value]
         rows = rows.drop_duplicates(places)
     title = str(content.get("title", name))
-    if given:
-        changed = f"not the paper's: {', '.join(given.values())}"
+    if stated:
+        changed = f"not the paper's: {', '.join(stated.values())}"
         return PaperFigure(title, drawing, rows, varied=changed)
     statements = _statements_of(content.get("cite", ""), Path(name).stem)
     return PaperFigure(title, drawing, rows, statements)
@@ -261,7 +261,7 @@ def _name(row: Mapping[Any, Any], by: Sequence[str], study: Study) -> str:
     """Return the name of a row's bar; a knob that its system lacks is left out of it."""
     words = []
     for column in by:
-        value = _requested(row.get(column), study.knobs.get(column, ()))
+        value = _option_of(row.get(column), study.knobs.get(column, ()))
         if value in ("", "nan"):
             continue
         words.append(
@@ -282,10 +282,10 @@ def _stated(column: str, text: str, value: object) -> str:
     return f"{stem} {text} {unit}".strip()
 
 
-def _requested(value: object, given: Sequence[KnobValue]) -> str:
+def _option_of(value: object, stated: Sequence[KnobValue]) -> str:
     """Return a value as text; `auto` where a knob was solved for it, blank where there is none."""
     text = f"{value:.4g}" if isinstance(value, float) else str(value)
-    options = [item if isinstance(item, str) else item.text for item in given]
+    options = [item if isinstance(item, str) else item.text for item in stated]
     solved = "auto" in options and text not in options
     return "auto" if solved and text != "nan" else text
 

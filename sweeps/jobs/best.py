@@ -65,9 +65,9 @@ def best(study: Study, reducer: Best, run: SweepRun, only: Sequence[str] = ()) -
     Raises:
         InputError: the study cannot be evaluated, or a column not be compared by.
     """
-    requested = on_request([*only, *reducer.columns])
-    rows = plan(study, extra=requested)
-    shown = chosen(rows.kinds, only, requested)
+    extra = on_request([*only, *reducer.columns])
+    rows = plan(study, extra=extra)
+    shown = chosen(rows.kinds, only, extra)
     reducer.check(rows.kinds)
     numbers = best_numbers(rows, reducer, run)
     table = whole_rows(rows, numbers if len(numbers) else np.zeros(1, np.int64))
@@ -121,17 +121,17 @@ def _candidates(rows: Plan, piece: Piece) -> Iterator[Candidates]:
 
 
 def _compared(
-    rows: Plan, index: int, box: Slices, order: Numbers, wanted: Sequence[str]
+    rows: Plan, index: int, box: Slices, order: Numbers, names: Sequence[str]
 ) -> Mapping[str, Cell]:
     """Columns of a box of a block, its order among them."""
-    own = [name for name in wanted if name != ALPHABET]
+    own = [name for name in names if name != ALPHABET]
     return {ALPHABET: order, **rows.cells(index, box, own)}
 
 
 def _names(block: Block) -> tuple[object, ...]:
     """The names by which blocks are in order; a knob that is stated before one that is solved."""
     names = (block.system.name, block.platform.label, *block.sets.values())
-    return (names, len(block.requested), tuple(map(str, block.requested.items())))
+    return (names, len(block.open_knobs), tuple(map(str, block.open_knobs.items())))
 
 
 def _order(grid: Grid, box: Slices) -> Numbers:

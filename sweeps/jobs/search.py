@@ -81,15 +81,15 @@ def candidates_at(
         name: values.ravel() for name, values in block.grid.mesh(block.grid.whole).items()
     }
     mesh = {**own, **axes}
-    requested = {name: knob for name, knob in block.requested.items() if name not in axes}
-    asked = replace(block, requested=requested)
+    open_knobs = {name: knob for name, knob in block.open_knobs.items() if name not in axes}
+    question = replace(block, open_knobs=open_knobs)
     shape = np.broadcast_shapes(
         *map(np.shape, mesh.values()), *map(np.shape, numbers.values())
     )
 
-    def evaluate(wanted: Sequence[str]) -> Mapping[str, Cell]:
-        extra = on_request(wanted)
-        return cells_at(asked, mesh, mesh, wanted, extra, None, numbers, read)
+    def evaluate(names: Sequence[str]) -> Mapping[str, Cell]:
+        extra = on_request(names)
+        return cells_at(question, mesh, mesh, names, extra, None, numbers, read)
 
     return Candidates(np.arange(shape[-1]), shape, evaluate, least)
 

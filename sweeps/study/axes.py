@@ -35,47 +35,47 @@ BAND_SAMPLES = 1024
 """Draws of a band."""
 
 
-def _models(given: RawValues, where: str) -> tuple[Any, ...]:
+def _models(raw: RawValues, where: str) -> tuple[Any, ...]:
     from nearkv.hardware.platform import Part  # brings NumPy, which no help needs
 
-    return names(given, where, Part)
+    return names(raw, where, Part)
 
 
-def _platforms(given: RawValues, where: str) -> tuple[Any, ...]:
+def _platforms(raw: RawValues, where: str) -> tuple[Any, ...]:
     from nearkv.hardware.platform import Platform
 
-    return names(given, where, Platform)
+    return names(raw, where, Platform)
 
 
-def _numbers(given: RawValues, where: str, read: Reader) -> tuple[float, ...]:
+def _numbers(raw: RawValues, where: str, read: Reader) -> tuple[float, ...]:
     """Numbers of an axis; none of one that is left out."""
-    is_left_out = isinstance(given, str | tuple) and not given
-    return () if is_left_out else tuple(values(given, read, where))
+    is_left_out = isinstance(raw, str | tuple) and not raw
+    return () if is_left_out else tuple(values(raw, read, where))
 
 
-def _sizes(given: RawValues, where: str) -> tuple[float, ...]:
-    return tuple(values(given, size, where))
+def _sizes(raw: RawValues, where: str) -> tuple[float, ...]:
+    return tuple(values(raw, size, where))
 
 
-def _paired_sizes(given: RawValues, where: str) -> tuple[float, ...]:
+def _paired_sizes(raw: RawValues, where: str) -> tuple[float, ...]:
     """Sizes of an axis that is paired with others; one may come more than once."""
-    return tuple(values(given, size, where, different=False))
+    return tuple(values(raw, size, where, different=False))
 
 
-def _limits(given: str | Iterable[str], where: str) -> dict[str, float]:
+def _limits(raw: str | Iterable[str], where: str) -> dict[str, float]:
     """Limits of a service level, each in the unit of its column: a dictionary, or text.
 
     Raises:
         InputError: one that is no limit, or without a number above zero.
     """
-    if not isinstance(given, Iterable):
+    if not isinstance(raw, Iterable):
         form = "give limits, as 'ttft_s=10,tpot_ms=66' or {'ttft_s': 10}"
-        raise InputError(f"{where}: {form}, not {given!r}")
-    if not isinstance(given, Mapping):
-        listed = [given] if isinstance(given, str) else given
-        given = pairs(chain.from_iterable(map(comma_list, listed)), where)
+        raise InputError(f"{where}: {form}, not {raw!r}")
+    if not isinstance(raw, Mapping):
+        listed = [raw] if isinstance(raw, str) else raw
+        raw = pairs(chain.from_iterable(map(comma_list, listed)), where)
     limits: dict[str, float] = {}
-    for name, text in given.items():
+    for name, text in raw.items():
         check_known("limit", [name], SLO_LIMITS, where)
         limits[name], *more = values(text, per_second, f"{where} {name}")
         if more:
@@ -84,7 +84,7 @@ def _limits(given: str | Iterable[str], where: str) -> dict[str, float]:
 
 
 def _each(
-    given: Mapping[str, RawValues],
+    raw: Mapping[str, RawValues],
     where: str,
     read: Callable[[RawValues, str], tuple[Any, ...]],
 ) -> dict[str, tuple[Any, ...]]:
@@ -93,11 +93,11 @@ def _each(
     Raises:
         InputError: no dictionary, a name that is no text, or one without a value.
     """
-    if not isinstance(given, Mapping):
+    if not isinstance(raw, Mapping):
         form = "give names and their values, as in {'csd.count': 8}"
-        raise InputError(f"{where}: {form}, not {given!r}")
+        raise InputError(f"{where}: {form}, not {raw!r}")
     values_by_name = {}
-    for name, listed in given.items():
+    for name, listed in raw.items():
         if not isinstance(name, str):
             raise InputError(f"{where} {name!r} is no name; give text, as in 'csd.count'")
         values_by_name[name] = read(listed, f"{where} {name}")
@@ -106,47 +106,47 @@ def _each(
     return values_by_name
 
 
-def _whole_number(given: Any, where: str) -> int:
-    is_whole = isinstance(given, Integral) and not isinstance(given, bool)
-    if not is_whole or int(given) < 0:
-        raise InputError(f"{where} {given!r}: give a whole number, 0 or more")
-    return int(given)
+def _whole_number(raw: Any, where: str) -> int:
+    is_whole = isinstance(raw, Integral) and not isinstance(raw, bool)
+    if not is_whole or int(raw) < 0:
+        raise InputError(f"{where} {raw!r}: give a whole number, 0 or more")
+    return int(raw)
 
 
-def _method(given: str, where: str) -> str:
-    check_known("method", [str(given)], QUEUE_METHODS, where)
-    return str(given)
+def _method(raw: str, where: str) -> str:
+    check_known("method", [str(raw)], QUEUE_METHODS, where)
+    return str(raw)
 
 
-def _percent(given: Any, where: str) -> float:
+def _percent(raw: Any, where: str) -> float:
     """Share of the draws inside a band [%]; 0 or None is no band."""
-    is_number = isinstance(given, Real) and not isinstance(given, bool)
-    if given is not None and not is_number:
-        raise InputError(f"{where} {given!r}: give a number of percent, as in 90")
-    if given and not 1 <= given <= 99:
+    is_number = isinstance(raw, Real) and not isinstance(raw, bool)
+    if raw is not None and not is_number:
+        raise InputError(f"{where} {raw!r}: give a number of percent, as in 90")
+    if raw and not 1 <= raw <= 99:
         raise InputError(
-            f"{where} {given}: give the share inside in percent, from 1 to 99, as in 90"
+            f"{where} {raw}: give the share inside in percent, from 1 to 99, as in 90"
         )
-    return float(given or 0)
+    return float(raw or 0)
 
 
-def _is_asked(given: Any, where: str) -> bool:
-    if not isinstance(given, bool):
-        raise InputError(f"{where} {given!r}: give true or false")
-    return given
+def _is_asked(raw: Any, where: str) -> bool:
+    if not isinstance(raw, bool):
+        raise InputError(f"{where} {raw!r}: give true or false")
+    return raw
 
 
-def _pair(given: RawValues, where: str) -> tuple[Any, ...]:
+def _pair(raw: RawValues, where: str) -> tuple[Any, ...]:
     """Values of an axis that is paired with others: of the table, a role, a number or a knob."""
     axis = where.partition(" ")[2]
     if axis in PAIRED:
-        return PAIRED[axis].paired(given, where)
+        return PAIRED[axis].paired(raw, where)
     if axis in ROLES:
-        return names(given, where)
-    return choices(given, where, different=False)
+        return names(raw, where)
+    return choices(raw, where, different=False)
 
 
-def _no_pairs(given: RawValues, where: str) -> tuple[Any, ...]:
+def _no_pairs(raw: RawValues, where: str) -> tuple[Any, ...]:
     raise InputError(f"{where}: values of this are not paired")
 
 
@@ -349,19 +349,19 @@ WORKLOAD_OPTIONS = {
 """Axes of a workload, and the option of each."""
 
 
-def read_axes(given: Mapping[str, Any]) -> dict[str, Any]:
+def read_axes(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of a study, read from what a user gives.
 
     Args:
-        given: field -> text, number, name, or a list of these; others take their defaults.
+        raw: field -> text, number, name, or a list of these; others take their defaults.
 
     Raises:
         InputError: an unknown field, or a value that cannot be read.
     """
     axes = {axis.field: axis for axis in AXES}
-    check_known("argument", given, axes)
+    check_known("argument", raw, axes)
     read = {
-        field: axis.read(given.get(field, axis.default), axis.option)
+        field: axis.read(raw.get(field, axis.default), axis.option)
         for field, axis in axes.items()
     }
     return read | in_numbers(read["sets"], read["zipped"])

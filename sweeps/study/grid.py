@@ -21,11 +21,11 @@ from nearkv.costmodel.model.workload import ENDLESS_TOKENS, Arrivals, Workload
 from nearkv.hardware.catalog import Part, Platform
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine, recording
-from nearkv.solvers.knobs import Requested, Resolved, resolve_knobs
+from nearkv.solvers.knobs import KnobSetting, Resolved, resolve_knobs
 from nearkv.sweeps.study.bands import Band, draws_of
 from nearkv.sweeps.study.traces import OUTRUN, Trace, workload_of
 
-Inputs = tuple[Machine, LLM, Workload, dict[str, Requested]]
+Inputs = tuple[Machine, LLM, Workload, dict[str, KnobSetting]]
 """Machine, model, workload and knobs: what a system is called with."""
 Mesh = Mapping[str, Numbers]
 """Values by axis, or numbers of a machine by `role.key`, of shapes that broadcast."""
@@ -145,7 +145,7 @@ class Block:
         parts: the models along the `model` axis.
         grid: axes of the workload, of set numbers and of swept knobs.
         sets: axes that replace a hardware number: axis name -> `role.key`.
-        requested: knobs that a solver or a rule chooses, by name.
+        open_knobs: knobs that a solver or a rule chooses, by name.
         traces: requests along the `trace` axis, where there is one.
         method: `fluid` or `simulate`.
         band: how the range of each answer is computed, where one is asked for.
@@ -158,7 +158,7 @@ class Block:
     parts: tuple[Part, ...]
     grid: Grid
     sets: Mapping[str, str]
-    requested: Mapping[str, Requested]
+    open_knobs: Mapping[str, KnobSetting]
     traces: tuple[Trace, ...] = ()
     method: str = "fluid"
     band: Band | None = None
@@ -220,7 +220,7 @@ class Block:
             read: takes the name of each hardware number that is read, `role.key`.
         """
         replaced: dict[str, Numbers] = {}
-        swept: dict[str, Requested] = {}
+        swept: dict[str, KnobSetting] = {}
         workload: dict[str, Numbers] = {}
         for axis, values in mesh.items():
             # the formulas compute much faster with a number than with an array of one
@@ -246,7 +246,7 @@ class Block:
             work = Workload(batch, workload["context_tok"], workload["output_tokens"])
         if arrivals is not None:
             work = replace(work, batch=batch, arrivals=arrivals)
-        return machine, llm, work, {**swept, **self.requested}
+        return machine, llm, work, {**swept, **self.open_knobs}
 
     def _arrivals(self, workload: Mesh) -> Arrivals | None:
         """Arrivals of requests, where they do not all wait from the start."""

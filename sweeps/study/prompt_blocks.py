@@ -68,10 +68,10 @@ class PromptBlocks:
         """
         requests = len(self.ends)
         order = np.argsort(self.blocks, kind="stable")
-        asked, is_new = self.request[order], np.diff(self.blocks[order], prepend=-1) > 0
-        before = np.where(is_new, -1, np.roll(asked, 1))
-        after = requests - asked[np.roll(is_new, -1)]
-        gaps = np.bincount(np.append(asked - before, after), minlength=requests + 1)
+        asker, is_new = self.request[order], np.diff(self.blocks[order], prepend=-1) > 0
+        before = np.where(is_new, -1, np.roll(asker, 1))
+        after = requests - asker[np.roll(is_new, -1)]
+        gaps = np.bincount(np.append(asker - before, after), minlength=requests + 1)
         longer = np.cumsum(gaps[::-1])[::-1]
         without = np.cumsum(longer[::-1])[::-1] - longer
         rows = requests - np.arange(requests)

@@ -203,15 +203,13 @@ def names(values: RawValues, where: str, kind: type[Any] = str) -> tuple[Any, ..
     raise InputError(f"{where}={values!r}: give a name or a path, or a list of these")
 
 
-def values(
-    given: RawValues, read: Reader, where: str, different: bool = True
-) -> list[float]:
+def values(raw: RawValues, read: Reader, where: str, different: bool = True) -> list[float]:
     """Read a list of values and ranges.
 
     A range is `low:high:xFACTOR` or `low:high:+STEP`.
 
     Args:
-        given: one or several.
+        raw: one or several.
         read: reads one.
         where: what they are for, used in errors.
         different: whether no value may come twice.
@@ -221,21 +219,21 @@ def values(
             never ends.
     """
     numbers: list[float] = []
-    for item in items(given, where):
+    for item in items(raw, where):
         is_range = isinstance(item, str) and ":" in item
         numbers += _range(item, read, where) if is_range else [read(item, where)]
     if not numbers:
         raise InputError(f"{where} has no value; give one, or leave it out")
     if different:
-        _check_different(numbers, given, where)
+        _check_different(numbers, raw, where)
     return numbers
 
 
-def choices(given: RawValues, where: str, different: bool = True) -> tuple[KnobValue, ...]:
+def choices(raw: RawValues, where: str, different: bool = True) -> tuple[KnobValue, ...]:
     """Read values of a hardware number or of a knob: numbers, ranges of them, and names.
 
     Args:
-        given: one or several.
+        raw: one or several.
         where: what they are for, used in errors.
         different: whether no value may come twice.
 
@@ -243,7 +241,7 @@ def choices(given: RawValues, where: str, different: bool = True) -> tuple[KnobV
         InputError: no value, one that cannot be read or comes twice, or a range of two dimensions.
     """
     read: list[KnobValue] = []
-    for item in items(given, where):
+    for item in items(raw, where):
         if isinstance(item, Amount):
             read.append(item)
         elif not isinstance(item, str):
@@ -266,7 +264,7 @@ def choices(given: RawValues, where: str, different: bool = True) -> tuple[KnobV
     if not read:
         raise InputError(f"{where} has no value; give one, or leave it out")
     if different:
-        _check_different(read, given, where)
+        _check_different(read, raw, where)
     return tuple(read)
 
 
@@ -296,9 +294,9 @@ def in_si(amounts: Iterable[KnobValue], key: Key, where: str) -> list[float]:
     return numbers
 
 
-def _check_different(read: Sequence[object], given: RawValues, where: str) -> None:
+def _check_different(read: Sequence[object], raw: RawValues, where: str) -> None:
     if len(set(read)) < len(read):
-        raise InputError(f"{where}: {given!r} gives a value twice; give every value once")
+        raise InputError(f"{where}: {raw!r} gives a value twice; give every value once")
 
 
 def _range(item: str, read: Reader, where: str) -> list[float]:

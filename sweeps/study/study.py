@@ -198,8 +198,8 @@ def _pairings(study: Study) -> list[Study]:
     for axis in study.zipped:
         name = field_of(axis)
         stated = getattr(study, name)
-        given = axis in stated if isinstance(stated, dict) else stated
-        if given and stated != getattr(Study, name, ()):
+        is_stated = axis in stated if isinstance(stated, dict) else stated
+        if is_stated and stated != getattr(Study, name, ()):
             raise InputError(
                 f"--zip {axis}: this axis has an option of its own, too; leave out one"
             )
@@ -242,20 +242,20 @@ def _blocks(study: Study) -> list[Block]:
                 sets, axes, ruled = _axes(system, platform, study)
                 for case in product(*ruled):
                     swept: list[Axis] = []
-                    requested: dict[str, str] = {}
+                    open_knobs: dict[str, str] = {}
                     for item in case:
                         if isinstance(item, Axis):
                             swept.append(item)
                         else:
-                            requested |= [item]
-                    swept += _followers(system, study, requested)
+                            open_knobs |= [item]
+                    swept += _followers(system, study, open_knobs)
                     block = Block(
                         system=system,
                         platform=platform,
                         parts=parts,
                         grid=Grid((*workload, *axes, *swept)),
                         sets=sets,
-                        requested=requested,
+                        open_knobs=open_knobs,
                         traces=traces,
                         method=study.method,
                         slo=study.slo,
@@ -265,13 +265,13 @@ def _blocks(study: Study) -> list[Block]:
     return divided
 
 
-def _followers(system: System, study: Study, requested: dict[str, str]) -> list[Axis]:
-    """Knobs that keep their first value beside one that is stated, taken from those requested."""
+def _followers(system: System, study: Study, open_knobs: dict[str, str]) -> list[Axis]:
+    """Knobs that keep their first value beside one that is stated, taken from the open ones."""
     axes = []
     for name, knob in system.knobs.items():
-        is_open = name not in study.knobs and requested.get(name) == "auto"
-        if knob.follows and is_open and requested.get(knob.follows) != "auto":
-            del requested[name]
+        is_open = name not in study.knobs and open_knobs.get(name) == "auto"
+        if knob.follows and is_open and open_knobs.get(knob.follows) != "auto":
+            del open_knobs[name]
             axes.append(Axis(name, np.zeros(1), knob.choices))
     return axes
 
@@ -393,23 +393,23 @@ def _axes(
     axes: list[Axis] = []
     cases: list[list[Axis | KnobCase]] = []
 
-    def replaces(name: str, address: str, option: str, given: Sequence[KnobValue]) -> None:
+    def replaces(name: str, address: str, option: str, values: Sequence[KnobValue]) -> None:
         key = platform.key(address)
-        axes.append(Axis(name, np.array(in_si(given, key, f"{option} {address}"))))
+        axes.append(Axis(name, np.array(in_si(values, key, f"{option} {address}"))))
         sets[name] = address
 
-    for address, given in study.sets.items():
-        replaces(address, address, "--set", given)
+    for address, values in study.sets.items():
+        replaces(address, address, "--set", values)
     for name, knob in system.knobs.items():
         stated = study.knobs.get(name)
         if not knob.sets:
             usual = (study.published and knob.published) or knob.default
-            given = stated or choices(usual, f"--knob {name}")
-            if knob.share and knob.names[-1] in given and knob.share not in study.knobs:
+            values = stated or choices(usual, f"--knob {name}")
+            if knob.share and knob.names[-1] in values and knob.share not in study.knobs:
                 raise InputError(
                     f"--knob {name}={knob.names[-1]}: give {knob.share} a value as well"
                 )
-            cases.append(_knob_cases(system, name, knob, given))
+            cases.append(_knob_cases(system, name, knob, values))
         elif stated:
             if knob.sets in study.sets:
                 both = f"--knob {name} and --set {knob.sets}"
@@ -425,7 +425,7 @@ def _axes(
 
 
 def _knob_cases(
-    system: System, name: str, knob: Knob, given: Sequence[KnobValue]
+    system: System, name: str, knob: Knob, values: Sequence[KnobValue]
 ) -> list[Axis | KnobCase]:
     """A knob's plain numbers as one axis, each rule or `auto` as a case of its own.
 
@@ -434,7 +434,7 @@ def _knob_cases(
     """
     numbers: list[float] = []
     rules: list[Axis | KnobCase] = []
-    for value in given:
+    for value in values:
         text = value if isinstance(value, str) else value.text
         if text in knob.names:
             numbers.append(float(knob.names.index(text) % len(knob.choices)))

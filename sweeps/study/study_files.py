@@ -50,20 +50,20 @@ def _read_study(path: Path) -> Study:
     check_known("key", table, [*_ABOUT, "systems", *FIELD_OF], str(path))
     if not table.get("systems") or not table.get("model"):
         raise InputError(f"{path}: a study needs systems = [...] and model = [...]")
-    given = {FIELD_OF[key]: table[key] for key in table if key in FIELD_OF}
+    fields = {FIELD_OF[key]: table[key] for key in table if key in FIELD_OF}
     try:
-        return stated_study(systems=table["systems"], **given)
+        return stated_study(systems=table["systems"], **fields)
     except InputError as refusal:
         raise InputError(f"{path}: {_about_key(str(refusal))}") from None
 
 
-def either(path: str, axes: Study, given: Collection[str] = ()) -> Study:
+def either(path: str, axes: Study, fields: Collection[str] = ()) -> Study:
     """The study of a file, or the axes of the command line where no file is named.
 
     Args:
         path: the file, or a study of the catalogue.
         axes: of the command line.
-        given: their fields that go before those of the file; entries of tables are added to its.
+        fields: their fields that go before those of the file; entries of tables are added to its.
 
     Raises:
         InputError: the file is no study or cannot be evaluated, or a value has no option before it.
@@ -79,15 +79,15 @@ def either(path: str, axes: Study, given: Collection[str] = ()) -> Study:
     if not path:
         return axes
     study = replace(load_study(path, axes.plugins), plugins=axes.plugins)
-    study = varied(study, {name: getattr(axes, name) for name in given})
+    study = varied(study, {name: getattr(axes, name) for name in fields})
     _check(study, Path(path))
     return study
 
 
-def varied(study: Study, given: Mapping[str, Any]) -> Study:
+def varied(study: Study, fields: Mapping[str, Any]) -> Study:
     """A study with other fields; entries of tables are added to its own, or replace them."""
     changed: dict[str, Any] = {}
-    for name, value in given.items():
+    for name, value in fields.items():
         is_table = isinstance(value, Mapping)
         changed[name] = {**getattr(study, name), **value} if is_table else value
     return replace(study, **changed)

@@ -98,13 +98,13 @@ def check_columns(known: Iterable[object], names: Sequence[str]) -> None:
 
 def varying(columns: Iterable[object], study: Study) -> list[str]:
     """Those columns of what the study varies: its systems, models, workloads, numbers and knobs."""
-    given = {axis.name: getattr(study, axis.field) for axis in AXES}
-    given |= {"context_tok": study.context, "rate_req_s": study.rate}
-    given |= {"system": study.systems, **study.sets, **study.knobs, **study.zipped}
+    stated = {axis.name: getattr(study, axis.field) for axis in AXES}
+    stated |= {"context_tok": study.context, "rate_req_s": study.rate}
+    stated |= {"system": study.systems, **study.sets, **study.knobs, **study.zipped}
     for role, parts in {**study.parts, **study.zipped}.items():
-        given[f"{role}.part"] = parts
+        stated[f"{role}.part"] = parts
     names = set()
-    for name, values in given.items():
+    for name, values in stated.items():
         if isinstance(values, tuple) and len({*map(str, values)}) > 1:
             names.add(name)
     numbers = tuple(f"{name}_" for name in names if "." in name)  # before their unit

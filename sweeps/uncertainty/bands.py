@@ -55,6 +55,6 @@ def band_columns(
 
 def banded(block: Block, estimate: Estimate) -> list[str]:
     """Columns that have a band: all of times, rates and sums, and the knobs that are solved."""
-    solved = [name for name, value in block.requested.items() if isinstance(value, str)]
+    solved = [name for name, value in block.open_knobs.items() if isinstance(value, str)]
     shares = [name for name in solved if not block.system.knobs[name].choices]
     return [*COLUMNS, *estimate.also, *shares]

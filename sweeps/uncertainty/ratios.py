@@ -106,7 +106,7 @@ def _knobs(block: Block, shared: int) -> Iterator[dict[str, object]]:
     axes = block.grid.axes[shared:]
     for values in product(*[axis.values for axis in axes]):
         stated = zip([axis.name for axis in axes], values, strict=True)
-        yield {**block.requested, **dict(stated)}
+        yield {**block.open_knobs, **dict(stated)}
 
 
 def _by_point(values: NDArray[np.generic], sizes: Sequence[int], points: int) -> Numbers:

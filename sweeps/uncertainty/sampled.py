@@ -111,27 +111,26 @@ def sampled(
 ) -> Sampled:
     """Evaluate a box of design points at every draw of the block's band.
 
-    Knobs that are solved are solved anew in each draw, unless their values are given.
+    Knobs that are solved are solved anew in each draw, unless they are stated.
 
     Args:
         block: with a band.
         box: the design points.
-        knobs: values of knobs in place of those requested; they broadcast to the box.
+        knobs: values of knobs in place of the block's own; they broadcast to the box.
         timed: what solved knobs make short.
     """
     assert block.band is not None
     points = block.grid.mesh(box)
     mesh = _with_draws(points)
     numbers = drawn_numbers(block, block.band)
-    hw, llm, work, requested = block.at(mesh, numbers)
+    hw, llm, work, settings = block.at(mesh, numbers)
     # a knob with a value of its own at each design point has no axis of draws yet
     stated = {
         name: value
-        for name, value in block.requested.items()
+        for name, value in block.open_knobs.items()
         if isinstance(value, np.ndarray) and value.ndim
     }
-    given = _with_draws({**stated, **knobs})
-    values = {**requested, **given}
+    values = {**settings, **_with_draws({**stated, **knobs})}
     resolved = resolve_knobs(block.system, hw, llm, work, values, timed=timed)
     answer = Evaluated(resolved.estimate, hw, block.system.owns)
     shape = (*shape_of(box), block.band.samples)

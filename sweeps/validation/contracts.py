@@ -17,7 +17,7 @@ from nearkv.hardware.catalog import load_llm, load_platform
 from nearkv.hardware.errors import NearkvError
 from nearkv.hardware.machine import Machine
 from nearkv.hardware.schema import PART_TYPES, ROLES, sources
-from nearkv.solvers.knobs import Requested, Resolved, resolve_knobs
+from nearkv.solvers.knobs import KnobSetting, Resolved, resolve_knobs
 
 MODELS = ("opt-66b", "qwen2.5-32b", "mixtral-8x7b", "gpt-oss-20b")
 """Models that a system is tried on: many heads, grouped heads, experts, windows."""
@@ -47,15 +47,15 @@ class ContractCase:
     hw: Machine
     llm: LLM
     work: Workload
-    knobs: Mapping[str, Requested] = field(default_factory=dict)
+    knobs: Mapping[str, KnobSetting] = field(default_factory=dict)
 
     def at(self, hw: Machine | None = None, work: Workload | None = None) -> Estimate:
         """Its answer, on other hardware or for other work where that is stated."""
         return self._resolved(hw or self.hw, work or self.work).estimate
 
     def _resolved(self, hw: Machine, work: Workload) -> Resolved:
-        requested: dict[str, Requested] = {**self.system.defaults, **self.knobs}
-        return resolve_knobs(self.system, hw, self.llm, work, requested)
+        settings: dict[str, KnobSetting] = {**self.system.defaults, **self.knobs}
+        return resolve_knobs(self.system, hw, self.llm, work, settings)
 
     @property
     def held(self) -> ContractCase:

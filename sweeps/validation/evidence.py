@@ -132,8 +132,8 @@ def _column(
     mesh = {axis: values[..., np.newaxis] for axis, values in _mesh(block, axes).items()}
     stated = block.sets.values()
     free = {address: values for address, values in numbers.items() if address not in stated}
-    hw, llm, work, requested = block.at(mesh, free)
-    estimate = resolve_knobs(block.system, hw, llm, work, requested).estimate
+    hw, llm, work, settings = block.at(mesh, free)
+    estimate = resolve_knobs(block.system, hw, llm, work, settings).estimate
     values = COLUMNS[name].compute(Evaluated(estimate, hw, block.system.owns))
     if not infeasible:
         values = np.where(estimate.fits.ok, values, np.nan)

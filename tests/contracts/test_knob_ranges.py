@@ -114,4 +114,4 @@ def test_a_system_takes_every_setting_of_its_paper() -> None:
     for named in published:
         # a value that the system does not take is refused
         (block,) = blocks(Study(named.split()[0], "opt-30b", published=True))
-        assert block.requested.get(named.split()[1]) != "auto"
+        assert block.open_knobs.get(named.split()[1]) != "auto"

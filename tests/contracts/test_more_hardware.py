@@ -15,7 +15,7 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_llm, load_platform, names
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
-from nearkv.solvers.knobs import Requested, resolve_knobs
+from nearkv.solvers.knobs import KnobSetting, resolve_knobs
 from nearkv.sweeps.validation.contracts import (
     ContractCase,
     hardware_addresses,
@@ -87,7 +87,7 @@ def test_only_the_greedy_mapping_is_slower_with_more_bandwidth() -> None:
     assert thrice > twice
     best = replace(trial, system=SYSTEMS["oracle"]).at(hw=faster).step.seconds
     assert np.all(np.diff(best) <= 0)
-    defaults: dict[str, Requested] = dict(trial.system.defaults)
+    defaults: dict[str, KnobSetting] = dict(trial.system.defaults)
     chosen = resolve_knobs(trial.system, trial.hw, trial.llm, trial.work, defaults).knobs
     held = replace(trial, knobs=chosen)
     assert np.all(np.diff(held.at(hw=faster).step.seconds) <= 0)

@@ -8,19 +8,20 @@ from support.systems import SYSTEMS, machine_of, model
 
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
-from nearkv.solvers.knobs import Requested, Resolved, resolve_knobs
+from nearkv.solvers.knobs import KnobSetting, Resolved, resolve_knobs
 from nearkv.sweeps.explore.knob import find_best_knob
 from nearkv.sweeps.study.study import Study
 
 STORAGE = 4.0
 
 
-def placed(name: str, llm: str, work: Workload, host: float = 0.0, **knobs: Requested) -> Resolved:
+def placed(
+    name: str, llm: str, work: Workload, host: float = 0.0, **knobs: KnobSetting
+) -> Resolved:
     system = SYSTEMS[name]
     hw = load_platform(system.platform).machine()
     hw = hw.with_values({"host.memory": host}) if host else hw
-    requested: dict[str, Requested] = {**system.defaults, **knobs}
-    return resolve_knobs(system, hw, model(llm, hw), work, requested)
+    return resolve_knobs(system, hw, model(llm, hw), work, {**system.defaults, **knobs})
 
 
 def test_weights_leave_dram_to_the_whole_batch() -> None:
@@ -40,7 +41,7 @@ def test_weights_leave_dram_to_the_whole_batch() -> None:
 
 
 @pytest.mark.parametrize("alpha", [0.172, 0.5, "auto"])
-def test_weights_make_room_for_x(alpha: Requested) -> None:
+def test_weights_make_room_for_x(alpha: KnobSetting) -> None:
     """X of a stated alpha and weights share 100 GB of DRAM; flash has room for the rest."""
     work = Workload(16.0, 8192.0, 8.0)
     best = placed("inf2", "opt-66b", work, 100e9, alpha=alpha).estimate
@@ -54,9 +55,9 @@ def test_slow_dram_leaves_weights_to_the_drives() -> None:
     hw = machine_of(SYSTEMS["hilos"]).with_values({"host.bandwidth": 1e9, "gpu.memory": 15e9})
     work, llm = Workload(1.0, 16.0, 64.0), model("opt-66b")
     for alpha in (0.0, "auto"):
-        requested: dict[str, Requested] = {**SYSTEMS["hilos"].defaults, "alpha": alpha}
-        best = resolve_knobs(SYSTEMS["hilos"], hw, llm, work, requested)
-        filled = resolve_knobs(SYSTEMS["hilos"], hw, llm, work, {**requested, "weights": 0.0})
+        knobs: dict[str, KnobSetting] = {**SYSTEMS["hilos"].defaults, "alpha": alpha}
+        best = resolve_knobs(SYSTEMS["hilos"], hw, llm, work, knobs)
+        filled = resolve_knobs(SYSTEMS["hilos"], hw, llm, work, {**knobs, "weights": 0.0})
         assert best.estimate.total.seconds < 0.5 * filled.estimate.total.seconds
         busy = best.estimate.step.busy()
         flash = max(seconds for name, seconds in busy.items() if name != "host.dram")

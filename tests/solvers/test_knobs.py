@@ -47,9 +47,9 @@ def toy(low: float, high: float, seconds: object) -> System:
     return System("toy", "hilos-a100", "user", (), {"number": knob}, model_of)
 
 
-def answer(system: System, **requested: Real | str):  # type: ignore[no-untyped-def]
+def answer(system: System, **knobs: Real | str):  # type: ignore[no-untyped-def]
     hw = load_platform(system.platform).machine()
-    return resolve_knobs(system, hw, model("opt-66b"), WORK, requested)
+    return resolve_knobs(system, hw, model("opt-66b"), WORK, knobs)
 
 
 def test_whole_numbered_knobs_are_searched_exhaustively() -> None:
@@ -58,8 +58,8 @@ def test_whole_numbered_knobs_are_searched_exhaustively() -> None:
         load_platform("hilos-a100").machine(),
         model("opt-66b"),
     )
-    requested: dict[str, Real | str] = {"alpha": 0.25, "writeback": "auto", "interval": "auto"}
-    solved = resolve_knobs(SYSTEMS["hilos"], hw, llm, work, requested)
+    knobs: dict[str, Real | str] = {"alpha": 0.25, "writeback": "auto", "interval": "auto"}
+    solved = resolve_knobs(SYSTEMS["hilos"], hw, llm, work, knobs)
     every = SYSTEMS["hilos"](
         hw,
         llm,
@@ -101,14 +101,13 @@ def test_a_number_in_which_amounts_bend_is_searched() -> None:
 
 def test_a_searched_number_beats_a_fine_grid_at_every_design_point() -> None:
     """Beside a solved alpha, over batches and contexts."""
-    knobs = {**HILOS.knobs, "compression": COMPRESSION}
-    system = own_system(knobs)
+    system = own_system({**HILOS.knobs, "compression": COMPRESSION})
     hw, llm = load_platform("hilos-a100").machine(), model("opt-66b")
     work = Workload(np.array([[1.0], [16.0]]), np.array([4096.0, 65536.0]), 64.0)
-    requested: dict[str, Real | str] = {**HILOS.defaults, "compression": "auto"}
-    solved = resolve_knobs(system, hw, llm, work, requested)
+    knobs: dict[str, Real | str] = {**HILOS.defaults, "compression": "auto"}
+    solved = resolve_knobs(system, hw, llm, work, knobs)
     for factor in (1.0, 2.0, 7.9, 8.0):
-        at = resolve_knobs(system, hw, llm, work, {**requested, "compression": factor})
+        at = resolve_knobs(system, hw, llm, work, {**knobs, "compression": factor})
         assert np.all(solved.estimate.total.seconds <= at.estimate.total.seconds * (1 + 1e-9))
     assert middle(system)["compression"] == pytest.approx(1 + 0.3 * 7)
 

@@ -24,7 +24,7 @@ from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
 from nearkv.hardware.platform import Part, Platform
 from nearkv.hardware.schema import Key
-from nearkv.solvers.knobs import Requested, Resolved, resolve_knobs
+from nearkv.solvers.knobs import KnobSetting, Resolved, resolve_knobs
 
 POINTS = 10
 """Design points of one model that are evaluated at once: hardly more than one takes."""
@@ -73,7 +73,7 @@ class Design:
     named: str
     llm: LLM
     work: Workload
-    knobs: dict[str, Requested]
+    knobs: dict[str, KnobSetting]
 
     def _repr_pretty_(self, printer: RepresentationPrinter, _: bool) -> None:
         """What Hypothesis prints of a failing case: what differs from the paper's machine."""
@@ -87,7 +87,7 @@ class Design:
         lines = [f"{self.system.name} {self.named}", f"{work}", f"{changed}", f"{self.knobs}"]
         printer.text("\n".join(lines))
 
-    def having(self, **knobs: Requested) -> Design:
+    def having(self, **knobs: KnobSetting) -> Design:
         return replace(self, knobs={**self.knobs, **knobs})
 
     def changed(self, values: dict[str, Real]) -> Design:
@@ -248,7 +248,7 @@ def designs(draw: st.DrawFn, named: str) -> Design:
     llm = llm_from_part(part_of(name), hw.roles.get("precision", NATIVE))
     batch, prompt = points.wholes(1, 256), points.wholes(1, 200_000)
     work = Workload(batch, prompt, points.wholes(1, 2048))
-    knobs: dict[str, Requested] = {}
+    knobs: dict[str, KnobSetting] = {}
     for knob_name, knob in system.knobs.items():
         if knob.solver and draw(st.booleans()):
             knobs[knob_name] = "auto"

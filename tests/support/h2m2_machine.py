@@ -45,11 +45,11 @@ def resolve(
     batch: Real,
     context: Real,
     hw: Machine = HW,
-    requested: Mapping[str, float] = {},
+    settings: Mapping[str, float] = {},
 ) -> Resolved:
     """One decode step of a system, its other knobs at their defaults."""
     system = find_system(name)
-    knobs = {n: requested.get(n, knob.default) for n, knob in system.knobs.items()}
+    knobs = {n: settings.get(n, knob.default) for n, knob in system.knobs.items()}
     return resolve_knobs(system, hw, llm, step_work(batch, context), knobs)
 
 

@@ -21,7 +21,7 @@ def machine(**changes: Real) -> Machine:
     )
 
 
-def solved(system: str, hw: Machine, llm: str, work: Workload, **requested: Real | str) -> Resolved:
+def solved(system: str, hw: Machine, llm: str, work: Workload, **stated: Real | str) -> Resolved:
     spec = SYSTEMS[system]
     defaults: dict[str, Real | str] = {n: k.default for n, k in spec.knobs.items() if not k.sets}
-    return resolve_knobs(spec, hw, model(llm), work, defaults | requested)
+    return resolve_knobs(spec, hw, model(llm), work, defaults | stated)

@@ -78,13 +78,13 @@ def tensor_centres(llm: LLM) -> list[Real]:
     return [centre for half in halves(llm) for centre in half.centres]
 
 
-def whole_tensors(llm: LLM, asked: Residency, divided: Real) -> Residency:
+def whole_tensors(llm: LLM, shares: Residency, divided: Real) -> Residency:
     """The shares by memory when no tensor is divided, or as they are asked for.
 
     20 % of OPT on the GPU are the output matrix alone, 1/12.
 
     Args:
-        asked: the shares of `--percent`.
+        shares: the shares of `--percent`.
         divided: 1 where tensors are divided after all [1].
     """
     attention, mlp = halves(llm)
@@ -95,8 +95,8 @@ def whole_tensors(llm: LLM, asked: Residency, divided: Real) -> Residency:
         whole = (attention.below(share) + mlp.below(share)) / parameters
         return divided * share + (1 - divided) * whole
 
-    on_storage = placed_before(asked.storage)
-    off_gpu = placed_before(1 - asked.gpu)
+    on_storage = placed_before(shares.storage)
+    off_gpu = placed_before(1 - shares.gpu)
     return Residency(1 - off_gpu, off_gpu - on_storage, on_storage)
 
 

@@ -88,8 +88,8 @@ class Design:
         (block,) = blocks(self.study)
         return block
 
-    def row(self, asked: Collection[str]) -> dict[str, Any]:
-        """Its parts, then the columns of `estimate`, and those that are asked about."""
+    def row(self, names: Collection[str]) -> dict[str, Any]:
+        """Its parts, then the columns of `estimate`, and those that are named."""
         row: dict[str, Any] = {"server": self.server}
         for role in SLOTS:
             fitted = self.machine.roles[role] if role in self.builds.options else None
@@ -99,7 +99,7 @@ class Design:
         rented = self.machine.roles["ownership"].si["rented"]
         row["acquired"] = "rented" if rented else "bought"
         own = columns(
-            self.block, self.block.grid.whole, extra=(BOTTLENECK, *on_request(asked))
+            self.block, self.block.grid.whole, extra=(BOTTLENECK, *on_request(names))
         )
         (answered,) = records(own)
         return {**row, **answered}
@@ -142,9 +142,9 @@ def design_of(deployments: Deployments, study: Study, row: int, split: int) -> D
     machine = builds.machine(own)
     study = study.but(systems=(deployments.system.name,), platforms=(machine,))
     design = Design(deployments.system.name, builds, own, machine, study)
-    hw, llm, _, requested = design.block.inputs(design.block.grid.whole)
+    hw, llm, _, settings = design.block.inputs(design.block.grid.whole)
     system = design.block.system
-    if len(next(iter(tried_together(system, hw, llm, requested).values()), [])) < 2:
+    if len(next(iter(tried_together(system, hw, llm, settings).values()), [])) < 2:
         return design  # nothing to choose, as on one GPU
     knobs: dict[str, Any] = {**study.knobs}
     for name, values in deployments.splits.items():

@@ -111,8 +111,8 @@ class Deployments:
             if "count" in part.si:
                 counts = self.machines.column(f"{role}.count", every)
                 most[f"{role}.count"] = np.nanmax(counts, keepdims=True)
-        hw, llm, _, requested = block.at(block.grid.mesh(block.grid.whole), most)
-        return tried_together(self.system, hw, llm, requested)
+        hw, llm, _, settings = block.at(block.grid.mesh(block.grid.whole), most)
+        return tried_together(self.system, hw, llm, settings)
 
     @property
     def before(self) -> tuple[int, ...]:
@@ -147,7 +147,7 @@ class Deployments:
                 group=(self.system.name,),
             )
 
-    def evaluate(self, machines: Integers, wanted: Sequence[str]) -> Mapping[str, Cell]:
+    def evaluate(self, machines: Integers, names: Sequence[str]) -> Mapping[str, Cell]:
         """Columns of some machines, with every combination of the knobs tried together.
 
         Raises:
@@ -161,15 +161,15 @@ class Deployments:
             "row": (self.first + machines).astype(float),
             "split": np.arange(float(before[-1]))[:, np.newaxis],
         }
-        asked = [name for name in wanted if name not in own]
-        values = {name: np.full(shape, np.nan) for name in asked if name != "status"}
+        computed = [name for name in names if name not in own]
+        values = {name: np.full(shape, np.nan) for name in computed if name != "status"}
         status = np.full(shape, len(STATUSES))
         knobs = {name: values[:, np.newaxis] for name, values in self.splits.items()}
 
         def answered(group: Integers) -> Mapping[str, Cell]:
             block, numbers = self.block(self.read.base(group)), self.read.numbers(group)
             axes, read = {**knobs, **self.axes}, self.read.addresses
-            return candidates_at(block, axes, numbers, read=read).evaluate(asked)
+            return candidates_at(block, axes, numbers, read=read).evaluate(computed)
 
         for places, cells in self.read.by_kind(machines, answered):
             if cells is None:

@@ -69,20 +69,21 @@ def flips_of(goal: Goal, first: Block, second: Block) -> list[tuple[str, bool]]:
     """
     by_name = {each.name: each for block in (second, first) for each in _uncertain(block)}
     numbers = list(by_name.values())
-    asked = [*numbers, *numbers]
+    trials = [*numbers, *numbers]
     far = np.array([each.low for each in numbers] + [each.high for each in numbers])
-    turned = np.flatnonzero((_lead(goal, first, second, asked, far) < 0) & (far > 0))
-    asked, over = [asked[row] for row in turned], far[turned]
-    still, rows = np.array([each.stated for each in asked]), np.arange(len(turned))
-    for _ in range(ROUNDS if asked else 0):
+    turned = np.flatnonzero((_lead(goal, first, second, trials, far) < 0) & (far > 0))
+    trials, over = [trials[row] for row in turned], far[turned]
+    still, rows = np.array([each.stated for each in trials]), np.arange(len(turned))
+    for _ in range(ROUNDS if trials else 0):
         edges = np.linspace(still, over, PARTS + 1)
-        lead = _lead(goal, first, second, asked * PARTS, edges[1:].reshape(-1))
+        lead = _lead(goal, first, second, trials * PARTS, edges[1:].reshape(-1))
         turning = np.argmax(lead.reshape(PARTS, -1) < 0, axis=0)
         still, over = edges[turning, rows], edges[turning + 1, rows]
-    change = np.abs(np.log(over / np.array([each.stated for each in asked])))
-    misses = np.isinf(_worth(goal, first, asked, over))
+    change = np.abs(np.log(over / np.array([each.stated for each in trials])))
+    misses = np.isinf(_worth(goal, first, trials, over))
     return [
-        (asked[row].text(float(over[row])), bool(misses[row])) for row in np.argsort(change)
+        (trials[row].text(float(over[row])), bool(misses[row]))
+        for row in np.argsort(change)
     ]
 
 

@@ -143,25 +143,27 @@ def round_of_eviction(model: str, capacity: str, clients: str, tokens: str) -> f
 
 
 @check
-def of_prefix(asked: str, server: str, tokens: str, tier: str) -> float:
+def of_prefix(columns: str, server: str, tokens: str, tier: str) -> float:
     """Columns of `nearkv reuse` of a prefix that half of rare requests find in a tier.
 
     Args:
-        asked: arithmetic over columns.
+        columns: arithmetic over columns.
         server: model, and numbers and knobs of it, as in `glm-5.2 gpu.count=32 tp=1`.
         tokens, tier: of the prefix, and where it lies.
     """
     prefix = size(tokens, "tokens")
     node = _server(server, Node.block)
-    return _answered(asked, Reuse(node, [tier], prefix=prefix, hit=0.5, rate=1e-4, nodes=1))
+    return _answered(
+        columns, Reuse(node, [tier], prefix=prefix, hit=0.5, rate=1e-4, nodes=1)
+    )
 
 
 @check
-def of_groups(asked: str, server: str, requests: str, tiers: str) -> float:
+def of_groups(columns: str, server: str, requests: str, tiers: str) -> float:
     """Columns of `nearkv reuse` of users who ask for prompts of groups, with a store as vLLM's.
 
     Args:
-        asked, server: as `of_prefix` takes them.
+        columns, server: as `of_prefix` takes them.
         requests: `groups`, `prefix`, `grow`, `requests`, `output`, `users` and `nodes`.
         tiers: separated by blanks.
     """
@@ -172,7 +174,7 @@ def of_groups(asked: str, server: str, requests: str, tiers: str) -> float:
     node = _server(server, trace.block)
     policy = "write-through"
     question = Reuse(node, tiers.split(), trace, users=users, nodes=nodes, policy=policy)
-    return _answered(asked, question)
+    return _answered(columns, question)
 
 
 @cache
@@ -197,14 +199,14 @@ def _server(server: str, block: int) -> Node:
     return node_of(study, block)
 
 
-def _answered(asked: str, question: Reuse) -> float:
+def _answered(columns: str, question: Reuse) -> float:
     """Arithmetic over the columns of the first tier."""
     (row, *_), _ = evaluate_reuse(question)
 
     def value(word: str) -> Any:
         return row[word] if word in row else questions.number_or_size(word)
 
-    return float(questions.arithmetic(asked, value))
+    return float(questions.arithmetic(columns, value))
 
 
 @cache

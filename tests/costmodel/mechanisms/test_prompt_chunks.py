@@ -25,7 +25,7 @@ from nearkv.costmodel.model.resources import gpu, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.machine import Machine
-from nearkv.solvers.knobs import Requested, resolve_knobs
+from nearkv.solvers.knobs import KnobSetting, resolve_knobs
 
 CHUNKED = [name for name, system in SYSTEMS.items() if "chunk" in system.knobs]
 LAYER_BY_LAYER = ["flexgen-ssd", "flexgen-dram", "flexgen-raid", "hilos", "inf2"]
@@ -33,7 +33,7 @@ ON_ONE_PC = ["hillinfer", "full-cache", "h2o", "infinigen", "leoam"]
 WORK = Workload(2.0, 4096.0, 16.0)
 LLAMA = model("llama3.1-70b")
 LONG = Workload(1.0, 262_144.0, 64.0)
-ATTENDED: dict[str, dict[str, Requested]] = {
+ATTENDED: dict[str, dict[str, KnobSetting]] = {
     "hilos": {"weights": 2.0, "alpha": 0.0},
     "flexgen-ssd": {"weights": 2.0},
     "flexgen-dram": {"weights": 2.0},
@@ -43,7 +43,7 @@ P, KV, HIDDEN = 855_638_016, 4096, 8192
 
 
 def asked(
-    name: str, knobs: dict[str, Requested], hw: Machine | None = None, work: Workload = WORK
+    name: str, knobs: dict[str, KnobSetting], hw: Machine | None = None, work: Workload = WORK
 ) -> Estimate:
     system = SYSTEMS[name]
     machine = hw or machine_of(system)
@@ -68,7 +68,7 @@ def test_a_prompt_in_one_chunk_is_the_whole_prompt(name: str) -> None:
 @pytest.mark.parametrize("name", CHUNKED)
 def test_smaller_chunks_take_no_more_gpu_memory_and_no_less_time(name: str) -> None:
     chunks = np.array([2.0**power for power in range(6, 13)])
-    stated: dict[str, Requested] = {"weights": 2.0} if name in LAYER_BY_LAYER else {}
+    stated: dict[str, KnobSetting] = {"weights": 2.0} if name in LAYER_BY_LAYER else {}
     if name == "flexgen-percent":  # whole tensors fill what chunks leave
         stated = {"gpu_weights": 0.0, "ssd_weights": 0.0}
     answer = asked(name, {**stated, "chunk": chunks})
@@ -200,7 +200,7 @@ def test_auto_is_the_best_of_all_chunks(name: str) -> None:
     """A GPU that the whole prompt would fill holds more weights beside a part of it."""
     hw = load_platform("hilos-a100").machine().with_values({"gpu.memory": 8e9})
     llm, work, system = model("llama3.1-8b", hw), Workload(1.0, 32_768.0, 64.0), SYSTEMS[name]
-    knobs: dict[str, Requested] = {**system.defaults, "weights": 0.0, "ssd_weights": 0.0}
+    knobs: dict[str, KnobSetting] = {**system.defaults, "weights": 0.0, "ssd_weights": 0.0}
     if name == "hilos":
         knobs["alpha"] = 0.0
     solved = resolve_knobs(system, hw, llm, work, {**knobs, "chunk": "auto"}).estimate

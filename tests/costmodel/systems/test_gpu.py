@@ -50,10 +50,10 @@ from nearkv.solvers.knobs import resolve_knobs
 GPU = SYSTEMS["gpu"]
 
 
-def resolved(llm: LLM, work: Workload, hw: Machine, **requested: Real | str) -> dict[str, Real]:
+def resolved(llm: LLM, work: Workload, hw: Machine, **stated: Real | str) -> dict[str, Real]:
     """Knobs of the best split, and its whole batch."""
     knobs = {name: knob.default for name, knob in GPU.knobs.items()}
-    answer = resolve_knobs(GPU, hw, llm, work, {**knobs, **requested})
+    answer = resolve_knobs(GPU, hw, llm, work, {**knobs, **stated})
     return {**answer.knobs, "seconds": answer.estimate.total.seconds}
 
 

@@ -571,11 +571,11 @@ def test_heads_a_model_does_not_have_are_refused(knob: str, heads: float) -> Non
     with pytest.raises(
         InputError, match=f"knob {knob}: {heads:g} must be a whole number from 0 to 96"
     ):
-        resolve("asymmetric", GPT3, 32.0, 1024.0, requested={knob: heads})
+        resolve("asymmetric", GPT3, 32.0, 1024.0, settings={knob: heads})
 
 
 def test_stated_heads_stay_and_the_others_are_best_beside_them() -> None:
-    solved = resolve("asymmetric", GPT3, 32.0, 1024.0, requested={"n_fc": 20.0})
+    solved = resolve("asymmetric", GPT3, 32.0, 1024.0, settings={"n_fc": 20.0})
     assert solved.knobs["n_fc"] == 20
     tables = head_tables(HW, GPT3, step_work(32.0, 1024.0))
     cube = tables.seconds[0][:, None] + tables.seconds[1]

@@ -48,7 +48,7 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.costmodel.systems.inf2 import alpha_breaks, alpha_of_host_memory, free_in_host
 from nearkv.hardware.catalog import load_part, load_platform
 from nearkv.hardware.machine import Machine
-from nearkv.solvers.knobs import Requested, Resolved, resolve_knobs
+from nearkv.solvers.knobs import KnobSetting, Resolved, resolve_knobs
 from nearkv.sweeps.evaluate.columns import table
 from nearkv.sweeps.study.study_files import load_study
 from nearkv.sweeps.validation.claims import load
@@ -69,16 +69,16 @@ def machine(name: str, **changes: float) -> Machine:
     )
 
 
-def solved(system: str, hw: Machine, llm: str, work: Workload, **requested: Real | str) -> Resolved:
+def solved(system: str, hw: Machine, llm: str, work: Workload, **stated: Real | str) -> Resolved:
     spec = SYSTEMS[system]
     defaults: dict[str, Real | str] = {n: k.default for n, k in spec.knobs.items() if not k.sets}
     if "weights" in spec.knobs:
         defaults["weights"] = float(spec.knobs["weights"].choices.index("paper"))
-    return resolve_knobs(spec, hw, model(llm), work, defaults | requested)
+    return resolve_knobs(spec, hw, model(llm), work, defaults | stated)
 
 
-def run(system: str, hw: Machine, llm: str, work: Workload, **requested: Real | str) -> Estimate:
-    return solved(system, hw, llm, work, **requested).estimate
+def run(system: str, hw: Machine, llm: str, work: Workload, **stated: Real | str) -> Estimate:
+    return solved(system, hw, llm, work, **stated).estimate
 
 
 def test_interconnect_traffic_of_attention_near_storage() -> None:
@@ -487,7 +487,7 @@ def test_a_cache_of_shared_heads_stays_in_host_memory_only_beside_its_x() -> Non
     """
     hw = load_platform("inf2-a100").machine().with_values({"gpu.memory": 160e9})
     work = Workload(36.0, 40_546.0, 306.0)
-    knobs: dict[str, Requested] = {
+    knobs: dict[str, KnobSetting] = {
         "alpha": np.array([0.0, 0.057]),
         "interval": 2.0,
         "writeback": 0.0,

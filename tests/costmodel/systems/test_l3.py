@@ -61,12 +61,12 @@ LLMS = {name: model(name, HW) for name in MODELS}
 DRAWN = {name: load_trace(name) for name in TRACES}
 
 
-def estimate(system: str, llm: LLM, work: Workload, **requested: Real | str) -> Estimate:
+def estimate(system: str, llm: LLM, work: Workload, **stated: Real | str) -> Estimate:
     spec = find_system(system)
     knobs = {name: knob.default for name, knob in spec.knobs.items() if not knob.sets}
     if system == "gpu":  # as the paper splits it
         knobs |= {"tp": "l3", "dp": "remaining", "pp": 1.0, "ep": 1.0, "attention": 0.0}
-    return resolve_knobs(spec, HW, llm, work, {**knobs, **requested}).estimate
+    return resolve_knobs(spec, HW, llm, work, {**knobs, **stated}).estimate
 
 
 def throughput(estimate: Estimate) -> float:

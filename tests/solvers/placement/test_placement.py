@@ -279,7 +279,7 @@ def test_a_single_output_token_has_no_decode() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "requested"),
+    ("choice", "message"),
     [
         ({"search": "ful"}, "did you mean 'full'"),
         ({"fixed": {"wx": 0.5}}, "unknown share 'wx'"),
@@ -291,8 +291,8 @@ def test_a_single_output_token_has_no_decode() -> None:
         ({"num_batches": -3}, "from 1 to"),
     ],
 )
-def test_contradictions_are_refused(choice: dict[str, Any], requested: str) -> None:
-    with pytest.raises(InputError, match=requested):
+def test_contradictions_are_refused(choice: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
         place(T4, model("opt-6.7b"), WORK, **choice)
 
 

@@ -91,11 +91,9 @@ def test_alpha_beats_every_grid_point_on_a_thousand_machines(name: str) -> None:
         model(name),
         Workload(16.0, 32768.0, 64.0),
     )
-    requested = {"interval": 16.0, "writeback": 1.0}
-    solved = resolve_knobs(
-        SYSTEMS["hilos"], hw, llm, work, {**requested, "alpha": "auto"}, timed=STEP
-    )
-    grid = SYSTEMS["hilos"](hw, llm, work, {**requested, "alpha": GRID[None, :]}).step.seconds
+    knobs = {"interval": 16.0, "writeback": 1.0}
+    solved = resolve_knobs(SYSTEMS["hilos"], hw, llm, work, {**knobs, "alpha": "auto"}, timed=STEP)
+    grid = SYSTEMS["hilos"](hw, llm, work, {**knobs, "alpha": GRID[None, :]}).step.seconds
     assert np.all(np.ravel(solved.estimate.step.seconds) <= np.min(grid, axis=1) * (1 + 1e-12))
     assert solved.choice is not None
     assert np.all(solved.choice.gap <= 1e-9)

@@ -215,8 +215,8 @@ def test_an_infeasible_point_names_the_least_shortage_over_its_solved_share() ->
     work = Workload(32.0, 32768.0, 64.0)
     shortages = []
     for alpha in ("auto", 0.0, 0.1, 1.0):
-        requested = {**SYSTEMS["inf2"].defaults, "weights": 2.0, "alpha": alpha}
-        solved = resolve_knobs(SYSTEMS["inf2"], machine, model("opt-175b"), work, requested)
+        knobs = {**SYSTEMS["inf2"].defaults, "weights": 2.0, "alpha": alpha}
+        solved = resolve_knobs(SYSTEMS["inf2"], machine, model("opt-175b"), work, knobs)
         shortages.append(float(solved.estimate.fits.short_bytes))
     assert not solved.estimate.fits.ok
     assert shortages[0] == pytest.approx(82.3e9, rel=1e-3)

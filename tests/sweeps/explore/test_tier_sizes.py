@@ -83,19 +83,19 @@ def random_case(rng: random.Random, policies: tuple[str, ...]) -> tuple[TierSize
         admission=rng.choice(ADMISSIONS),
         nodes=1,
     )
-    asked = TierSizes(question, sizes, 4.0)
-    times = np.array([asked.served(row)[0] for row in range(prod(asked.shape))])
+    sizes_open = TierSizes(question, sizes, 4.0)
+    times = np.array([sizes_open.served(row)[0] for row in range(prod(sizes_open.shape))])
     finite = times[np.isfinite(times)]
     target = float(np.quantile(finite, rng.random())) if len(finite) else 1.0
-    return replace(asked, question=replace(question, ttft=target)), requests
+    return replace(sizes_open, question=replace(question, ttft=target)), requests
 
 
-def by_hand(asked: TierSizes, requests: list[list[str]], point: list[int]) -> float:
+def by_hand(sizes_open: TierSizes, requests: list[list[str]], point: list[int]) -> float:
     """Price of sizes whose hits and writes are simulated, infinite where they are too slow."""
-    question = asked.asked(point)
+    question = sizes_open.question_of(point)
     held = [
         int(sizes.capacity[at] // (512 * TOKEN))
-        for sizes, at in zip(asked.sizes, point, strict=True)
+        for sizes, at in zip(sizes_open.sizes, point, strict=True)
     ]
     found, written = simulate(requests, held, question.policy, question.admission)
     upto = np.cumsum(found, axis=1) * 512.0

@@ -106,8 +106,8 @@ def test_a_cluster_gives_the_same_bytes_even_when_a_worker_is_killed(
         assert until_safe(process, tmp_path / "there.csv")
         cluster.workers[0].kill()
         assert process.poll() is None
-        _, requested = process.communicate()
-    assert process.returncode == 0, requested
+        _, printed = process.communicate()
+    assert process.returncode == 0, printed
     assert content(tmp_path / "there.csv") == content(tmp_path / "here.csv")
     top = ["--top", "5", *SMALLER]
     finish(tmp_path / "here_top.csv", *top)
@@ -121,10 +121,10 @@ def test_a_cluster_that_is_lost_leaves_what_is_finished(cluster: Cluster, tmp_pa
     assert until_safe(process, file)
     assert cluster.scheduler
     cluster.scheduler.kill()
-    requested = refused(process)
-    assert f"--scheduler {cluster.address}: the cluster cannot go on" in requested
-    assert "()" not in requested
-    assert "finished rows are safe" in requested
+    printed = refused(process)
+    assert f"--scheduler {cluster.address}: the cluster cannot go on" in printed
+    assert "()" not in printed
+    assert "finished rows are safe" in printed
     finish(file, "--resume")
     assert content(file)[""].count(b"\n") == ROWS + 1
 
@@ -135,9 +135,9 @@ def test_a_cluster_without_workers_left_is_one_sentence(cluster: Cluster, tmp_pa
     assert until_safe(process, file)
     for worker in cluster.workers:
         worker.kill()
-    requested = refused(process)
-    assert "the cluster cannot go on (no worker is left; start one)" in requested
-    assert "finished rows are safe" in requested
+    printed = refused(process)
+    assert "the cluster cannot go on (no worker is left; start one)" in printed
+    assert "finished rows are safe" in printed
 
 
 def test_a_worker_of_other_code_is_refused_whenever_it_joins(
@@ -153,10 +153,10 @@ def test_a_worker_of_other_code_is_refused_whenever_it_joins(
     with dask(*worker, path=other) as joined:
         try:
             until_workers(cluster.address, 3)
-            requested = refused(start(tmp_path / "out.csv", "--scheduler", cluster.address))
+            printed = refused(start(tmp_path / "out.csv", "--scheduler", cluster.address))
         finally:
             joined.kill()
-    assert "is another version of nearkv" in requested
+    assert "is another version of nearkv" in printed
 
 
 @pytest.fixture
@@ -172,21 +172,21 @@ def refused_here(file: Path, scheduler: str) -> str:
 
 @pytest.mark.usefixtures("impatient")
 def test_no_cluster_is_one_sentence(tmp_path: Path) -> None:
-    requested = refused_here(tmp_path / "out.csv", "tcp://127.0.0.1:9")
-    assert "--scheduler tcp://127.0.0.1:9: no Dask cluster with workers answers there" in requested
+    printed = refused_here(tmp_path / "out.csv", "tcp://127.0.0.1:9")
+    assert "--scheduler tcp://127.0.0.1:9: no Dask cluster with workers answers there" in printed
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.usefixtures("impatient")
 def test_an_address_of_no_cluster_is_one_sentence(tmp_path: Path) -> None:
     for address in ("nonsense", "tcp://host", "http://host:1", "host:70000"):
-        requested = refused_here(tmp_path / "out.csv", address)
-        assert f"--scheduler '{address}': write it as tcp://HOST:PORT" in requested
+        printed = refused_here(tmp_path / "out.csv", address)
+        assert f"--scheduler '{address}': write it as tcp://HOST:PORT" in printed
     with socket.create_server(("127.0.0.1", 0)) as server:
         Thread(target=speak_another_language, args=(server,), daemon=True).start()
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
-        requested = refused_here(tmp_path / "out.csv", address)
-        assert "no Dask cluster with workers answers there" in requested
+        printed = refused_here(tmp_path / "out.csv", address)
+        assert "no Dask cluster with workers answers there" in printed
 
 
 @pytest.mark.usefixtures("impatient")

@@ -95,11 +95,11 @@ def test_a_range_that_never_ends_says_why(values: str, why: str) -> None:
 
 def test_auto_is_solved_and_a_choice_is_an_axis() -> None:
     (solved,) = blocks(Study(("flexgen-dram",), ("opt-66b",), knobs={"weights": "auto"}))
-    assert solved.requested["weights"] == "auto"
+    assert solved.open_knobs["weights"] == "auto"
     (stated,) = blocks(Study(("flexgen-dram",), ("opt-66b",), knobs={"weights": "filled"}))
     (axis,) = [axis for axis in stated.grid.axes if axis.name == "weights"]
     assert axis.labels[int(axis.values[0])] == "filled"
-    assert "weights" not in stated.requested
+    assert "weights" not in stated.open_knobs
 
 
 def test_limits_are_text_or_a_dictionary() -> None:

@@ -14,7 +14,7 @@ from nearkv.costmodel.mechanisms.weights.residency import Residency, beside_gpu
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.machine import Machine
-from nearkv.solvers.knobs import Requested, Resolved, resolve_knobs
+from nearkv.solvers.knobs import KnobSetting, Resolved, resolve_knobs
 
 BED = load_platform("zero-a6000").machine()
 
@@ -26,10 +26,10 @@ OPT = model("opt-66b", BED)
 WORK = Workload(8.0, 2048.0, 32.0)
 
 
-def filled(hw: Machine, work: Workload = WORK, **knobs: Requested) -> Resolved:
+def filled(hw: Machine, work: Workload = WORK, **knobs: KnobSetting) -> Resolved:
     """As requested, of prompts that pass whole."""
     system = SYSTEMS["flexgen-percent"]
-    whole: dict[str, Requested] = {"chunk": 0.0}
+    whole: dict[str, KnobSetting] = {"chunk": 0.0}
     return resolve_knobs(system, hw, OPT, work, {**system.defaults, **whole, **knobs})
 
 
