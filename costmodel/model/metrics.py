@@ -65,12 +65,14 @@ class Column:
 
     Attributes:
         name, what: its name, and a sentence on it.
+        higher_is_better: whether the higher of two values is the better one.
         compute: an answer -> its value.
         of_machine: whether it is of the machine alone, however requests are served.
     """
 
     name: str
     what: str
+    higher_is_better: bool
     compute: Compute
     of_machine: bool = False
 
@@ -78,11 +80,13 @@ class Column:
 COLUMNS: dict[str, Column] = {}
 
 
-def column(name: str, what: str, of_machine: bool = False) -> Callable[[Compute], Compute]:
+def column(
+    name: str, what: str, *, higher_is_better: bool, of_machine: bool = False
+) -> Callable[[Compute], Compute]:
     """Register the function of a column under its name; arguments as of `Column`."""
 
     def register(compute: Compute) -> Compute:
-        COLUMNS[name] = Column(name, what, compute, of_machine)
+        COLUMNS[name] = Column(name, what, higher_is_better, compute, of_machine)
         return compute
 
     return register
@@ -93,7 +97,11 @@ def is_of_costs(names: Collection[str]) -> bool:
     return any(name.removesuffix("_ratio") in COSTS for name in names)
 
 
-@column("batch_run", "sequences served together; fewer than `batch` where memory is short")
+@column(
+    "batch_run",
+    "sequences served together; fewer than `batch` where memory is short",
+    higher_is_better=True,
+)
 def _batch_run(answer: Evaluated) -> Real:
     return answer.estimate.batch_run
 
@@ -109,6 +117,7 @@ def _alone(answer: Evaluated, amount: Real) -> Real:
 @column(
     "prefill_s",
     "time to process all prompts of the batch; blank if prompts ride in steps [s]",
+    higher_is_better=False,
 )
 def _prefill(answer: Evaluated) -> Real:
     return _alone(answer, answer.estimate.prefill.seconds)
@@ -117,13 +126,18 @@ def _prefill(answer: Evaluated) -> Real:
 @column(
     "prefill_tok_s",
     "tokens of all prompts of the batch over prefill_s; blank if prompts ride in steps [1/s]",
+    higher_is_better=True,
 )
 def _prefill_rate(answer: Evaluated) -> Real:
     work = answer.estimate.work
     return work.batch * work.prompt / _alone(answer, answer.estimate.prefill.seconds)
 
 
-@column("decode_s", "n - 1 steps, without the prompts; blank if prompts ride in steps [s]")
+@column(
+    "decode_s",
+    "n - 1 steps, without the prompts; blank if prompts ride in steps [s]",
+    higher_is_better=False,
+)
 def _decode(answer: Evaluated) -> Real:
     steps = answer.estimate.work.output - 1
     return _alone(answer, steps * answer.estimate.step.seconds)
@@ -133,17 +147,22 @@ def _decode(answer: Evaluated) -> Real:
     "step_ms",
     "one more token for every sequence of the batch, at the mean context; "
     "blank if prompts ride [ms]",
+    higher_is_better=False,
 )
 def _step(answer: Evaluated) -> Real:
     return 1e3 * _alone(answer, answer.estimate.step.seconds)
 
 
-@column("total_s", "prefill and n - 1 steps [s]")
+@column("total_s", "prefill and n - 1 steps [s]", higher_is_better=False)
 def _total(answer: Evaluated) -> Real:
     return answer.estimate.total.seconds
 
 
-@column("decode_tok_s", "tokens per second while decoding; blank if prompts ride [1/s]")
+@column(
+    "decode_tok_s",
+    "tokens per second while decoding; blank if prompts ride [1/s]",
+    higher_is_better=True,
+)
 def _decode_rate(answer: Evaluated) -> Real:
     estimate = answer.estimate
     return estimate.work.batch / _alone(answer, estimate.step.seconds)
@@ -152,6 +171,7 @@ def _decode_rate(answer: Evaluated) -> Real:
 @column(
     "ttft_s",
     "mean time to first token: waiting and the prompt; of a static batch, all its prompts [s]",
+    higher_is_better=False,
 )
 def _time_to_first_token(answer: Evaluated) -> Real:
     return answer.estimate.latency.ttft
@@ -161,6 +181,7 @@ def _time_to_first_token(answer: Evaluated) -> Real:
     "tpot_ms",
     "mean time per output token of a request after the first, pauses for prompts counted; "
     "blank if all answers are of one token [ms]",
+    higher_is_better=False,
 )
 def _time_per_output_token(answer: Evaluated) -> Real:
     estimate = answer.estimate
@@ -169,7 +190,9 @@ def _time_per_output_token(answer: Evaluated) -> Real:
 
 
 @column(
-    "throughput_tok_s", "tokens generated per second from first prompt to last token [1/s]"
+    "throughput_tok_s",
+    "tokens generated per second from first prompt to last token [1/s]",
+    higher_is_better=True,
 )
 def throughput(answer: Evaluated) -> Real:
     """All tokens of the batch over the total time [1/s]."""
@@ -216,7 +239,11 @@ def _joules(answer: Evaluated, span: Span) -> Real:
     return always * span.seconds + working
 
 
-@column("energy_j_tok", "energy of all owned devices per generated token [J]")
+@column(
+    "energy_j_tok",
+    "energy of all owned devices per generated token [J]",
+    higher_is_better=False,
+)
 def energy(answer: Evaluated) -> Real:
     """Energy of a batch over the tokens that it generates [J/token]."""
     work = answer.estimate.work
@@ -226,12 +253,17 @@ def energy(answer: Evaluated) -> Real:
 @column(
     "decode_energy_j_tok",
     "energy of all owned devices per token while decoding; blank if prompts ride [J]",
+    higher_is_better=False,
 )
 def _decode_energy(answer: Evaluated) -> Real:
     return _alone(answer, answer.step_joules / answer.estimate.work.batch)
 
 
-@column("power_w", "mean power of all owned devices while they serve [W]")
+@column(
+    "power_w",
+    "mean power of all owned devices while they serve [W]",
+    higher_is_better=False,
+)
 def power(answer: Evaluated) -> Real:
     """Energy of a batch over its seconds [W]."""
     return answer.joules / answer.estimate.total.seconds
@@ -240,6 +272,7 @@ def power(answer: Evaluated) -> Real:
 @column(
     "power_cap_w",
     "power of all owned devices while all of them work [W]",
+    higher_is_better=False,
     of_machine=True,
 )
 def power_cap(answer: Evaluated) -> Real:
@@ -272,6 +305,7 @@ def _working_seconds(span: Span, name: str) -> Real:
 @column(
     "cost_usd",
     "price of the machine that the system needs, host and server included [USD]",
+    higher_is_better=False,
     of_machine=True,
 )
 def cost(answer: Evaluated) -> Real:
@@ -284,13 +318,20 @@ def cost(answer: Evaluated) -> Real:
     return sum(prices, 0.0) + dimms
 
 
-@column("rack_units", "height of the server in a rack", of_machine=True)
+@column(
+    "rack_units", "height of the server in a rack", higher_is_better=False, of_machine=True
+)
 def rack_units(answer: Evaluated) -> Real:
     """Rack units of the server; NaN where the platform names none [1]."""
     return answer.devices[SERVER].rack_units if SERVER in answer.devices else np.nan
 
 
-@column("parts", "parts that the system needs, each of several counted", of_machine=True)
+@column(
+    "parts",
+    "parts that the system needs, each of several counted",
+    higher_is_better=False,
+    of_machine=True,
+)
 def parts(answer: Evaluated) -> Real:
     """Sum over the owned roles [1]."""
     return sum((part.count for part in answer.devices.values()), 0.0)
@@ -299,6 +340,7 @@ def parts(answer: Evaluated) -> Real:
 @column(
     "usd_hour",
     "an hour of the machine: its purchase over the years and power, or its rent [USD/h]",
+    higher_is_better=False,
 )
 def usd_hour(answer: Evaluated) -> Real:
     """Amortised price and electricity, or rent where it is rented [USD/h].
@@ -326,7 +368,9 @@ def hour_at(watts: Real, answer: Evaluated) -> Real:
 
 
 @column(
-    "usd_mtok", "a million generated tokens, with drives replaced as they wear out [USD]"
+    "usd_mtok",
+    "a million generated tokens, with drives replaced as they wear out [USD]",
+    higher_is_better=False,
 )
 def usd_mtok(answer: Evaluated) -> Real:
     """Hourly cost of a machine over what it generates then, and wear of what it owns [USD]."""
@@ -349,7 +393,11 @@ def _wear(answer: Evaluated) -> Real:
     return worn / (estimate.work.batch * estimate.work.output)
 
 
-@column("tok_s_per_kusd", "throughput_tok_s for every 1,000 USD [1/s/kUSD]")
+@column(
+    "tok_s_per_kusd",
+    "throughput_tok_s for every 1,000 USD [1/s/kUSD]",
+    higher_is_better=True,
+)
 def _throughput_per_cost(answer: Evaluated) -> Real:
     return throughput(answer) / (cost(answer) / 1e3)
 
@@ -357,6 +405,7 @@ def _throughput_per_cost(answer: Evaluated) -> Real:
 @column(
     "endurance_requests",
     "requests until the flash that is written most wears out; blank where none is written",
+    higher_is_better=True,
 )
 def endurance(answer: Evaluated) -> Real:
     """Writable bytes of a role over those one request writes, the least over roles [1].

@@ -152,36 +152,41 @@ IDENTITY_COLUMNS = {
     "model": "name of the model",
     "platform": "name of the test bed",
     "trace": "requests in place of lengths",
+    "status": "ok, infeasible or not-modelled",
+    "reason": "why there is no answer",
+    "short_of": "the memory that misses most bytes",
+    "note": "what differs from the question",
+    "method": "fluid or simulate; where requests arrive, or a trace is asked for",
+    "bottleneck": "the resource that most of the time is attributed to; on request",
+    "machine": "parts that the system owns, which are priced and powered; in comparisons",
+    "attention_on": "roles whose parts compute the attention of a step; in comparisons",
+    "bits": "of weights, K and V, activations, where they differ; in comparisons",
+}
+"""Columns of text, and what they hold: they have no order."""
+HIGHER_IS_BETTER = {
     "batch": "sequences served together, as asked",
     "rate_req_s": "requests that arrive per second, at random, in place of a batch [1/s]",
     "users": "that ask again when they are answered, in place of a batch",
     "context_tok": "prompt tokens of each sequence [tok]",
     "output_tokens": "tokens that each sequence generates [tok]",
-    "status": "ok, infeasible or not-modelled",
-    "reason": "why there is no answer",
-    "short_of": "the memory that misses most bytes",
-    "short_gb": "what it misses [GB]",
-    "note": "what differs from the question",
-    "method": "fluid or simulate; where requests arrive, or a trace is asked for",
-    "bottleneck": "the resource that most of the time is attributed to; on request",
-    "bottleneck_share": "its share of the time; on request [1]",
-    "time_s:RESOURCE": "wall-clock seconds attributed to a resource; with --breakdown [s]",
-    "machine": "parts that the system owns, which are priced and powered; in comparisons",
-    "attention_on": "roles whose parts compute the attention of a step; in comparisons",
-    "bits": "of weights, K and V, activations, where they differ; in comparisons",
-    "footprint_gb:weights": "weights of the model, wherever they lie; with --columns [GB]",
-    "footprint_gb:kv": "K and V of the batch after its last token; with --columns [GB]",
     "speedup": "decode_tok_s over that of the first system; in comparisons [1]",
+    "total_speedup": "throughput_tok_s over that of the first system; in comparisons [1]",
     "faster_share": "share of the draws in which a row decodes fastest; with --band [1]",
     "total_faster_share": "share in which it has the highest throughput; with --band [1]",
-    "total_speedup": "throughput_tok_s over that of the first system; in comparisons [1]",
-}
-"""Columns that are no metrics, and what they hold."""
-
-OF_FAMILIES = {
-    "x_over_kv": "bytes of X over those of K and V, of one token; of systems with an X-cache [1]",
+    "fits_share": "share of the draws in which a design fits; with --band [1]",
     "goodput_req_s": "requests per second whose answers keep the limits of --slo [1/s]",
     "users_served": "requests present at a time whose answers keep the limits of --slo",
+    "expert_hit_share": "share of the experts' bytes of a step that GPU memory and DRAM held [1]",
+    "kv_gpu_gb": "K and V on the GPU when the requests end [GB]",
+}
+"""Columns that no metric computes, of which a higher value is better, and what they hold."""
+LOWER_IS_BETTER = {
+    "short_gb": "bytes that this memory, short_of, misses [GB]",
+    "bottleneck_share": "share of the time that is the bottleneck's; on request [1]",
+    "time_s:RESOURCE": "wall-clock seconds attributed to a resource; with --breakdown [s]",
+    "footprint_gb:weights": "weights of the model, wherever they lie; with --columns [GB]",
+    "footprint_gb:kv": "K and V of the batch after its last token; with --columns [GB]",
+    "x_over_kv": "bytes of X over those of K and V, of one token; of systems with an X-cache [1]",
     **{
         f"{name}_p{share}_{unit}": f"{what} that {share} % of the requests keep [{unit}]"
         for name, unit, what in (
@@ -190,7 +195,6 @@ OF_FAMILIES = {
         )
         for share in (50, 90, 99)
     },
-    "expert_hit_share": "share of the experts' bytes of a step that GPU memory and DRAM held [1]",
     "crossover_tok": "tokens together from which on streaming experts is faster than the cores [1]",
     "preempted": "requests that lost their place in memory; of simulations",
     "memory_energy_j_tok": "energy of the memories alone per generated token [J]",
@@ -201,23 +205,30 @@ OF_FAMILIES = {
     "hbm_fc_gb": "weights of the other layers mapped on HBM [GB]",
     "fragmentation_mb": "unused parts of the last pages of sequences, in both memories [MB]",
     "page_table_mb": "flat page table of one chip over both memories [MB]",
-    "kv_gpu_gb": "K and V on the GPU when the requests end [GB]",
     "kv_host_gb": "K and V in host memory when the requests end [GB]",
     "kv_drive_gb": "K and V on the drive when the requests end [GB]",
     "rank_pu_area_pct": "area of a rank's processing units over that of the buffer chip [%]",
     "pu_power_pct": "power of all processing units over that of the DIMM [%]",
 }
-"""Columns that some systems alone answer, and what they hold."""
+"""Columns that no metric computes, of which a lower value is better, and what they hold."""
 
 
 def column_rows() -> Rows:
-    """One row per column of results: its name, unit and definition."""
-    metrics = {name: column.what for name, column in COLUMNS.items()}
-    definitions = IDENTITY_COLUMNS | metrics | OF_FAMILIES
+    """One row per column of results: its name, unit, definition, and which value is better."""
+    metrics = COLUMNS.values()
+    highest = {metric.name: metric.what for metric in metrics if metric.higher_is_better}
+    lowest = {metric.name: metric.what for metric in metrics if not metric.higher_is_better}
+    definitions = {
+        "": IDENTITY_COLUMNS,
+        "higher": highest | HIGHER_IS_BETTER,
+        "lower": lowest | LOWER_IS_BETTER,
+    }
     rows: Rows = []
-    for name, text in definitions.items():
-        definition, _, unit = text.partition(" [")
-        rows.append({"column": name, "unit": unit.rstrip("]"), "what": definition})
+    for better, texts in definitions.items():
+        for name, text in texts.items():
+            what, _, unit = text.partition(" [")
+            row = {"column": name, "unit": unit.rstrip("]"), "better": better, "what": what}
+            rows.append({**row})
     return rows
 
 

@@ -15,6 +15,7 @@ from nearkv.costmodel.algebra.span import Booleans, Indices, Numbers
 from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.units import measure
+from nearkv.sweeps.evaluate.catalogue import HIGHER_IS_BETTER
 from nearkv.sweeps.evaluate.probe import Probe, column
 from nearkv.sweeps.study.grid import NO_NUMBERS, Mesh
 from nearkv.sweeps.study.study import Study, blocks
@@ -40,19 +41,14 @@ def span_of(quantity: str) -> str:
 
 
 def higher_is_better(name: str) -> bool:
-    """True if a higher value of a column or of its band is better; of all others a lower one is."""
+    """True if a higher value of a column or of its band is better, as the column states.
+
+    Of numbers that no column states, as knobs and parts, a lower one is.
+    """
     column = _BAND.sub("", name)
-    return column.endswith("tok_s") or column.startswith(
-        (
-            "tok_s_per",
-            "speedup",
-            "total_speedup",
-            "endurance",
-            "batch_run",
-            "goodput",
-            "users_served",
-        )
-    )
+    if column in COLUMNS:
+        return COLUMNS[column].higher_is_better
+    return column in HIGHER_IS_BETTER
 
 
 @dataclass(frozen=True)

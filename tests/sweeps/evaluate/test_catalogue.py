@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from support.systems import SYSTEMS
 from typer.testing import CliRunner
 
@@ -11,6 +12,7 @@ from nearkv.cli import app
 from nearkv.costmodel.model.registry import System
 from nearkv.sweeps.evaluate.catalogue import column_rows, rows_on
 from nearkv.sweeps.evaluate.columns import columns, table
+from nearkv.sweeps.evaluate.slo import higher_is_better
 from nearkv.sweeps.study.study import Study, blocks
 
 
@@ -32,6 +34,36 @@ def test_every_column_of_a_simulated_queue_is_defined() -> None:
     defined = {row["column"] for row in column_rows()}
     for study in (fluid, replace(fluid, method="simulate")):
         assert answered(study) - set(SYSTEMS["l3"].knobs) <= defined
+
+
+def test_every_column_of_numbers_states_which_value_is_better(system: System) -> None:
+    """And no column of text does, as it has no order."""
+    (block,) = blocks(Study((system.name,), ("opt-66b",)))
+    better = {row["column"]: row["better"] for row in column_rows()}
+    for name, values in columns(block, block.grid.whole).items():
+        if name in better:
+            assert (better[name] != "") == (values.dtype.kind in "fiu"), name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "expert_hit_share",
+        "faster_share",
+        "goodput_req_s",
+        "users_served",
+        "endurance_requests",
+        "speedup_p05",
+        "throughput_tok_s_p97.5",
+    ],
+)
+def test_more_is_better_of_shares_rates_and_lives(name: str) -> None:
+    assert higher_is_better(name)
+
+
+@pytest.mark.parametrize("name", ["tpot_ms", "usd_mtok", "ttft_p99_s", "preempted", "alpha"])
+def test_less_is_better_of_times_and_costs(name: str) -> None:
+    assert not higher_is_better(name)
 
 
 def test_a_column_of_one_family_is_explained() -> None:

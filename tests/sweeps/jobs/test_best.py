@@ -330,9 +330,3 @@ def test_ties_go_to_the_cheaper_then_the_smaller_number(prices: list[str]) -> No
         shown = best(study, kept(1, "throughput_tok_s"), quietly())
     assert shown["gpu.price_usd"].tolist() == [5000]
     assert shown["uplink.bandwidth_gb_s"].tolist() == [8]
-
-
-def test_more_goodput_and_more_users_are_better() -> None:
-    assert higher_is_better("goodput_req_s")
-    assert higher_is_better("users_served")
-    assert not higher_is_better("ttft_s")
