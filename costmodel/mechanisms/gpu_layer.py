@@ -256,4 +256,5 @@ def passing_latents(llm: LLM, work: Workload, batches: Real) -> Real:
     Args:
         batches: GPU batches of a step [1].
     """
-    return 2 * arriving_latents(llm, work.batch / batches, work.final)
+    sequences = np.maximum(work.batch / batches, 1.0)
+    return 2 * arriving_latents(llm, sequences, work.final)

@@ -382,6 +382,6 @@ def notes_of(
         "batch_run sequences at a time, times count all rounds": fewer & estimate.fits.ok,
     }
     for knob, (value, most) in counts.items():
-        sentence = f"{knob} beyond the {most}, which leaves some without work"
+        sentence = f"{knob} beyond the {most} has no effect"
         notes[sentence] = np.greater(value, getattr(work, most))
     return {sentence: where for sentence, where in notes.items() if np.any(where)}

@@ -343,7 +343,7 @@ DRAM_FIRST = Reversal(
         ),
         "attend": ATTEND,
         "pin": PIN,
-        "gpu_batches": replace(BATCHES, within=""),
+        "gpu_batches": BATCHES,
         "tensors": TENSORS,
     },
 )

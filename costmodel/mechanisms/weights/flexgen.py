@@ -76,7 +76,7 @@ class FlexgenBlock:
         drives: what holds the tensors on drives.
         cache: shares of the KV cache by memory.
         b: sequences of the block [1].
-        batches: GPU batches, n, at least one [1].
+        asked: GPU batches that are asked for, at least one [1].
     """
 
     hw: Machine
@@ -84,7 +84,7 @@ class FlexgenBlock:
     drives: FileStorage
     cache: Residency
     b: Real
-    batches: Real
+    asked: Real
 
     def estimate(self, weights: WeightStream, fits: Fits, blocks: Real = 1.0) -> Estimate:
         """All layers of all prompts and of a step, as many times as the work has blocks [1]."""
@@ -106,6 +106,11 @@ class FlexgenBlock:
     def by_host(self) -> Real:
         """Share of the hidden states of prompts in chunks that waits in host memory [1]."""
         return 1.0
+
+    @property
+    def batches(self) -> Real:
+        """GPU batches, n: one without a sequence does nothing and hides nothing [1]."""
+        return np.minimum(self.asked, self.b)
 
     @property
     def sequences(self) -> Real:

@@ -71,6 +71,14 @@ def test_more_gpu_batches_than_sequences_are_noted(batch: str, noted: bool) -> N
     assert ("gpu_batches beyond the batch" in row["note"][0]) is noted
 
 
+@pytest.mark.parametrize("system", ["flexgen-ssd", "flexgen-dram", "flexgen-percent"])
+def test_a_gpu_batch_without_a_sequence_hides_nothing(system: str) -> None:
+    knobs = {"gpu_batches": "8,9,64,auto"}
+    row = table(Study((system,), ("gpt-oss-120b",), batch="8", context="64k", knobs=knobs))
+    assert row["step_ms"][1] == row["step_ms"][2] == row["step_ms"][0]
+    assert row["gpu_batches"][3] <= 8
+
+
 def test_one_text_at_every_point_takes_no_room_for_each() -> None:
     places = np.ones((1, 3), int)
     rows = spread(Categories(places, ("", "beyond the positions")), (2, 3))
