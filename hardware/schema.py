@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
@@ -60,6 +60,7 @@ class Key:
         usual: range of the machines there are, in `unit`; not known where empty.
         column: unit that columns show it in; that of its dimension where empty.
         chosen: True where whoever builds or runs the machine decides it, so that it is exact.
+        exact: True where a file that states it alone means it: a data sheet's peak, a setting.
         sibling: True where kernels decide it, so that a part without it takes its sibling's.
         instead: what to do where it would be zero, behind a semicolon.
     """
@@ -75,6 +76,7 @@ class Key:
     usual: tuple[float, ...] = ()
     column: str = ""
     chosen: bool = False
+    exact: bool = False
     sibling: bool = False
     instead: str = ""
 
@@ -93,6 +95,14 @@ class Key:
     def shown(self, si: float) -> float:
         """An SI value in the unit of its columns, free of the digits that conversion adds."""
         return float(f"{si / unit_of(self.shown_in)[1]:.15g}")
+
+    @property
+    def factors(self) -> tuple[float, float] | None:
+        """Factors between which a number may lie that a file states alone; None where exact."""
+        if self.chosen or self.exact or self.whole:
+            return None
+        is_share = self.unit == "1" and self.most == 1
+        return STATED_FACTORS.get("share" if is_share else self.unit)
 
     def fault(self, value: float) -> str:
         """Name the fault in a value in SI units; empty where nothing is.
@@ -190,6 +200,9 @@ ROLES: dict[str, list[str]] = _SCHEMA_TABLES.pop("roles")
 
 KEY_LIMITS: dict[str, list[float]] = _SCHEMA_TABLES.pop("limits")
 """Unit -> smallest and largest number of it, in that unit; nothing outside is a machine."""
+
+STATED_FACTORS: dict[str, tuple[float, float]] = _SCHEMA_TABLES.pop("stated")
+"""Unit, or `share` -> factors between which a number of it may lie that a file states alone."""
 
 _INCLUDED = {name: _included(table, _SHARED) for name, table in _SCHEMA_TABLES.items()}
 
@@ -319,7 +332,8 @@ def sources() -> dict[str, dict[str, Any]]:
 def quantity(entry: object, key: Key, where: str) -> Quantity:
     """Check one number of a specification.
 
-    A number alone (`count = 4`) or with its unit (`read = "12 GB/s"`) is the user's own choice.
+    A number alone (`count = 4`) or with its unit (`read = "12 GB/s"`) is the user's own; where it
+    is neither chosen nor exact, it has the usual range of its unit.
 
     Args:
         entry: the inline table as TOML reads it, or the short form.
@@ -363,11 +377,17 @@ def quantity(entry: object, key: Key, where: str) -> Quantity:
 
 
 def _short_form(text: str, key: Key, where: str) -> Quantity:
-    """A number that a user states without a source, which is their own file."""
+    """A number that a user states without a range, and without a source: that is their own file."""
     value = parse(text, key.unit, where)
     if fault := key.fault(value):
         raise InputError(f"{where}: {text!r} {fault}")
-    return stated_by_user(value, key, f"{where} = {text}")
+    number = stated_by_user(value, key, f"{where} = {text}")
+    if key.factors is None:
+        return number
+    low, high = (factor * value for factor in key.factors)
+    most = key.limits[1]
+    note = "Stated without a range, so that it has the usual one of its unit."
+    return replace(number, note=note, low=key.shown(low), high=key.shown(min(high, most)))
 
 
 def stated_by_user(si: float, key: Key, at: str) -> Quantity:

@@ -96,7 +96,7 @@ class AskedPoints:
     def values(
         self, numbers: NumbersOf = lambda _: NO_NUMBERS, infeasible: bool = False
     ) -> Numbers:
-        """The metric at every point for k values of hardware numbers (points, k).
+        """The metric at every point for k values of hardware numbers (points, k), in its unit.
 
         Args:
             numbers: hardware numbers of a block; those that it sets itself stay as set.
@@ -114,7 +114,7 @@ class AskedPoints:
             systems = comma_list(self.claim.over if baseline else self.claim.system)
             return values.reshape(len(systems), -1, values.shape[-1])
 
-        values = formula(self.claim, of)
+        values = formula(self.claim, of) / unit_size(self.claim)
         return values.reshape(-1, values.shape[-1])
 
 
@@ -271,7 +271,7 @@ def claimed(paper: str, platform: str = "") -> Evidence:
     shared: dict[object, AskedPoints] = {}
     runs = []
     for claim in usable:
-        key = (claim.metric, question_of(claim), question_of(claim, True))
+        key = (claim.metric, claim.unit, question_of(claim), question_of(claim, True))
         asked = shared.setdefault(key, asked_of(claim))
         both = (*asked.system, *asked.baseline)
         if any(block.platform.roles["derate"] != derates for block in both):
@@ -427,7 +427,7 @@ def _sampled_claim(paper: str, claim: Claim) -> SampledClaim:
         of=RATIO if asked.baseline else VALUE,
         stated=stated,
         predicted=predicted,
-        samples=reduced_as(claim.take, fitting)[: len(stated)] / unit_size(claim),
+        samples=reduced_as(claim.take, fitting)[: len(stated)],
     )
 
 

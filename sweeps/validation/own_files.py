@@ -14,7 +14,7 @@ from nearkv.hardware.files import read_rows
 from nearkv.hardware.units import parse
 from nearkv.sweeps.study.sizes import size
 from nearkv.sweeps.validation.claims import CLAIM_FIELDS, Claim
-from nearkv.sweeps.validation.prediction import unit_size
+from nearkv.sweeps.validation.prediction import column_unit, unit_size
 
 NEEDED_OF_CLAIMS = ("id", "low", "unit", "metric", "system")
 ALLOWED = {
@@ -119,9 +119,9 @@ def _run(cells: dict[str, str], metric: str, where: str) -> Claim:
     )  # 1e-310 is a number, and none that can be fitted
     texts = dict.fromkeys(CLAIM_FIELDS, "") | DEFAULTS | cells
     _, _, line = where.rpartition(", ")
-    return Claim(
-        **texts | {"id": line, "where": where, "low": text, "high": text, "metric": metric}
-    )
+    unit = column_unit(metric) or ""
+    stated = {"low": text, "high": text, "unit": unit, "metric": metric}
+    return Claim(**texts | stated | {"id": line, "where": where})
 
 
 def _number(text: str, where: str, above: float = -math.inf) -> float:

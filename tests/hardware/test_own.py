@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import resource
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.command_line import printed, refusal, succeed
 
 from nearkv.hardware.catalog import load_llm, load_part, load_platform, names
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.own import key_rows, model_problems, new_model, new_platform, problems
+from nearkv.hardware.schema import STATED_FACTORS, keys_of
 from nearkv.hardware.units import parse
 from nearkv.sweeps.commands.printing import write_new
 from nearkv.sweeps.evaluate.catalogue import readers
+from nearkv.sweeps.study.bands import draws_of
 from nearkv.sweeps.study.own_systems import new_system
 
+DOCS = Path(__file__).parents[2] / "docs"
 MINE = """\
 base = "hilos-h100"
 
@@ -56,6 +61,48 @@ def test_a_short_form_names_the_file_as_its_source(tmp_path: Path) -> None:
     assert (number.source, number.kind) == ("user", "assumed")
     assert number.at.endswith("mine.toml: csd: p2p_read = 12 GB/s")
     assert (number.value, number.unit) == (12.0, "GB/s")  # as people read it, not 12000000000 B/s
+
+
+def test_what_is_stated_alone_has_the_range_of_its_kind(tmp_path: Path) -> None:
+    """Peaks, counts and memory are exact; a share ends at 1, and a range of one's own is kept."""
+    text = MINE.replace("pcie = 0.6", "pcie = 0.9").replace(
+        "count = 4", 'count = 4\nmemory_bandwidth = "77 GB/s"\nmemory = "8 GB"'
+    )
+    own = 'unit = "GB/s", source = "user", at = "fio"'
+    ranged = f"""
+file_read = {{ value = 8, {own}, kind = "measured", range = [7.8, 8.1] }}
+read = {{ value = 9, {own}, kind = "datasheet" }}
+"""
+    platform = load_platform(write(tmp_path, text.replace("\n\n[gpu_link]", f"{ranged}[gpu_link]")))
+    csd = platform.roles["csd"].numbers
+    assert csd["p2p_read"].range_si == pytest.approx((0.7 * 12e9, 1.4 * 12e9))
+    assert csd["price"].range_si == pytest.approx((0.55 * 1500, 1.35 * 1500))
+    assert csd["file_read"].range_si == (7.8e9, 8.1e9)
+    assert platform.roles["derate"].numbers["pcie"].range_si == pytest.approx((0.63, 1.0))
+    for exact in ("count", "memory", "memory_bandwidth", "read"):
+        assert csd[exact].range_si is None, exact
+    drawn = draws_of(platform, stated=["csd.p2p_read"])
+    assert {"csd.file_read", "derate.pcie"} <= drawn.keys()
+    assert drawn.keys().isdisjoint({"csd.p2p_read", "csd.read", "csd.count"})
+
+
+@pytest.mark.parametrize("kind", STATED_FACTORS)
+def test_the_range_of_a_kind_is_usual_in_the_catalogue(kind: str) -> None:
+    """Each end lies between the quartiles of the factors of that kind, and `own.md` prints it."""
+    factors = set()
+    for name in names("platform"):
+        for part in load_platform(name).roles.values():
+            for key, number in part.numbers.items():
+                is_kind = keys_of(part.type, [key])[key].factors == STATED_FACTORS[kind]
+                if is_kind and number.low is not None and number.high is not None and number.value:
+                    factors.add((number.low / number.value, number.high / number.value))
+    ends = np.array(sorted(factors))
+    first, third = np.quantile(ends, [0.25, 0.75], axis=0)
+    low, high = STATED_FACTORS[kind]
+    assert (first <= (low, high)).all()
+    assert ((low, high) <= third).all()
+    row = rf"\| {kind},.* \| {low:g} to {high:g} \|"
+    assert re.search(row, (DOCS / "own.md").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,9 @@ from nearkv.sweeps.validation.calibration import (
     residual_rows,
     sentences,
 )
-from nearkv.sweeps.validation.evidence import Evidence, claimed, leave_out, measured
+from nearkv.sweeps.validation.claims import claim_of
+from nearkv.sweeps.validation.evidence import Evidence, asked_of, claimed, leave_out, measured
+from nearkv.sweeps.validation.prediction import predict
 
 NOISE = 0.05
 
@@ -212,6 +214,14 @@ def test_claims_of_a_paper_are_rows() -> None:
 
 
 @pytest.mark.slow
+def test_points_answer_in_the_unit_of_their_claim() -> None:
+    """`acc-neox-32` states seconds of a step, whose column has milliseconds."""
+    claim = claim_of("independent", "acc-neox-32")
+    assert (claim.unit, claim.metric) == ("s", "step_ms")
+    (value,) = asked_of(claim).values().ravel()
+    assert [value, value] == pytest.approx(predict(claim))
+
+
 def test_claims_on_test_beds_with_the_same_derates_are_fitted_together() -> None:
     # INF² states rates of an H100 and gains of an A100; all but the GPU is one machine
     rows = claimed("inf2")
