@@ -14,7 +14,7 @@ from nearkv.costmodel.model.estimate import Estimate
 from nearkv.hardware.errors import check_known
 from nearkv.sweeps.api.arguments import LoadAxes, Models, Names, Value, study_of
 from nearkv.sweeps.api.tables import table_of_rows
-from nearkv.sweeps.evaluate.columns import BOTTLENECK, columns, on_request
+from nearkv.sweeps.evaluate.columns import BOTTLENECK, STEP_BOTTLENECK, columns, on_request
 from nearkv.sweeps.explore.explain import (
     ONE_STEP,
     check_has_tree,
@@ -230,7 +230,7 @@ def estimate(
     """
     study = study_of(system, model, axes)
     block = one_block(study)
-    extra = (BOTTLENECK, *on_request(names(also, "also")))
+    extra = (BOTTLENECK, STEP_BOTTLENECK, *on_request(names(also, "also")))
     resolved = block.resolved(block.grid.whole)
     (values,) = records(columns(block, block.grid.whole, extra=extra, resolved=resolved))
     return Prediction(study, block, values, resolved.estimate)

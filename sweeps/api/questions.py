@@ -49,9 +49,10 @@ def compare(
         axes: batch, context, output_tokens, rate, platform, sets, knobs; see `LoadAxes`.
 
     Returns:
-        All columns, with the `bottleneck`, `speedup` (of a decode step) and `total_speedup` (of
-        whole requests, prefill included) over the first system, on its first platform and with
-        its first knob values; NaN where either has no answer, a column without any is left out.
+        All columns, with `bottleneck` and `step_bottleneck`, and over the first system, on its
+        first platform and with its first knob values, `speedup` (of a decode step) and
+        `total_speedup` (of whole requests, prefill included); NaN where either has no answer, a
+        column without any is left out.
         `note` says where platforms differ, `table.attrs["conclusion"]` which system is best, in
         sentences; `attrs["units"]` has units, `attrs["provenance"]` the sources as JSON.
 
@@ -197,16 +198,17 @@ def sensitivity(
             `width_if_known` how wide the band is once a number is known.
 
     Returns:
-        A row a number, the most important first, with its `elasticity` (percent of change for one
-        percent). `table.attrs["band"]` holds the band of the prediction, that of `estimate`
-        (90 % unless `band` is given): `low`, `middle` and `high`; `table.attrs["conclusion"]` the
-        same in sentences.
+        A row a number, with its `elasticity` (percent of change for one percent) and, where it is
+        known within a range only, its `swing` (the largest relative change over that range); that
+        with the largest swing comes first. `table.attrs["band"]` holds the band of the prediction,
+        that of `estimate` (90 % unless `band` is given): `low`, `middle` and `high`;
+        `table.attrs["conclusion"]` the same in sentences.
 
     Raises:
         InputError: an argument that cannot be used, or a point without an answer.
 
     >>> table = sensitivity("hilos", "opt-66b", context="64k")
-    >>> bool(table["elasticity"].abs().is_monotonic_decreasing)
+    >>> bool(table["swing"].dropna().is_monotonic_decreasing)
     True
     """
     from nearkv.sweeps.explore.sensitivity import find_elasticities, importance

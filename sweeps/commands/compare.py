@@ -52,9 +52,13 @@ def compare(
 
     view, study = options.view_of(line), options.study_of(line, systems)
     ratios = comma_list(ratio)
+    if view.columns:
+        named = comma_list(view.columns)
+        added = [f"{name}_ratio" for name in ratios if f"{name}_ratio" not in named]
+        view = replace(view, columns=",".join([*named, *added]))
     if chart:
         check_chart(view, breakdown)
-    options.check_shown(view, study, breakdown, ratios)
+    options.check_shown(view, study, breakdown)
     if view.file:
         (check_figure if is_figure(view.file) else check_output)(view.file)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
@@ -146,8 +146,8 @@ class View:
         str,
         option(
             "COLUMN",
-            "Make a column of each value of this one: context_tok. Cells show the first of "
-            "--columns that is an answer.",
+            "Make a column of each value of this one: context_tok. Cells show those of "
+            "--columns that are answers.",
         ),
     ] = ""
     caption: Annotated[
@@ -321,14 +321,12 @@ def check_bare(line: typer.Context) -> None:
         raise InputError(f"{option}: put it behind the command, as in {place}")
 
 
-def check_shown(
-    view: View, study: Study, breakdown: bool = False, ratios: Iterable[str] = ()
-) -> None:
+def check_shown(view: View, study: Study, breakdown: bool = False) -> None:
     """Refuse, before any work, columns of no answer and those that one option names alone.
 
     Raises:
-        InputError: a column that no answer has, a breakdown or a ratio that --columns does not
-            name, or a breakdown of a queue.
+        InputError: a column that no answer has, a breakdown that --columns does not name, or a
+            breakdown of a queue.
     """
     columns = view.columns
     _check_known(study, view.columns, "--columns")
@@ -341,9 +339,6 @@ def check_shown(
         raise InputError(
             "--columns leaves out what --breakdown adds; name time_s:RESOURCE too"
         )
-    for name in ratios:
-        if columns and f"{name}_ratio" not in columns.split(","):
-            raise InputError(f"--columns leaves out --ratio {name}; name {name}_ratio too")
 
 
 def _check_known(study: Study, columns: str, where: str) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 BRIEF = (
     "system,model,platform,trace,batch,rate_req_s,users,context_tok,output_tokens,status,"
     "speedup,note,goodput_req_s,users_served,ttft_p99_s,tpot_p99_ms,tpot_p90_ms,"
-    "step_ms,short_of,short_gb,batch_run,throughput_tok_s,bottleneck,decode_tok_s,alpha,"
+    "step_ms,step_bottleneck,short_of,short_gb,batch_run,throughput_tok_s,bottleneck,decode_tok_s,alpha,"
     "total_speedup,bottleneck_share,tp,dp,pp,ep,attention,devices,n_attention,n_qkv,n_fc,prefill_s,"
     "energy_j_tok,memory_energy_j_tok,tpot_ms,tok_s_per_kusd,kv_gpu_gb,kv_host_gb,"
     "kv_drive_gb"
@@ -113,7 +113,7 @@ def print_table(
         save_bytes(text.encode(), len(shown.rows), study, view.file)
     shown = shown_as(form)
     prices = prices_of(study, [*comma_list(view.columns), *extra])
-    told = (*below, *left_out(rows, shown, view), *prices)
+    told = (*below, *left_out(rows, shown, view), *prices, *papers_settings(study))
     echo(text_of(replace(shown, below=told), form, view))
     check_answered(rows)
 
@@ -161,7 +161,8 @@ def check_answered(table: pd.DataFrame | Rows) -> None:
         return
     (row,) = rows_of(table)
     fails = row.get("status") in ("infeasible", "not-modelled")
-    if fails or row.get("limit") == "never" or row.get("largest_batch") == 0:
+    never = row.get("limit") == "never" or str(row.get("reason")).startswith("never: ")
+    if fails or never or row.get("largest_batch") == 0:
         raise typer.Exit(NO_ANSWER)
 
 
@@ -236,12 +237,31 @@ def left_out(rows: Rows, shown: Display, view: View) -> list[str]:
             why[f"n/m: {name}: {reason}."] = None
         if status == "infeasible" and short_of and not SHORTAGE & {*shown.names}:
             why[f"OOM: {name} lacks memory in {short_of}."] = None
+    why |= dict.fromkeys(_blanks(rows, view))
     short = next((row for row in rows if row.get("status") == "infeasible"), {})
     if "system" in short:
         asked = f"nearkv estimate {short['system']} ... --footprint"
         more = GIVES_MORE.get(str(short.get("short_of")), "")
         why[f"{asked} lists what lies in each memory{more}."] = None
     return [*sentences, *why]
+
+
+def _blanks(rows: Rows, view: View) -> list[str]:
+    """Sentences on systems that run and have no number in a column that was asked for."""
+    from nearkv.costmodel.model.metrics import COLUMNS, COSTS
+    from nearkv.sweeps.tables.table import counted
+
+    sentences = []
+    for name in comma_list(view.columns):
+        if name not in COLUMNS or name in COSTS:
+            continue
+        runs = [row for row in rows if row.get("status") == "ok"]
+        counts = Counter(str(row.get("system")) for row in runs if row[name] is None)
+        for system, count in counts.items():
+            where = f"at {counted(count, 'design point')}"
+            why = f"`nearkv columns show {name}` says why"
+            sentences.append(f"-: {system} runs {where} without {name}; {why}.")
+    return sentences
 
 
 def _is_as_usual(row: Row, name: str) -> bool:
@@ -429,7 +449,8 @@ def tell_solved(
     from nearkv.sweeps.api.tables import rows_of
 
     is_read = view.is_for_people and not view.file and sys.stdout.isatty()
-    if not is_read or len(table) > MOST_ROWS_TOLD or not _is_solved(study):
+    is_solved = not study.published and _unstated(study)
+    if not is_read or len(table) > MOST_ROWS_TOLD or not is_solved:
         return
     sentence = "knobs solved; --published for the papers' settings"
     if published is not None:
@@ -440,16 +461,27 @@ def tell_solved(
     print_table([], title=f"{sentence}.")
 
 
-def _is_solved(study: Study) -> bool:
-    """True if a knob that a system's paper sets is left to a solver."""
+def papers_settings(study: Study | None) -> list[str]:
+    """Name the knobs that --published set, and to which values or rules."""
+    if study is None or not study.published:
+        return []
+    settings = _unstated(study)
+    listed = "; ".join(f"{name} {' '.join(knobs)}" for name, knobs in settings.items())
+    return [f"--published: {listed or 'no knob is set by a paper'}."]
+
+
+def _unstated(study: Study) -> dict[str, list[str]]:
+    """Knobs that a system's paper sets and the study does not, as KNOB=SETTING, by system."""
     from nearkv.costmodel.model.registry import find_system
 
     stated = {*study.knobs, *study.zipped}
-    return not study.published and any(
-        knob.published and name not in stated
-        for system in map(find_system, study.systems)
-        for name, knob in system.knobs.items()
-    )
+    settings: dict[str, list[str]] = {}
+    for system in map(find_system, study.systems):
+        for name, knob in system.knobs.items():
+            if knob.published and name not in stated:
+                setting = f"{name}={knob.published}"
+                settings.setdefault(system.name, []).append(setting)
+    return settings
 
 
 def _times_as_long(rows: Rows, papers: Rows) -> list[str]:

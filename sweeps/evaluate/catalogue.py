@@ -157,7 +157,8 @@ IDENTITY_COLUMNS = {
     "short_of": "the memory that misses most bytes",
     "note": "what differs from the question",
     "method": "fluid or simulate; where requests arrive, or a trace is asked for",
-    "bottleneck": "the resource that most of the time is attributed to; on request",
+    "step_bottleneck": "the resource that most of a decode step is attributed to; on request",
+    "bottleneck": "the resource that most of a whole request is attributed to; on request",
     "machine": "parts that the system owns, which are priced and powered; in comparisons",
     "attention_on": "roles whose parts compute the attention of a step; in comparisons",
     "bits": "of weights, K and V, activations, where they differ; in comparisons",
@@ -182,7 +183,7 @@ HIGHER_IS_BETTER = {
 """Columns that no metric computes, of which a higher value is better, and what they hold."""
 LOWER_IS_BETTER = {
     "short_gb": "bytes that this memory, short_of, misses [GB]",
-    "bottleneck_share": "share of the time that is the bottleneck's; on request [1]",
+    "bottleneck_share": "share of a request's time that is the bottleneck's; on request [1]",
     "time_s:RESOURCE": "wall-clock seconds attributed to a resource; with --breakdown [s]",
     "footprint_gb:weights": "weights of the model, wherever they lie; with --columns [GB]",
     "footprint_gb:kv": "K and V of the batch after its last token; with --columns [GB]",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Booleans, Integers, Numbers, Real
+from nearkv.costmodel.algebra.span import Booleans, Integers, Numbers, Real, Span
 from nearkv.costmodel.mechanisms.serving.arrivals import FULL, PUT_BACK
 from nearkv.costmodel.model.estimate import STATUSES, Estimate, Fits
 from nearkv.costmodel.model.llm import LLM
@@ -25,15 +25,15 @@ from nearkv.sweeps.study.grid import NO_NUMBERS, Block, Grid, Mesh, Slices, shap
 from nearkv.sweeps.study.study import Study, blocks
 from nearkv.sweeps.tables.table import EVERYWHERE, Categories, CellArray, Columns
 
-BOTTLENECK = "bottleneck"
-"""Prefix of columns of the resource with most of the time."""
+BOTTLENECK, STEP_BOTTLENECK = "bottleneck", "step_bottleneck"
+"""Prefixes of columns of the resource with most of the time: of a whole request, of a step."""
 TIME_PREFIX = "time_s:"
 """Prefix of columns of seconds by resource."""
 FOOTPRINT = "footprint_gb:"
 """Prefix of columns of what a model keeps in memory."""
 OF_ONE_FIGURE = ("hbm_", "rank_pu_area_pct", "pu_power_pct", "rack_units", "parts")
 """Prefixes of columns that one figure, or one question, asks for."""
-ON_REQUEST = (BOTTLENECK, TIME_PREFIX, FOOTPRINT, *GROUND, *OF_ONE_FIGURE)
+ON_REQUEST = (BOTTLENECK, STEP_BOTTLENECK, TIME_PREFIX, FOOTPRINT, *GROUND, *OF_ONE_FIGURE)
 """Columns that begin so take longer than others, or say what few decide by."""
 PARTLY = "fits in some draws alone (fits_share), and the band is of these"
 """The note of a design that does not fit in every draw of its band."""
@@ -188,7 +188,7 @@ def cells_at(
     if not special.isdisjoint(GROUND):
         answers |= ground(answer, block.platform, llm)
     answers |= _metrics(answer, wanted, extra)
-    if block.method != "simulate" and (BOTTLENECK in special or TIME_PREFIX in special):
+    if block.method != "simulate":
         answers |= _times(estimate, special)
     if FOOTPRINT in special:
         answers |= _footprint(llm, work)
@@ -328,19 +328,29 @@ def _metrics(
 def _times(estimate: Estimate, names: Collection[str]) -> dict[str, Cell]:
     """The resource with most of the time and its share, and the seconds attributed to each."""
     ok = estimate.fits.ok
-    seconds = estimate.total.attribution()
     times: dict[str, Cell] = {}
+    if STEP_BOTTLENECK in names:
+        longest, _ = _longest(estimate.step, ok)
+        times[STEP_BOTTLENECK] = longest
     if BOTTLENECK in names:
-        stacked = np.stack(np.broadcast_arrays(*seconds.values()))
-        longest = np.argmax(stacked, axis=0) + 1
-        share = np.max(stacked, axis=0) / estimate.total.seconds
-        times[BOTTLENECK] = Categories(np.where(ok, longest, 0), ("", *seconds))
-        times[f"{BOTTLENECK}_share"] = np.where(ok, share, np.nan)
+        longest, share = _longest(estimate.total, ok)
+        times |= {BOTTLENECK: longest, f"{BOTTLENECK}_share": share}
     if TIME_PREFIX in names:
+        seconds = estimate.total.attribution()
         for name in sorted(estimate.total.resources):
             own = seconds.get(name, 0.0)
             times[f"{TIME_PREFIX}{name}"] = np.where(ok, own, np.nan)
     return times
+
+
+def _longest(span: Span, ok: Booleans) -> tuple[Categories, Numbers]:
+    """The resource that most of a time is attributed to, where there is one, and its share [1]."""
+    seconds = span.attribution()
+    stacked = np.stack(np.broadcast_arrays(*seconds.values()))
+    longest = np.argmax(stacked, axis=0) + 1
+    share = np.max(stacked, axis=0) / span.seconds
+    names = ("", *seconds)
+    return Categories(np.where(ok, longest, 0), names), np.where(ok, share, np.nan)
 
 
 def _footprint(llm: LLM, work: Workload) -> dict[str, Cell]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.hardware.errors import check_known
-from nearkv.sweeps.evaluate.columns import BOTTLENECK, evaluate, stack
+from nearkv.sweeps.evaluate.columns import BOTTLENECK, STEP_BOTTLENECK, evaluate, stack
 from nearkv.sweeps.evaluate.ground import GROUND
 from nearkv.sweeps.evaluate.no_effect import checked_blocks
 from nearkv.sweeps.evaluate.slo import RATIOS
@@ -50,10 +50,10 @@ def compare_systems(
     Args:
         study: what to evaluate; models, workloads and hardware numbers are its design points.
         ratios: further columns to give ratios of.
-        extra: of `columns.ON_REQUEST`: columns to add, besides the bottleneck.
+        extra: of `columns.ON_REQUEST`: columns to add, besides the bottlenecks.
 
     Returns:
-        All columns, the bottleneck, `speedup` (of decode_tok_s), `total_speedup` (of
+        All columns, the bottlenecks, `speedup` (of decode_tok_s), `total_speedup` (of
         throughput_tok_s) and `COLUMN_ratio`; NaN where either has no answer. `note` says where
         devices, precision, platforms or prices differ from those of the first row. With a band,
         that of every ratio at common draws, and `faster_share`, the share of them in which the row
@@ -63,7 +63,7 @@ def compare_systems(
         InputError: the study cannot be evaluated, or a ratio of something that is no number.
     """
     parts = checked_blocks(study)
-    shown = evaluate(parts, (BOTTLENECK, *GROUND, *extra))
+    shown = evaluate(parts, (BOTTLENECK, STEP_BOTTLENECK, *GROUND, *extra))
     for block, columns in zip(parts, shown, strict=True):
         if difference := difference_of(block, parts[0]):
             columns["note"] = _noted(columns["note"], np.array(difference))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from nearkv.costmodel.algebra.span import Indices, Numbers
 from nearkv.costmodel.model.metrics import Evaluated
 from nearkv.hardware.errors import InputError, unknown
-from nearkv.solvers.search import CLOSE_VALUES, Crossing, crossings
+from nearkv.solvers.search import CLOSE_VALUES, Crossing, crossings, looked_at
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.evaluate.probe import Probe, check_column, column
 from nearkv.sweeps.evaluate.slo import FAR, higher_is_better
@@ -28,6 +29,7 @@ from nearkv.sweeps.explore.rows import sentences
 from nearkv.sweeps.study.bands import RATIO_ERROR, Band, check_band
 from nearkv.sweeps.study.grid import NO_NUMBERS, Block
 from nearkv.sweeps.study.study import Study
+from nearkv.sweeps.tables.labels import short_number
 from nearkv.sweeps.tables.table import Row, Rows, plain
 
 CROSSOVER_SAMPLES = 97
@@ -140,6 +142,33 @@ class Race:
         first, second = self.names
         return f"{first} on {own}, {second} on {other}" if own != other else ""
 
+    def answered(self, walk: AxisLine) -> tuple[AxisLine, str]:
+        """Values up to where a system begins to run without a number, and a sentence on the rest.
+
+        The line stays whole where its last value has numbers, and where its first ones lack them.
+        """
+        points = np.arange(self.first.size)
+        last = np.full(len(points), walk.values[-1])
+        for probe in (self.first, self.second):
+            if not self._blank(probe, points, last).any():
+                continue
+            blank = looked_at(
+                partial(self._blank, probe), len(points), walk.values, walk.whole
+            )
+            first = int(np.argmax(blank.any(axis=1)))
+            if first > 1:
+                name, cut = probe.block.system.name, walk.values[first] / walk.scale
+                begins = f"{self.axis} {short_number(cut)}"
+                note = f"left out from {begins} on, where {name} runs without {self.of}"
+                return replace(walk, values=walk.values[:first]), note
+        return walk, ""
+
+    def _blank(self, probe: Probe, point: Indices, value: Numbers) -> Numbers:
+        """1 where a system runs and has no number to compare by."""
+        answer = self.answer(probe, point, value)
+        values = column(answer, self.of, len(point))
+        return (np.isnan(values) & answer.estimate.fits.ok).astype(float)
+
     def columns(self, point: Indices, value: Numbers) -> tuple[Numbers, Numbers]:
         """The column of each system, NaN where it does not fit.
 
@@ -155,9 +184,9 @@ class Race:
             blank = np.isnan(values) & answer.estimate.fits.ok
             if blank.any():
                 name = probe.block.system.name
-                place = value[np.argmax(blank)]
+                shown = short_number(value[np.argmax(blank)])
                 raise InputError(
-                    f"--of {self.of}: {name} runs at {self.axis} {place:g} and has no {self.of} "
+                    f"--of {self.of}: {name} runs at {self.axis} {shown} and has no {self.of} "
                     f"there (see `nearkv columns show {self.of}`); compare another column, "
                     "as with --of throughput_tok_s"
                 )
@@ -237,7 +266,7 @@ def _rows(race: Race, limits: str, band: Band | None) -> Rows:
     """A row per crossing of each design point, or one that says there is none."""
     if race.first.size != race.second.size:
         raise InputError(UNEQUAL)
-    walk = _line(race.axis, limits, race.first.block)
+    walk, left_out = race.answered(_line(race.axis, limits, race.first.block))
     contested = race.contested(race.changes(walk))
     bands = _Bands(race, walk, band) if band else None
     rows: Rows = []
@@ -255,7 +284,8 @@ def _rows(race: Race, limits: str, band: Band | None) -> Rows:
             over_draws = bands.of(point, change) if bands else {}
             row = {**names, **answer, "resolution": walk.resolution, **over_draws}
             where = filter(None, (row["reason"], race.platforms))
-            rows.append({**row, "reason": "; ".join(where), "note": walk.note})
+            notes = filter(None, (left_out, walk.note))
+            rows.append({**row, "reason": "; ".join(where), "note": "; ".join(notes)})
     return rows
 
 

@@ -22,7 +22,7 @@ from nearkv.sweeps.evaluate.probe import Probe, check_column, column
 from nearkv.sweeps.study.bands import MODEL_ERROR, Band
 from nearkv.sweeps.study.grid import Block
 from nearkv.sweeps.study.study import Study, blocks, one_block
-from nearkv.sweeps.tables.table import Rows, plain
+from nearkv.sweeps.tables.table import Row, Rows, plain
 from nearkv.sweeps.uncertainty.model_error import VALUE, error_power, find_error, slowest
 from nearkv.sweeps.uncertainty.sampled import drawn_number
 
@@ -55,7 +55,8 @@ def find_elasticities(study: Study, of: str) -> tuple[Rows, dict[str, Any]]:
         symmetric step on a logarithmic scale, or from one less to one more of what is counted;
         `jump`, the relative change where the column is discontinuous at this very value (the
         elasticity is then that of the smooth side); and for assumed and fitted numbers the column
-        at both ends of their range. Sorted by what matters most. And the band of the prediction,
+        at both ends of their range, and `swing`, the larger relative change there. Sorted by swing,
+        then by elasticity. And the band of the prediction,
         that of `estimate --band`: its `low` and `high` end and `middle`, how many numbers are drawn
         beside the model error, and the share of the draws in which the design fits.
 
@@ -159,7 +160,12 @@ def _elasticities(point: _Point, factors: Sequence[_Factor]) -> Rows:
         for i, factor in enumerate(factors)
     ]
     rows = [row for row in rows if row.pop("matters")]
-    return sorted(rows, key=lambda row: -abs(row["elasticity"] or 0.0))
+    return sorted(rows, key=_importance, reverse=True)
+
+
+def _importance(row: Row) -> tuple[float, float]:
+    """How far the column moves over a number's range, then its elasticity."""
+    return row["swing"] or 0.0, abs(row["elasticity"] or 0.0)
 
 
 def _row(
@@ -170,6 +176,7 @@ def _row(
     slope, jump = _slope(np.log(around), there, value)
     is_ranged = quantity.range_si is not None
     at_low, at_high = answers[4:]
+    swing = np.nanmax(np.abs(answers[4:] / value - 1), initial=0.0)
     return {
         "number": factor.address,
         "value": quantity.value,
@@ -177,6 +184,7 @@ def _row(
         "kind": quantity.kind,
         "elasticity": plain(slope),
         "jump": jump or None,
+        "swing": plain(swing) if is_ranged else None,
         "low": quantity.low,
         "high": quantity.high,
         of: plain(value),

@@ -23,7 +23,7 @@ KEY = (
 """Columns that name a row; a line beside the table says once what is one value in all rows."""
 SENTENCES = ("reason", "note")
 """Columns of sentences: cells hold numbers, the sentences stand below the table."""
-MOST_SENTENCES = 9
+MOST_SENTENCES = 24
 """Sentences at most that stand below a table; of more, cells hold the text itself."""
 COLUMN_GAP = 2
 """Characters between two columns."""
@@ -107,7 +107,7 @@ def _numbered(rows: Rows, names: Sequence[str]) -> tuple[Rows, list[str]]:
         for name in names:
             rest = [part for part in _sentences(row, name) if part not in everywhere]
             own = [places.setdefault(sentence, len(places) + 1) for sentence in rest]
-            numbers[name] = ",".join(map(str, own))
+            numbers[name] = ",".join(map(str, sorted(own)))
         numbered.append({**row, **numbers})
     if len(places) > MOST_SENTENCES:
         return rows, []

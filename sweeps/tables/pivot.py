@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.sweeps.tables.layout import KEY, is_numeric
@@ -18,7 +19,8 @@ def pivoted(rows: Rows, by: str, named: Sequence[str], axes: Sequence[str]) -> D
     Args:
         rows: all with the same keys.
         by: the column whose values become columns.
-        named: columns asked for; the one of answers fills the cells, those of names name a row.
+        named: columns asked for; those of answers fill the cells, each in rows of its own; those
+            of names name a row.
         axes: columns that vary; they name a row too.
 
     Raises:
@@ -27,14 +29,16 @@ def pivoted(rows: Rows, by: str, named: Sequence[str], axes: Sequence[str]) -> D
     check_columns(rows[0], named)
     check_known("column", [by], rows[0], "--pivot")
     _check_axis(rows, by, axes)
-    value = _value_column(rows, by, named, axes)
+    values = _value_columns(rows, by, named, axes)
     texts = [name for name in named if name in KEY or not is_numeric(rows, name)]
     naming = dict.fromkeys([*axes, *texts])
-    index = [name for name in naming if name not in (by, value)] or ["system"]
+    index = [name for name in naming if name not in (by, *values)] or ["system"]
     heads = dict.fromkeys(cell_text(row[by]) for row in rows)
     lines: dict[str, Row] = {}
-    for row in rows:
+    for value, row in product(values, rows):
         names = {name: row[name] for name in index}
+        if len(values) > 1:
+            names = {"answer": value, **names}
         blank = {**names, **dict.fromkeys(heads)}
         line = lines.setdefault(str(names), blank)
         head = cell_text(row[by])
@@ -43,28 +47,27 @@ def pivoted(rows: Rows, by: str, named: Sequence[str], axes: Sequence[str]) -> D
             raise InputError(f"--pivot {by}: several rows have {by} {head}; {advice}")
         line[head] = row[value]
     wide = list(lines.values())
-    title = f"{value} by {by}"
+    title = f"{' and '.join(values)} by {by}"
     for name in KEY:
-        values = {str(row.get(name)) for row in rows}
-        if len(values) == 1 and name not in wide[0] and rows[0].get(name):
+        held = {str(row.get(name)) for row in rows}
+        if len(held) == 1 and name not in wide[0] and rows[0].get(name):
             title += f", {name} {cell_text(rows[0][name])}"
     return Display(wide, pinned=tuple(wide[0]), title=title)
 
 
-def _value_column(rows: Rows, by: str, named: Sequence[str], axes: Sequence[str]) -> str:
-    """The column that fills the cells: the one named that holds numbers and is no axis.
+def _value_columns(
+    rows: Rows, by: str, named: Sequence[str], axes: Sequence[str]
+) -> list[str]:
+    """The columns that fill the cells: those named that hold numbers and are no axis.
 
     Raises:
-        InputError: no such column, or several.
+        InputError: no such column.
     """
     taken = {by, *axes, *KEY}
     values = [name for name in named if name not in taken and is_numeric(rows, name)]
-    if len(values) > 1:
-        listed = " and ".join(values)
-        raise InputError(f"--pivot {by}: cells hold one column; choose between {listed}")
     if not values and SPEED not in rows[0]:
         raise InputError(f"--pivot {by}: name the column of its cells with --columns")
-    return values[0] if values else SPEED
+    return values or [SPEED]
 
 
 def _check_axis(rows: Rows, by: str, axes: Sequence[str]) -> None:

@@ -62,3 +62,19 @@ def test_columns_of_a_machine_a_knob_and_a_ratio_are_known() -> None:
     words = ("compare", "hilos", "--model", "opt-66b", "--set", "csd.count=4,8")
     shown = ("--ratio", "step_ms", "--columns", names, "--format", "csv")
     assert succeed(*words, *shown).startswith(names)
+
+
+def test_a_ratio_is_among_the_columns_that_are_named() -> None:
+    words = ("compare", "hilos", "flexgen-ssd", "--model", "opt-66b", "--format", "csv")
+    text = succeed(*words, "--ratio", "tok_s_per_kusd", "--columns", "system,step_ms")
+    header, first, _ = text.splitlines()
+    assert header == "system,step_ms,tok_s_per_kusd_ratio"
+    assert first.endswith(",1")
+
+
+def test_a_dash_of_a_system_that_runs_is_explained() -> None:
+    """L3's prompts ride in its steps where half of them fill the memory: it has no decode rate."""
+    words = ("compare", "gpu", "l3", "--platform", "common", "--model", "llama3.1-8b")
+    text = succeed(*words, "--context", "1k,1M", "--columns", "decode_tok_s")
+    assert "-: l3 runs at 1 design point without decode_tok_s; `nearkv columns" in text
+    assert "without" not in succeed(*words, "--context", "1k", "--columns", "decode_tok_s,tp")

@@ -101,3 +101,10 @@ def test_a_pipe_and_a_file_hold_no_sentence(tmp_path: Path) -> None:
     assert SOLVED not in succeed(*words)
     assert SOLVED not in succeed(*words, "-o", str(tmp_path / "rows.csv"))
     assert SOLVED not in (tmp_path / "rows.csv").read_text()
+
+
+def test_the_settings_of_the_papers_are_named() -> None:
+    words = ("compare", "flexgen-ssd", "hilos", "--model", "opt-66b", "--published")
+    text = succeed(*words)
+    assert "--published: flexgen-ssd weights=paper; hilos alpha=paper-power-of-two" in text
+    assert "hilos weights=paper" in succeed(*words, "--knob", "alpha=0.5")

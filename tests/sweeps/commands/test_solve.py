@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from support.command_line import printed
+from support.command_line import printed, succeed
 from support.warm_command import refused, run
 
 
@@ -139,6 +139,12 @@ def test_a_limit_is_in_the_unit_of_its_column() -> None:
     words = ("solve", "hardware", "--system", "hilos", "--vary", "csd.count=1:16", "--model")
     told = printed(*words, "opt-30b", "--slo", "step_ms=20s", code=2)
     assert "the number is in ms, the unit of step_ms; leave out the unit" in told
+
+
+def test_a_crossover_that_never_comes_ends_as_one_without_an_answer() -> None:
+    words = ("--model", "opt-66b", "--along", "context=8k:16k")
+    text = succeed("solve", "crossover", "--system", "flexgen-ssd,hilos", *words, code=3)
+    assert "never: hilos leads from 8k to 16k" in text
 
 
 def test_a_crossover_says_where_both_run() -> None:

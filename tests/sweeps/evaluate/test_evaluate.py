@@ -56,6 +56,14 @@ def test_the_bottleneck_is_the_resource_most_to_blame() -> None:
     assert not any(name.startswith((TIME_PREFIX, "bottleneck")) for name in table(study))
 
 
+def test_the_bottleneck_of_a_step_leaves_prompts_out() -> None:
+    """A prompt of 64k is computed for longer than its 64 answers are read from HBM."""
+    study = Study(("gpu",), ("llama3.1-8b",), batch="1", context="64k", platforms=("common",))
+    columns = compare_systems(study)
+    assert columns["bottleneck"].tolist() == ["gpu.tensor"]
+    assert columns["step_bottleneck"].tolist() == ["gpu.hbm"]
+
+
 def test_infeasible_points_have_no_numbers_but_a_reason() -> None:
     """One sequence: 618.8 GB of cache, 2 x 618.8 / 96 of a layer in 32 bits, 8.6 of relays.
 

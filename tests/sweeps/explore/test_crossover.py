@@ -161,6 +161,15 @@ def test_a_crossover_is_an_interval() -> None:
     assert 0 < row["crossing_share"] <= 1
 
 
+def test_a_crossover_ends_where_a_system_has_no_number_any_more() -> None:
+    """L3 decodes faster at every context, up to where prompts ride in all of its steps."""
+    pair = Study(("gpu", "l3"), ("llama3.1-8b",), platforms=("common",))
+    (row,) = find_crossovers(pair, "context=64k:1M", "decode_tok_s")
+    assert row["from"] == "l3"
+    assert row["reason"].startswith("never: l3 leads")
+    assert "where l3 runs without decode_tok_s" in row["note"]
+
+
 def test_a_system_that_runs_without_a_decode_rate_is_not_behind() -> None:
     """L3's prompts ride in its steps; its throughput leads where it has no rate of decoding."""
     pair = Study(("gpu", "l3"), ("gpt-175b",), platforms=A100, traces=("openr1",))

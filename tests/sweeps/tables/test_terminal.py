@@ -107,3 +107,10 @@ def test_many_quantities_of_one_row_stand_in_two_columns(
 def test_no_rows_are_said() -> None:
     assert lay_out(Display([])) == "no rows\n"
     assert lay_out(Display([], title="It has no knobs.")) == "It has no knobs.\n"
+
+
+def test_numbers_of_notes_rise_in_every_row() -> None:
+    notes = {"a": "one; two", "b": "three; one", "c": "three; two"}
+    rows = [{"system": name, "note": note} for name, note in notes.items()]
+    cells = [line.split() for line in lay_out(Display(rows)).splitlines()[2:5]]
+    assert cells == [["a", "1,2"], ["b", "1,3"], ["c", "2,3"]]
