@@ -88,7 +88,7 @@ class Config:
         self._read.add(name)
         return self.table.get(name)
 
-    def stated(self, names: Sequence[str]) -> str:
+    def first_stated(self, names: Sequence[str]) -> str:
         """The first of these keys that has a value; empty where none has."""
         return next((name for name in names if self.value(name) is not None), "")
 
@@ -337,7 +337,7 @@ class ConfigShape:
         """
         self.value(size, kind)
         keys = self._keys(size, kind) or [size]
-        key = self.config.stated(keys) or keys[0]
+        key = self.config.first_stated(keys) or keys[0]
         number = self.config.count(key, default=self.family.defaults.get(size, default))
         if size in ("window", "chunk") and not number:
             raise self.config.refuse(key, "must be 1 or more")
@@ -396,7 +396,7 @@ def painted(rules: Iterable[LayerRule], shape: ConfigShape, layers: int) -> Kind
         old = kinds
         kinds = [_over(rule, kind, new) for kind, new in zip(old, named, strict=True)]
         stated = rule[form]
-        key = shape.config.stated([stated] if isinstance(stated, str) else stated)
+        key = shape.config.first_stated([stated] if isinstance(stated, str) else stated)
         listed |= form != "all" and isinstance(named[0], str)
         if key and before and listed and kinds != old and "prefix" not in rule:
             said = f"{key} and {before} say otherwise of some layers; {key} is followed"
@@ -512,7 +512,7 @@ def blocks(shape: ConfigShape) -> list[tuple[str, str]] | None:
     if not isinstance(entries, str | list) or not entries:
         keys = " or ".join(table["keys"])
         raise InputError(f"{config.where}: {keys} must name every block")
-    name = config.stated(table["keys"])
+    name = config.first_stated(table["keys"])
     if config.count("num_hidden_layers", default=len(entries)) != len(entries):
         raise config.refuse("num_hidden_layers", f"is not the {len(entries)} of {name}")
     kinds = by_entry(entries, {**table["mixers"], **table["mlps"]}, config, name)

@@ -105,7 +105,7 @@ def part_of_config(table: FileTable, name: str, where: str, source: str) -> Part
         return {key: quantity(value) for key, value in table.items()}
 
     _check_type(config)
-    widths = widths_of(config).stated
+    widths = widths_of(config).by_key
     numbers = quantities({key: sizes[key] for key in PART_TYPES["llm"] if key in sizes})
     numbers |= {key: quantity(bits, "bit") for key, bits in widths.items()}
     _warn_of_unread(config)
@@ -399,7 +399,7 @@ class Widths:
     native: float | None = None
 
     @property
-    def stated(self) -> dict[str, float]:
+    def by_key(self) -> dict[str, float]:
         """Widths that the config states, by key of a model."""
         bits = asdict(self).items()
         return {f"{name}_width": width for name, width in bits if width is not None}

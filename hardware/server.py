@@ -45,12 +45,12 @@ class Slot:
     at: str
 
     @property
-    def stated(self) -> str:
+    def address(self) -> str:
         """Place that states it, in brackets."""
         return f" ({self.source}, {self.at})"
 
-    def place(self, count: float) -> int:
-        """Place of a count among those that may be fitted; the last of any other."""
+    def index_of(self, count: float) -> int:
+        """Index of a count among those that may be fitted; the last of any other."""
         return self.counts.index(count) if count in self.counts else len(self.counts) - 1
 
     def fits(self, part: Part) -> bool:
@@ -126,15 +126,15 @@ class Server:
             slot = self.slots[role]
             if not slot.fits(each.part):
                 takes = " or ".join(slot.takes)
-                yield f"{each.part.name} does not fit {role}: {takes}{slot.stated}"
+                yield f"{each.part.name} does not fit {role}: {takes}{slot.address}"
             if each.count not in slot.counts:
                 allowed = _listed(slot.counts)
-                yield f"{each.count:g} {role} cannot be fitted: {allowed}{slot.stated}"
+                yield f"{each.count:g} {role} cannot be fitted: {allowed}{slot.address}"
         host = self.slots.get("host")
         sizes = host.sizes if host else ()
         if memory and memory not in sizes:
             held = _listed([size / 2**30 for size in sizes])
-            stated = host.stated if host and sizes else ""
+            stated = host.address if host and sizes else ""
             yield f"{memory / 2**30:g} GiB cannot be fitted: {held} GiB{stated}"
         for rule, (needed, there) in self.draws(build).items():
             if needed > there:
@@ -160,7 +160,7 @@ class Server:
         part = fitted.part.si
         watts = part.get("power", part.get("idle_power", 0.0))
         slot = self.slots[role]
-        return fitted.count * np.array([slot.lanes[slot.place(fitted.count)], watts])
+        return fitted.count * np.array([slot.lanes[slot.index_of(fitted.count)], watts])
 
     @property
     def own_draw(self) -> NDArray[np.float64]:
@@ -196,7 +196,7 @@ class Server:
         """The links that parts in a slot bring, by role."""
         slot, links = self.slots[role], {}
         for link, parts in slot.links.items():
-            part = load_part(parts[slot.place(count)])
+            part = load_part(parts[slot.index_of(count)])
             links[link] = _in_place(part, self.platform.roles.get(link), count)
         return links
 

@@ -7,7 +7,7 @@ from scipy.special import betainc
 
 from nearkv.costmodel.algebra.span import Booleans, Real, total
 from nearkv.costmodel.mechanisms.serving.residents import bisect
-from nearkv.costmodel.model.estimate import Estimate, Laws
+from nearkv.costmodel.model.estimate import Estimate, LatencyLaws
 
 _DEVIATIONS, _SUMS = np.polynomial.hermite_e.hermegauss(7)
 _WEIGHTS = _SUMS / _SUMS.sum()
@@ -88,7 +88,7 @@ def _kept(estimate: Estimate) -> Real:
     return np.where(both, 1.0, 0.0)
 
 
-def within(laws: Laws, tpot: Real) -> Real:
+def within(laws: LatencyLaws, tpot: Real) -> Real:
     """Share of the requests whose time per output token is at most this [1]."""
     share: Real = 0.0
     for place, weight in zip(_DEVIATIONS, _WEIGHTS, strict=True):
@@ -99,7 +99,7 @@ def within(laws: Laws, tpot: Real) -> Real:
     return share
 
 
-def first_within(laws: Laws, ttft: Real) -> Real:
+def first_within(laws: LatencyLaws, ttft: Real) -> Real:
     """Share of the requests whose time to first token is at most this [1].
 
     The iteration that runs ends at any time of it. A prompt that is met takes an exponential time.
@@ -115,7 +115,7 @@ def first_within(laws: Laws, ttft: Real) -> Real:
     return share
 
 
-def quantile(laws: Laws, share: float) -> Real:
+def quantile(laws: LatencyLaws, share: float) -> Real:
     """Time per output token that a share of the requests keeps, by bisection [s]."""
     low: Real = 0.0 * laws.plain
     high: Real = 2 * laws.plain + laws.longest + 8 * laws.scatter

@@ -227,7 +227,7 @@ def _resolve(question: _Question) -> Resolved:
     if not ruled.unsolved:
         return Resolved(ruled.estimate(), ruled.stated)
     if not searched:
-        return _innermost(question.having(joint))
+        return _solve_open_share(question.having(joint))
     return _search(question.having(joint), searched)
 
 
@@ -257,7 +257,7 @@ def _search(question: _Question, searched: list[str]) -> Resolved:
             tried += len(around[name])
     if question.explained:
         chosen = {name: best[name] for name in searched}
-        resolved = _innermost(question.having(chosen))
+        resolved = _solve_open_share(question.having(chosen))
     else:
         solved = question.having(best)
         resolved = Resolved(solved.estimate(), solved.stated)
@@ -416,7 +416,9 @@ def _best_of(
     for begin in range(0, len(values[0]), at_once):
         tried = [each[begin : begin + at_once] for each in values]
         # rules may look at what is searched, so they are evaluated anew for each value
-        trial = _innermost(trials.having(dict(zip(combinations, tried, strict=True))))
+        trial = _solve_open_share(
+            trials.having(dict(zip(combinations, tried, strict=True)))
+        )
         solved = [np.asarray(trial.knobs[name]) for name in names]
         seconds, *solved = np.broadcast_arrays(_cost(trial, cost), *solved)
         least = np.min(seconds, axis=0)
@@ -449,7 +451,7 @@ def _cost(trial: Resolved, cost: Cost) -> NDArray[np.float64]:
 # --- choices that leave a share open ----------------------------------------------------------
 
 
-def _innermost(question: _Question) -> Resolved:
+def _solve_open_share(question: _Question) -> Resolved:
     """Solve what no search is left for: a choice that leaves a share open, and one other share."""
     for name in question.unsolved:
         if question.system.knobs[name].share and question.settings[name] == "auto":
@@ -472,9 +474,12 @@ def _solve_placement(question: _Question, name: str) -> Resolved:
         first = _with_rules(first)
     settled = np.zeros((), bool)
     if first.unsolved:
-        settled = _settled(first, share)
+        settled = _least_is_best(first, share)
         bound: Real = np.where(settled, np.inf, np.nan)
-        values = [least, *([] if np.all(settled) else _likely(first, share, least))]
+        values = [
+            least,
+            *([] if np.all(settled) else _candidate_shares(first, share, least)),
+        ]
     else:
         choice = _least_total(first, share, least)
         bound, values = choice.bound, [choice.value]
@@ -490,7 +495,7 @@ def _solve_placement(question: _Question, name: str) -> Resolved:
     return replace(best, placement=placement)
 
 
-def _settled(question: _Question, share: str) -> Booleans:
+def _least_is_best(question: _Question, share: str) -> Booleans:
     """True where the system knows that the least share is the best."""
     settled = question.system.knobs[share].settled
     if not settled:
@@ -498,9 +503,9 @@ def _settled(question: _Question, share: str) -> Booleans:
     return settled(question.hw, question.llm, question.work, question.stated)
 
 
-def _likely(first: _Question, share: str, least: Real) -> Iterator[Real]:
+def _candidate_shares(first: _Question, share: str, least: Real) -> Iterator[Real]:
     """Best shares beside other knobs as solved at the least share, and beside their ends."""
-    at_least = _innermost(first).knobs
+    at_least = _solve_open_share(first).knobs
     for end in (None, 0.0, 1.0):
         others = {name: at_least[name] if end is None else end for name in first.unsolved}
         yield _least_total(first.having(others), share, least).value
@@ -520,7 +525,7 @@ def _best_option(question: _Question, options: Sequence[Mapping[str, Real]]) -> 
             solved = question.having(best)
             return Resolved(solved.estimate(), solved.stated)
         chosen = {name: best[name] for name in chosen}
-    return _innermost(question.having(chosen))
+    return _solve_open_share(question.having(chosen))
 
 
 def _least_total(question: _Question, share: str, least: Real) -> Minimum:

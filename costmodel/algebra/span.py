@@ -30,6 +30,8 @@ Real = float | Numbers
 """A number for every design point: a scalar or an array that broadcasts with the others."""
 Mask = bool | np.bool_ | NDArray[np.bool_]
 """A flag for every design point."""
+TINY = 1e-30
+"""Stands for none where one divides by a number of things."""
 _Key = TypeVar("_Key", bound=Hashable)
 Leaves = Iterator[tuple[str, "Leaf", Real]]
 """Paths, leaves, and a number of each."""
@@ -303,6 +305,11 @@ class SideBySide(Repeat):
                 part.of_several(self.times) if isinstance(part, Leaf) else part,
                 runs,
             )
+
+
+def quotient(dividend: Real, divisor: Real) -> Real:
+    """A quotient of numbers that are not negative; of nothing by nothing, nothing [its unit]."""
+    return dividend / np.maximum(divisor, TINY)
 
 
 def total(numbers: Iterable[Real]) -> Real:

@@ -265,7 +265,7 @@ class WaitingLine:
 
 
 @dataclass(frozen=True)
-class Laws:
+class LatencyLaws:
     """Spread of the latencies of requests.
 
     Attributes:
@@ -320,7 +320,7 @@ class Estimate:
     serving: Serving | None = None
     notes: Notes = field(default_factory=dict)
     queued: Latency | None = None
-    laws: Laws | None = None
+    laws: LatencyLaws | None = None
     busy: Real | None = None
     attention: Mapping[str, Real] = field(default_factory=lambda: {"gpu": 1.0})
 

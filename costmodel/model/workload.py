@@ -255,7 +255,7 @@ class Load:
             {name: layer_type.share(part) for name, layer_type in self.by_type.items()},
         )
 
-    def on_layer_types(self, layer_types: Mapping[str, Seen], skew: Skew) -> Load:
+    def on_layer_types(self, layer_types: Mapping[str, LayerLoad], skew: Skew) -> Load:
         """This load with what the layers of each type see of it."""
         if not layer_types:
             return self
@@ -268,7 +268,7 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Seen:
+class LayerLoad:
     """Share of a load that layers of one type see, over what full attention sees.
 
     Attributes:
@@ -349,7 +349,7 @@ class Serving:
     minimum_chunk: Real = 0.0
     budget: Real = 0.0
     sequences: Real = np.inf
-    by_type: Mapping[str, Seen] = field(default_factory=dict)
+    by_type: Mapping[str, LayerLoad] = field(default_factory=dict)
     in_parts: bool = False
 
     @property

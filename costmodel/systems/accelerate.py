@@ -50,7 +50,7 @@ GPU_AND_HOST = replace(
 )
 
 
-def room_for_prompts(
+def room_beside_scores(
     hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
 ) -> Real:
     """GPU memory for activations beside weights in transfer, or all, and the cache.
@@ -67,7 +67,7 @@ def room_for_prompts(
     return share * (gpu(hw).memory - held - cache)
 
 
-CHUNK = chunk_knob(room_for_prompts, default=0)
+CHUNK = chunk_knob(room_beside_scores, default=0)
 
 
 @system(

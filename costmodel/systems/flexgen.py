@@ -37,7 +37,7 @@ from nearkv.costmodel.mechanisms.weights.percent import (
     drive_share,
     gpu_breaks,
     gpu_share,
-    room_for_prompts,
+    room_beside_stated_shares,
     waiting_bytes,
     whole_tensors,
 )
@@ -333,7 +333,7 @@ DRAM_FIRST = Reversal(
     attends=ATTENDS,
     lacks=LACKS,
     knobs={
-        "chunk": chunk_knob(room_for_prompts),
+        "chunk": chunk_knob(room_beside_stated_shares),
         "gpu_weights": GPU_WEIGHTS,
         "ssd_weights": DRIVE_WEIGHTS,
         "gpu_cache": Knob("share of the KV cache on the GPU", default=0.0),

@@ -12,7 +12,15 @@ from itertools import product
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Booleans, Numbers, Real, Span, serial, total
+from nearkv.costmodel.algebra.span import (
+    Booleans,
+    Numbers,
+    Real,
+    Span,
+    quotient,
+    serial,
+    total,
+)
 from nearkv.costmodel.mechanisms.gpu_layer import output_head, unmeasured_kernels
 from nearkv.costmodel.mechanisms.serving.fluid import POLICY, steady
 from nearkv.costmodel.mechanisms.serving.parallel import (
@@ -53,9 +61,6 @@ Stated = Mapping[str, Real]
 NO_DRAFTS = "the model has no layers of multi-token prediction"
 ONE_STAGE = "prompts that arrive at random are not timed over stages of layers; take pp=1"
 NO_LINK = "no link to host memory is known, so no weights lie there"
-_NONE = 1e-30
-"""Stands for no pass where one divides by their number [1]."""
-
 
 # --- rules of papers and engines --------------------------------------------------------------
 
@@ -422,7 +427,7 @@ class GpuServers:
         waiting = self.split.waiting(prompts / self.split.dp, self.llm.layers)
         chunks = chunks_each(prompts, load, self.chunk)
         present = np.minimum(prompts, 1.0)
-        idle = np.maximum(self.split.dp * present / np.maximum(prompts, _NONE), 1.0)
+        idle = np.maximum(quotient(self.split.dp * present, prompts), 1.0)
         passes = waiting * chunks * idle * prompts / self.split.dp
         alone = np.maximum(self.split.alone(prompts), waiting)
 
@@ -452,7 +457,7 @@ class GpuServers:
         )
         if "gpu_link" not in self.hw.roles:
             return on_gpu
-        each = tokens / self.split.dp / np.maximum(passes, _NONE)
+        each = quotient(tokens / self.split.dp, passes)
         replicas = self.split.dp * self.offloaded
         moved = replicas * passes * layer_type.layer_weight_bytes(each)
         rate = "pcie" if "pcie" in self.hw.derate else "link"

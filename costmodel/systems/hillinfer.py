@@ -27,7 +27,7 @@ from nearkv.costmodel.mechanisms.near_storage.eviction import (
     arriving_weights,
     fits_in,
     gpu_layer,
-    place,
+    place_cache,
     prefill,
     where_kv_lives,
 )
@@ -148,7 +148,7 @@ def hillinfer(
         Source: HillInfer sec. 4.2 to 4.4, eq. 2, 3.
     """
     work = work.in_chunks(chunk)
-    placed = place(hw, llm, work, placement, weights)
+    placed = place_cache(hw, llm, work, placement, weights)
     tiers = split_off_gpu(placed, hot_share)
     launches = np.minimum(work.batch, 1.0)
     attended = tiers.gpu + retention * (1 - tiers.gpu)

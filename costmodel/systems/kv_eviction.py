@@ -28,7 +28,7 @@ from nearkv.costmodel.mechanisms.near_storage.eviction import (
     cpu_scoring,
     fits_in,
     gpu_layer,
-    place,
+    place_cache,
     prefill,
     scattered,
     sigma_breaks,
@@ -170,7 +170,7 @@ def full_cache(
         Prefill, one decode step and what fits. Source: HillInfer sec. 5.2, baseline 1.
     """
     work = work.in_chunks(chunk)
-    tiers = place(hw, llm, work, placement, weights)
+    tiers = place_cache(hw, llm, work, placement, weights)
 
     def stages(layer_type: LLM) -> dict[str, Span]:
         prefetch = overlap(
@@ -217,7 +217,7 @@ def h2o(
         Prefill, one decode step and what fits. Source: HillInfer sec. 3.1, 5.2, baseline 2.
     """
     work = work.in_chunks(chunk)
-    tiers = place(hw, llm, work, placement, weights)
+    tiers = place_cache(hw, llm, work, placement, weights)
     disk = storage(hw)
 
     def layer(layer_type: LLM) -> Span:
@@ -285,7 +285,7 @@ def infinigen(
         Prefill, one decode step and what fits. Source: HillInfer sec. 3.1, 5.2, baseline 3.
     """
     work = work.in_chunks(chunk)
-    tiers = place(hw, llm, work, placement, weights)
+    tiers = place_cache(hw, llm, work, placement, weights)
     return evict(
         hw,
         llm,
@@ -346,7 +346,7 @@ def leoam(
         (KV-Abstract).
     """
     work = work.in_chunks(chunk)
-    tiers = place(hw, llm, work, placement, weights)
+    tiers = place_cache(hw, llm, work, placement, weights)
     return evict(
         hw,
         llm,

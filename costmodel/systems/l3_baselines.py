@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Port, Real, Span, overlap, serial
+from nearkv.costmodel.algebra.span import Port, Real, Span, overlap, quotient, serial
 from nearkv.costmodel.mechanisms.serving.cpu_share import (
     balanced_share,
     beyond_gpus,
@@ -169,7 +169,7 @@ def gpu_copies(hw: Machine, llm: LLM) -> Real:
     """Times that GPUs keep a token's cache, over the types of layers that keep one [1]."""
     kept = llm.sum_over_layers(lambda layer_type: gpu_cache(hw, llm, layer_type, 1.0))
     cached = llm.sum_over_layers(lambda layer_type: layer_type.kv_bytes(1, 1.0))
-    return kept / np.maximum(cached, 1e-30)
+    return quotient(kept, cached)
 
 
 SUB_BATCHES = choice(

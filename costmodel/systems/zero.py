@@ -70,7 +70,7 @@ PREFETCH = Knob(
 )
 
 
-def room_for_prompts(
+def room_beside_cache(
     hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
 ) -> Real:
     """GPU memory for the activations of a prompt beside weights in transfer and the cache [B]."""
@@ -80,7 +80,7 @@ def room_for_prompts(
     return gpu(hw).memory - gpu_working_set(llm, 0.0, 0.0, work.batch) - cache - passing
 
 
-CHUNK = chunk_knob(room_for_prompts)
+CHUNK = chunk_knob(room_beside_cache)
 
 
 @system(

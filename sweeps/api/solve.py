@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 StudyOrModels = Study | Models
 Numbered = Mapping[str, Values]
 """Hardware number or role -> its values."""
-UNNAMED = "hilos"
+ANY_SYSTEM = "hilos"
 """Stands in a study whose question names its systems itself."""
 
 
@@ -241,7 +241,7 @@ def placement(
         "parts": parts,
     }
     rows = find_placements(
-        study_of(UNNAMED, model, points),
+        study_of(ANY_SYSTEM, model, points),
         search=search,
         fixed=dict(fix),
         gpu_batch=gpu_batch,
@@ -271,7 +271,7 @@ def subbatch(
 
     point: Axes = {"platform": platform, "sets": sets, "parts": parts}
     question = subbatch.SubbatchPoint(
-        study=study_of(UNNAMED, model, point),
+        study=study_of(ANY_SYSTEM, model, point),
         requests=requests,
         prompts=prompts,
         homes=homes,

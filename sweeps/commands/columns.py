@@ -11,7 +11,7 @@ from nearkv.sweeps.commands.options import argument
 from nearkv.sweeps.commands.printing import print_table
 
 
-@options.taking(options.View)
+@options.with_options(options.View)
 def columns(line: typer.Context) -> None:
     """List the columns of results with unit and definition."""
     from nearkv.sweeps.api import catalogues
@@ -22,7 +22,7 @@ def columns(line: typer.Context) -> None:
     print_table(table, view, below=below)
 
 
-@options.taking(options.View)
+@options.with_options(options.View)
 def show(
     line: typer.Context,
     name: Annotated[str, argument("COLUMN", "A column of a result.")],

@@ -27,7 +27,7 @@ from nearkv.sweeps.commands.printing import (
 )
 
 
-@options.taking(options.of_study, options.of_load, options.View)
+@options.with_options(options.of_study, options.of_load, options.View)
 def compare(
     line: typer.Context,
     systems: options.Systems,

@@ -24,7 +24,7 @@ no fit and no band has seen. `make bands` writes this page and the model errors.
 """
 
 
-@options.taking(options.View)
+@options.with_options(options.View)
 def coverage(
     line: typer.Context,
     record: Annotated[

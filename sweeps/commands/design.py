@@ -23,7 +23,7 @@ SHOWN = (
 """Columns that a terminal shows, the most important first."""
 
 
-@options.taking(options.View)
+@options.with_options(options.View)
 def design(
     line: typer.Context,
     systems: Annotated[

@@ -18,7 +18,7 @@ TREE = "span,seconds,share,resource,equation,amount,unit,word"
 """Columns that a terminal shows of a time tree."""
 
 
-@options.taking(options.of_study, options.of_load, options.View)
+@options.with_options(options.of_study, options.of_load, options.View)
 def estimate(
     line: typer.Context,
     system: options.SystemArgument,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from nearkv.sweeps.figures.papers import PaperFigure
 
 
-@options.taking(options.of_study)
+@options.with_options(options.of_study)
 def figure(
     line: typer.Context,
     name: Annotated[

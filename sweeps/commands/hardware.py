@@ -21,7 +21,7 @@ NUMBERS = "part,key,value,unit,kind,source,at,range,si,note"
 """Columns of a number, the most important first."""
 
 
-@options.taking(options.View)
+@options.with_options(options.View)
 def hardware(line: typer.Context) -> None:
     """List the platforms and the parts they are made of."""
     from nearkv.sweeps.evaluate.catalogue import hardware_rows
@@ -32,7 +32,7 @@ def hardware(line: typer.Context) -> None:
     print_table(rows, view, "name,kind,what,roles", below=below)
 
 
-@options.taking(options.View)
+@options.with_options(options.View)
 def show(
     line: typer.Context,
     name: Annotated[str, argument("NAME", "A platform or a part, or path/file.toml.")],
@@ -51,7 +51,7 @@ def show(
     )
 
 
-@options.taking(options.View)
+@options.with_options(options.View)
 def keys(
     line: typer.Context,
     kind: Annotated[
@@ -74,7 +74,7 @@ def keys(
     print_table(rows, options.view_of(line))
 
 
-@options.taking(options.View)
+@options.with_options(options.View)
 def formats(line: typer.Context) -> None:
     """List the formats that --set precision.weight=NAME takes: bits, products, what each is.
 

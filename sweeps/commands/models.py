@@ -17,7 +17,7 @@ from nearkv.sweeps.commands.printing import (
 )
 
 
-@options.taking(options.View)
+@options.with_options(options.View)
 def models(line: typer.Context) -> None:
     """List the models with their shapes."""
     from nearkv.sweeps.api import catalogues
@@ -28,7 +28,7 @@ def models(line: typer.Context) -> None:
     print_table(table, view, below=below)
 
 
-@options.taking(options.View)
+@options.with_options(options.View)
 def show(
     line: typer.Context,
     name: Annotated[str, argument("MODEL", "A model, or path/config.json.")],

@@ -195,27 +195,27 @@ def of_load(
     """Options that say how requests arrive, and what is asked of their answers."""
 
 
-def taking(
+def with_options(
     *groups: Callable[..., Any],
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add the options of functions to a command, behind its own; its context alone holds them."""
 
-    def added(command: Callable[..., None]) -> Callable[..., None]:
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
-        def called(line: typer.Context, **own: Any) -> None:
+        def run(line: typer.Context, **own: Any) -> None:
             if line.invoked_subcommand:  # a list behind whose name a command stands
                 check_bare(line)
             else:
                 command(line, **own)
 
-        called.groups = groups  # type: ignore[attr-defined]
-        return called
+        run.groups = groups  # type: ignore[attr-defined]
+        return run
 
-    return added
+    return decorate
 
 
 def shared_by(command: Any) -> list[Any]:
-    """Options that `taking` adds to a command, as Typer makes them."""
+    """Options that `with_options` adds to a command, as Typer makes them."""
     options: list[Any] = []
     for group in getattr(command, "groups", ()):
         app = typer.Typer(add_completion=False)

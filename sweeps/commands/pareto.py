@@ -14,7 +14,7 @@ DESIGN = "system,model,platform,batch,context_tok,output_tokens,devices,step_ms"
 """Columns that a terminal shows of a design."""
 
 
-@options.taking(options.of_study, options.View)
+@options.with_options(options.of_study, options.View)
 def pareto(
     line: typer.Context,
     study_file: options.StudyFile = "",

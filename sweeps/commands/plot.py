@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from nearkv.sweeps.commands.drawing import check_figure, save_figure
-from nearkv.sweeps.commands.options import argument, arguments, flag, option, taking
+from nearkv.sweeps.commands.options import argument, arguments, flag, option, with_options
 
 Figure = Annotated[
     str, option("FILE", "The figure to write: .pdf, .svg or .png.", "--output-file", "-o")
@@ -73,7 +73,7 @@ def draw(line: typer.Context, figure: str, **drawn: Any) -> None:
     save_figure(axes.figure, stated["file"])
 
 
-@taking(of_figure)
+@with_options(of_figure)
 def bars(
     line: typer.Context,
     value: ValueOption = "throughput_tok_s",
@@ -92,7 +92,7 @@ def bars(
     draw(line, "bars")
 
 
-@taking(of_figure)
+@with_options(of_figure)
 def lines(
     line: typer.Context,
     value: ValueOption = "throughput_tok_s",
@@ -107,7 +107,7 @@ def lines(
     draw(line, "lines")
 
 
-@taking(of_figure)
+@with_options(of_figure)
 def breakdown(
     line: typer.Context,
     by: ColourOption = "system",
@@ -124,7 +124,7 @@ def breakdown(
     draw(line, "breakdown")
 
 
-@taking(of_figure)
+@with_options(of_figure)
 def policy_map(
     line: typer.Context,
     value: ValueOption = "throughput_tok_s",
@@ -147,7 +147,7 @@ def policy_map(
     draw(line, "policy_map", boundaries=edges)
 
 
-@taking(of_figure)
+@with_options(of_figure)
 def pareto(
     line: typer.Context,
     x: Across = "cost_usd",
@@ -163,7 +163,7 @@ def pareto(
     draw(line, "pareto")
 
 
-@taking(of_figure)
+@with_options(of_figure)
 def tornado(line: typer.Context, width: Width = "column") -> None:
     """Draw how far each uncertain number moves a prediction, or its share of the variance.
 
@@ -172,7 +172,7 @@ def tornado(line: typer.Context, width: Width = "column") -> None:
     draw(line, "tornado")
 
 
-@taking(of_figure)
+@with_options(of_figure)
 def roofline(line: typer.Context, width: Width = "column") -> None:
     """Draw the operators of a prediction below the roofs of what they run on.
 
@@ -181,7 +181,7 @@ def roofline(line: typer.Context, width: Width = "column") -> None:
     draw(line, "roofline")
 
 
-@taking(of_figure)
+@with_options(of_figure)
 def footprint(line: typer.Context, width: Width = "column") -> None:
     """Draw what lies in each memory, and how much of it that is.
 
@@ -190,7 +190,7 @@ def footprint(line: typer.Context, width: Width = "column") -> None:
     draw(line, "footprint")
 
 
-@taking(of_figure)
+@with_options(of_figure)
 def parity(
     line: typer.Context, by: ColourOption = "paper", width: Width = "column"
 ) -> None:

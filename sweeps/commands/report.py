@@ -12,7 +12,7 @@ from nearkv.sweeps.commands.options import option
 from nearkv.sweeps.commands.printing import tell
 
 
-@options.taking(options.of_study)
+@options.with_options(options.of_study)
 def report(
     line: typer.Context,
     file: Annotated[

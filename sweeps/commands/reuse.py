@@ -137,7 +137,7 @@ def of_requests(
     """Options that describe requests and what serves them."""
 
 
-@options.taking(of_requests, of_server, options.View)
+@options.with_options(of_requests, of_server, options.View)
 def reuse(
     line: typer.Context,
     hit: Hit = 0.0,
@@ -161,7 +161,7 @@ def reuse(
         raise typer.Exit(NO_ANSWER)
 
 
-@options.taking(of_requests, of_server, options.View)
+@options.with_options(of_requests, of_server, options.View)
 def tiers(
     line: typer.Context,
     minimize: LeastOption = "usd_hour",
@@ -185,7 +185,7 @@ def tiers(
     print_table(table, options.view_of(line), ",".join(table.columns))
 
 
-@options.taking(of_server)
+@options.with_options(of_server)
 def picture(
     line: typer.Context, file: Figure, trace: BlockTraceOption = "", width: Width = "column"
 ) -> None:

@@ -11,7 +11,7 @@ from nearkv.sweeps.commands.options import flag
 from nearkv.sweeps.commands.printing import print_table
 
 
-@options.taking(options.of_study, options.View)
+@options.with_options(options.of_study, options.View)
 def sensitivity(
     line: typer.Context,
     system: options.SystemArgument,

@@ -114,7 +114,7 @@ def show_searched(
     tell_solved(study, view, answer)
 
 
-@options.taking(options.of_study, options.View)
+@options.with_options(options.of_study, options.View)
 def alpha(
     line: typer.Context,
     system: options.SystemNames = "hilos",
@@ -129,7 +129,7 @@ def alpha(
     show_knob(line, "alpha", system, KNOB)
 
 
-@options.taking(options.of_study, options.View)
+@options.with_options(options.of_study, options.View)
 def spill(
     line: typer.Context,
     system: options.SystemNames = "hilos",
@@ -143,7 +143,7 @@ def spill(
     show_knob(line, "spill", system, KNOB)
 
 
-@options.taking(options.of_study, options.View)
+@options.with_options(options.of_study, options.View)
 def knob(
     line: typer.Context,
     name: Annotated[
@@ -162,7 +162,7 @@ def knob(
     show_knob(line, "knob", system, f"{KNOB},total_s", name=name)
 
 
-@options.taking(options.of_study, options.View)
+@options.with_options(options.of_study, options.View)
 def beta(line: typer.Context) -> None:
     """Find the best split of the KV cache between host DRAM and SmartSSD, with a lower bound.
 
@@ -175,7 +175,7 @@ def beta(line: typer.Context) -> None:
     show_knob(line, "beta", "hillinfer", BETA)
 
 
-@options.taking(options.View)
+@options.with_options(options.View)
 def mapping(
     line: typer.Context,
     model: options.ModelsOption,
@@ -205,7 +205,7 @@ def mapping(
     print_table(answer, options.view_of(line), MAPPING, study)
 
 
-@options.taking(options.View)
+@options.with_options(options.View)
 def subbatch(
     line: typer.Context,
     model: options.OneModel,
@@ -251,7 +251,7 @@ def subbatch(
     print_table(shown, view, SUBBATCH_COLUMNS, below=answer.attrs["conclusion"])
 
 
-@options.taking(options.View)
+@options.with_options(options.View)
 def placement(
     line: typer.Context,
     model: options.ModelsOption,
@@ -293,7 +293,7 @@ def placement(
     print_table(answer, options.view_of(line), usual)
 
 
-@options.taking(options.of_study, options.View)
+@options.with_options(options.of_study, options.View)
 def batch(
     line: typer.Context,
     system: options.SystemNames = "hilos",
@@ -312,7 +312,7 @@ def batch(
     show_searched(line, "batch", system, BATCH_COLUMNS, slo=limits)
 
 
-@options.taking(options.of_study, options.View)
+@options.with_options(options.of_study, options.View)
 def hardware(
     line: typer.Context,
     vary: Annotated[str, option("ROLE.KEY[=LOW:HIGH]", "The number to choose: csd.count.")],
@@ -330,7 +330,7 @@ def hardware(
     show_searched(line, "hardware", system, vary=vary, slo=limits)
 
 
-@options.taking(options.of_study, options.View)
+@options.with_options(options.of_study, options.View)
 def crossover(
     line: typer.Context,
     along: Annotated[

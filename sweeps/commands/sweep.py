@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from nearkv.sweeps.tables.table import Columns
 
 
-@options.taking(options.of_study, options.of_load, options.View)
+@options.with_options(options.of_study, options.of_load, options.View)
 def sweep(
     line: typer.Context,
     study_file: options.StudyFile = "",

@@ -12,7 +12,7 @@ from nearkv.sweeps.commands.options import argument
 from nearkv.sweeps.commands.printing import print_table, write_new
 
 
-@options.taking(options.View)
+@options.with_options(options.View)
 def systems(
     line: typer.Context,
     platform: options.OnePlatform = "",
@@ -34,7 +34,7 @@ def systems(
     print_table(table, view, usual, below=below)
 
 
-@options.taking(options.View)
+@options.with_options(options.View)
 def show(
     line: typer.Context,
     name: options.SystemArgument,

@@ -26,7 +26,7 @@ fitted.
 """
 
 
-@options.taking(options.View)
+@options.with_options(options.View)
 def validate(
     line: typer.Context,
     paper: Annotated[

@@ -88,7 +88,7 @@ def _inclusive(prompts: PromptBlocks, capacities: NDArray[np.float64]) -> BlockH
     """Every tier is an LRU cache of all accesses, and the nearest that has a block is read."""
     upto = _within(prompts, np.maximum.accumulate(capacities))
     entered = [
-        np.count_nonzero((prompts.place < size) & (prompts.recency >= size))
+        np.count_nonzero((prompts.position < size) & (prompts.recency >= size))
         for size in capacities
     ]
     return BlockHits(np.diff(upto, axis=1, prepend=0), np.array(entered, float))
@@ -109,7 +109,7 @@ def _exclusive(prompts: PromptBlocks, capacities: NDArray[np.float64]) -> BlockH
     others = np.minimum(inner, prompts.known[:, np.newaxis]) - nearer
     first = np.maximum(inner - lengths, 0)
     demoted = np.maximum(np.minimum(outer - lengths, others) - first, 0)
-    place, recency = prompts.place, prompts.recency
+    place, recency = prompts.position, prompts.recency
     placed = [
         np.count_nonzero(
             (place >= low) & (place < high) & ((recency < low) | (recency >= high))

@@ -21,9 +21,9 @@ from nearkv.sweeps.explore.lines import (
     AxisLine,
     limits_of,
     line,
+    number_stated,
     refuse_set,
     searched,
-    stated,
 )
 from nearkv.sweeps.explore.rows import sentences
 from nearkv.sweeps.study.bands import RATIO_ERROR, Band, check_band
@@ -293,7 +293,7 @@ def _line(axis: str, limits: str, block: Block) -> AxisLine:
     """Values of the axis that are looked at."""
     whole, unit = True, "1"
     if axis not in WORKLOAD_COLUMNS:
-        key, _, unit = stated(block, axis)
+        key, _, unit = number_stated(block, axis)
         whole = key.whole
     edges = limits_of(limits, block, axis, f"--along {axis}={limits}")
     return line(axis, edges, CROSSOVER_SAMPLES, whole, unit)

@@ -28,9 +28,9 @@ from nearkv.sweeps.explore.lines import (
     AxisLine,
     limits_of,
     line,
+    number_stated,
     refuse_set,
     searched,
-    stated,
 )
 from nearkv.sweeps.explore.rows import sentences
 from nearkv.sweeps.study.grid import Block
@@ -75,7 +75,7 @@ def find_hardware(study: Study, vary: str, slo: Sequence[str]) -> Rows:
     if study.band:
         block = blocks(study)[0]
         along = line_of(vary, block)
-        key, present, _ = stated(block, along.axis)
+        key, present, _ = number_stated(block, along.axis)
         center = present or float(along.values[len(along.values) // 2])
         sizes = ",".join(f"{key.shown(factor * center):g}" for factor in (0.5, 1, 2))
         raise InputError(
@@ -103,7 +103,7 @@ def line_of(text: str, block: Block) -> AxisLine:
     name, _, limits = (part.strip() for part in text.partition("="))
     knob = block.system.knobs.get(name)
     address = knob.sets if knob and knob.sets else name
-    key, present, unit = stated(block, address)
+    key, present, unit = number_stated(block, address)
     looks = (
         max(HARDWARE_SAMPLES, VALUES_AT_ONCE // block.grid.size)
         if key.whole

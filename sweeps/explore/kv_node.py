@@ -217,7 +217,7 @@ class Node:
             InputError: it is written differently, or the platform has no such memory, or less.
         """
         name, equals, size = (part.strip() for part in text.partition("="))
-        place = self.place(name)
+        place = self.place_of(name)
         medium, where = place.medium, f"--tier {name}"
         each, count = self.part(name)
         if not equals:
@@ -246,7 +246,7 @@ class Node:
 
     def part(self, name: str) -> tuple[float, float]:
         """Capacity of a part of a tier [B], and how many a node has."""
-        place = self.place(name)
+        place = self.place_of(name)
         part = self.hw[place.medium]
         if name == "hbm":
             return self.free, 1.0
@@ -266,7 +266,7 @@ class Node:
         endurance = max(capacity, 1.0) / built.capacity * built.endurance
         return replace(built, capacity=capacity, endurance=endurance)
 
-    def place(self, name: str) -> Place:
+    def place_of(self, name: str) -> Place:
         """Where the blocks of a tier lie.
 
         Raises:

@@ -95,7 +95,7 @@ def limits_of(text: str, block: Block, axis: str, option: str) -> tuple[float, f
     return low, high
 
 
-def stated(block: Block, address: str) -> tuple[Key, float | None, str]:
+def number_stated(block: Block, address: str) -> tuple[Key, float | None, str]:
     """Schema of a hardware number, its value where the platform states one, and its unit."""
     key = block.platform.key(address)
     role, _, name = address.partition(".")

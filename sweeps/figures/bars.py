@@ -18,8 +18,8 @@ from nearkv.sweeps.figures.series import (
     check_drawable,
     check_no_names,
     columns_of,
-    everywhere,
-    levels,
+    distinct_values,
+    repeated_where_blank,
 )
 from nearkv.sweeps.figures.style import (
     Look,
@@ -98,10 +98,10 @@ def bars(
         >>> axes = nearkv.plot.bars(table, "decode_tok_s", baseline="flexgen-ssd")
     """
     over = axis_of(table, over, by)
-    table = everywhere(table, over, by)
+    table = repeated_where_blank(table, over, by)
     marks = cells(table, value, over, by)
-    groups = levels(table, over)
-    series = levels(table, by)
+    groups = distinct_values(table, over)
+    series = distinct_values(table, by)
     count = len(groups) * len(series)
     if count > MOST_BARS:
         raise InputError(

@@ -16,7 +16,7 @@ from nearkv.sweeps.figures.series import (
     check_no_names,
     columns_of,
     independent,
-    telling,
+    that_tell_apart,
 )
 from nearkv.sweeps.figures.style import (
     HEIGHT,
@@ -184,7 +184,7 @@ def _height(names: Sequence[str], entries: int) -> float:
 def _names_of_bars(table: pd.DataFrame, by: str) -> list[str]:
     """Return the name under each bar: the value of `by` and all else that varies."""
     others = independent(table, by)
-    others += telling(table, [by, *others])
+    others += that_tell_apart(table, [by, *others])
     names = []
     for row in table.to_dict("records"):
         texts = [str(row[by])]

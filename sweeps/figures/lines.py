@@ -15,8 +15,8 @@ from nearkv.sweeps.figures.series import (
     axis_of,
     cells,
     check_no_names,
-    everywhere,
-    levels,
+    distinct_values,
+    repeated_where_blank,
 )
 from nearkv.sweeps.figures.style import (
     SERIES_MARKERS,
@@ -81,12 +81,12 @@ def lines(
         >>> axes = nearkv.plot.lines(table, "step_ms")
     """
     over = axis_of(table, over, by)
-    table = everywhere(table, over, by)
+    table = repeated_where_blank(table, over, by)
     marks = cells(table, value, over, by)
     check_no_names(table, over, advice="draw it as bars")
-    places = np.array(sorted(float(level) for level in levels(table, over)))
+    places = np.array(sorted(float(level) for level in distinct_values(table, over)))
     target = new_axes(axes, width)
-    names = levels(table, by)
+    names = distinct_values(table, by)
     lacking = []
     for name, look in zip(names, looks(names), strict=True):
         row = [marks.get((place, name), NO_MARK) for place in places]

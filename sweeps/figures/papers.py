@@ -20,7 +20,7 @@ from nearkv.sweeps.evaluate.columns import ON_REQUEST, on_request, table
 from nearkv.sweeps.figures.bars import bars, tick_of
 from nearkv.sweeps.figures.breakdown import breakdown, draw_stacks
 from nearkv.sweeps.figures.lines import lines
-from nearkv.sweeps.figures.series import columns_of, levels
+from nearkv.sweeps.figures.series import columns_of, distinct_values
 from nearkv.sweeps.figures.style import (
     PAGE_WIDTHS,
     SETTINGS,
@@ -357,7 +357,7 @@ def _draw_panels(part: Any, figure: PaperFigure) -> None:
             str(spelled(level))
             if isinstance(level, str)
             else f"{label_of(column)}: {level:g}": rows[rows[column] == level]
-            for level in levels(rows, column)
+            for level in distinct_values(rows, column)
         }
     part.supxlabel(figure.varied)
     drawn = part.subplots(1, len(panels), squeeze=False)[0]

@@ -15,8 +15,8 @@ from nearkv.sweeps.figures.series import (
     check_drawable,
     check_no_names,
     check_numbers,
-    everywhere,
-    levels,
+    distinct_values,
+    repeated_where_blank,
 )
 from nearkv.sweeps.figures.style import colour, legend_above, new_axes, styled
 from nearkv.sweeps.tables.labels import label_of, short_number
@@ -86,13 +86,13 @@ def policy_map(
     check_drawable(table, value, x, y, by)
     if x == y:
         raise InputError(f"{x} is named for both axes of the map; name another for one")
-    table = everywhere(table, x, y, by)
+    table = repeated_where_blank(table, x, y, by)
     check_numbers(table, value)
     places_x = _numbers(table, x)
     places_y = _numbers(table, y)
     best = best_of(table, value, (x, y), by)
     target = new_axes(axes, width)
-    for index, name in enumerate(levels(table, by)):
+    for index, name in enumerate(distinct_values(table, by)):
         _shade(target, best, index)
         target.fill_between([], [], color=colour(index), label=str(name))
         _name_region(target, best.winner == index, str(name))
@@ -115,7 +115,7 @@ def best_of(table: pd.DataFrame, value: str, axes: tuple[str, str], by: str) -> 
     sign = 1.0 if higher_is_better(value) else -1.0
     scored = table.assign(score=sign * table[value])
     grid = scored.pivot_table("score", [y, x], by, "max", dropna=False)
-    scores = np.nan_to_num(grid[levels(table, by)].to_numpy(float), nan=-np.inf)
+    scores = np.nan_to_num(grid[distinct_values(table, by)].to_numpy(float), nan=-np.inf)
     order = np.sort(scores, axis=1)
     best = order[:, -1]
     second = order[:, -2] if order.shape[1] > 1 else np.full_like(best, -np.inf)
@@ -131,7 +131,7 @@ def best_of(table: pd.DataFrame, value: str, axes: tuple[str, str], by: str) -> 
 
 def _numbers(table: pd.DataFrame, column: str) -> list[float]:
     check_no_names(table, column, advice="a map needs two axes of numbers")
-    return sorted(float(level) for level in levels(table, column))
+    return sorted(float(level) for level in distinct_values(table, column))
 
 
 def _shade(axes: Axes, best: BestPolicy, index: int) -> None:
@@ -165,7 +165,7 @@ def _check_boundaries(boundaries: pd.DataFrame, x: str, y: str) -> None:
         if name not in boundaries.columns:
             made = "make them with solve crossover"
             raise InputError(f"the boundaries have no column {name}; {made}")
-    for along in levels(boundaries, "along"):
+    for along in distinct_values(boundaries, "along"):
         if x not in (along, f"{along}_tok"):
             raise InputError(f"the boundaries lie along {along}, and the map's x is {x}")
 

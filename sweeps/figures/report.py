@@ -26,9 +26,9 @@ from nearkv.sweeps.figures import plot
 from nearkv.sweeps.figures.bars import tick_of
 from nearkv.sweeps.figures.series import (
     columns_of,
-    everywhere,
+    distinct_values,
     independent,
-    levels,
+    repeated_where_blank,
 )
 from nearkv.sweeps.figures.style import SETTINGS, load_pyplot
 from nearkv.sweeps.study.grid import Block
@@ -118,7 +118,8 @@ def report_page(study: Study, command: str) -> str:
             f"The {kept} of highest {SPEED}; {results.dropped:,} more are not on this page."
         )
     names = (
-        ", ".join(map(str, levels(results.table, name))) for name in ("system", "model")
+        ", ".join(map(str, distinct_values(results.table, name)))
+        for name in ("system", "model")
     )
     folder = files("nearkv.sweeps.figures") / "page"
     page, style, script = (
@@ -183,9 +184,9 @@ def _facts(results: Results) -> str:
     ]
     facts = {"Machine": [f"{name}: {title}" for name, title in machines.items()]}
     facts["Workload"] = [
-        f"{label_of(name)}: {', '.join(map(tick_of, levels(table, name)))}"
+        f"{label_of(name)}: {', '.join(map(tick_of, distinct_values(table, name)))}"
         for name in workload
-        if not {"", None} & {*map(plain, levels(table, name))}
+        if not {"", None} & {*map(plain, distinct_values(table, name))}
     ]
     facts["Cost"] = [
         f"{system}: {reach(rows['cost_usd'].to_numpy())} USD"
@@ -241,8 +242,8 @@ def _panels(
     """Return bars for each value of the axis that has fewer, as far as these are few."""
     sizes = {axis: (table[axis].nunique(), table[axis].dtype.kind in "if") for axis in axes}
     name = min(sizes, key=lambda axis: sizes[axis])
-    complete = everywhere(table, name)
-    values = levels(complete, name)
+    complete = repeated_where_blank(table, name)
+    values = distinct_values(complete, name)
     if len(values) > MOST_PANELS:
         return {}
     drawings: dict[str, Callable[[], Axes]] = {}
@@ -327,9 +328,13 @@ def _as_json(results: Results) -> str:
     names = [*leading, *following]
     table = table[names]
     many = [name for name in names if table[name].nunique(dropna=False) > 1]
-    telling = [name for name in many if not PERCENTILE.search(name)][:MOST_REPORT_COLUMNS]
+    that_tell_apart = [name for name in many if not PERCENTILE.search(name)][
+        :MOST_REPORT_COLUMNS
+    ]
     shown = [
-        names.index(name) for name in names if name in telling or name in REPORT_COLUMNS
+        names.index(name)
+        for name in names
+        if name in that_tell_apart or name in REPORT_COLUMNS
     ]
     rows = [[_value(value) for value in row] for row in table.to_numpy(dtype=object)]
     page = {

@@ -13,7 +13,12 @@ from nearkv.hardware.errors import InputError
 from nearkv.solvers.frontier import frontier
 from nearkv.sweeps.evaluate.slo import higher_is_better
 from nearkv.sweeps.figures.bars import tick_of
-from nearkv.sweeps.figures.series import check_drawable, check_numbers, levels, varying
+from nearkv.sweeps.figures.series import (
+    check_drawable,
+    check_numbers,
+    distinct_values,
+    varying,
+)
 from nearkv.sweeps.figures.style import (
     DASHES,
     figure_of,
@@ -198,7 +203,7 @@ def _draw_points(
 ) -> None:
     """Draw the points of every value of a column in a colour and a marker of their own."""
     x, y = sides
-    names = levels(table, levels_of)
+    names = distinct_values(table, levels_of)
     for name, look in zip(names, looks(names), strict=True):
         rows = table[table[levels_of] == name]
         axes.plot(rows[x], rows[y], label=str(name), **(look.line | style))

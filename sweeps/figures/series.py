@@ -123,12 +123,12 @@ def drawn_column(table: pd.DataFrame, only: str) -> str:
     return SPEED
 
 
-def levels(table: pd.DataFrame, column: str) -> list[Any]:
+def distinct_values(table: pd.DataFrame, column: str) -> list[Any]:
     """Return the values of a column in the order of the table, each once."""
     return list(table[column].drop_duplicates())
 
 
-def everywhere(table: pd.DataFrame, *columns: str) -> pd.DataFrame:
+def repeated_where_blank(table: pd.DataFrame, *columns: str) -> pd.DataFrame:
     """Return the table with rows that lack a column at each value of it, in the same order.
 
     A system without the knob is the same at each of its values.
@@ -233,7 +233,7 @@ def cells(
     if not repeated.empty:
         others = varying(table, ["system", *axes_in(table)])
         rest = [name for name in others if name not in (over, by)]
-        rest += telling(table, [over, by, *rest])
+        rest += that_tell_apart(table, [over, by, *rest])
         hint = (
             f"keep one value of {', '.join(rest)}"
             if rest
@@ -245,7 +245,7 @@ def cells(
     return {(row[over], row[by]): _cell(row, value, ends) for row in rows}
 
 
-def telling(table: pd.DataFrame, names: Sequence[str]) -> list[str]:
+def that_tell_apart(table: pd.DataFrame, names: Sequence[str]) -> list[str]:
     """Return columns that tell rows apart which are alike in some: knobs, before their answers."""
     columns = columns_of(table)
     before = columns[: columns.index("status")] if "status" in columns else []

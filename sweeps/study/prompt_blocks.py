@@ -34,7 +34,7 @@ class PromptBlocks:
         return np.repeat(np.arange(len(self.ends)), self.ends - self.starts)
 
     @cached_property
-    def place(self) -> NDArray[np.int64]:
+    def position(self) -> NDArray[np.int64]:
         """Blocks before each in its prompt: (accesses,)."""
         return np.arange(len(self.blocks)) - self.starts[self.request]
 

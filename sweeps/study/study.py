@@ -38,7 +38,7 @@ from nearkv.sweeps.study.traces import Trace, is_file, traces_of
 NO_MODEL = "no --model is named; `nearkv models` lists them"
 OWN = "own"
 """In place of a platform: each system's own test bed."""
-COME = {"rate": "rate_req_s", "users": "users"}
+ARRIVAL_AXES = {"rate": "rate_req_s", "users": "users"}
 """Field of a study of requests that arrive -> its axis."""
 
 
@@ -292,7 +292,9 @@ def _workload_axes(study: Study) -> tuple[list[Axis], tuple[Trace, ...]]:
         traces = traces_of(study.traces, study.method, study.seed, has_lengths)
         axes.append(Axis("trace", np.arange(float(len(traces))), study.traces))
     if study.arrives:
-        axes.append(Axis(COME[study.arrives], np.array(getattr(study, study.arrives))))
+        axes.append(
+            Axis(ARRIVAL_AXES[study.arrives], np.array(getattr(study, study.arrives)))
+        )
     elif not traces:
         axes.append(Axis("batch", np.array(study.batch)))
     if not traces:

@@ -70,7 +70,7 @@ def _pooled(rows: Sequence[SampledClaim], mechanism: str) -> Row:
 
 
 @dataclass(frozen=True)
-class Judged:
+class BandCheck:
     """A claim and its bands, which are made without any row of its source.
 
     Attributes:
@@ -86,7 +86,7 @@ class Judged:
     score: float
 
 
-def judged(row: SampledClaim, levels: Sequence[float] = LEVELS) -> Judged:
+def check_band(row: SampledClaim, levels: Sequence[float] = LEVELS) -> BandCheck:
     """Compare a claim with its bands."""
     samples = np.log(row.samples) + _model_error(row)
     if row.claim.over in find_system(row.claim.system).optima:
@@ -99,7 +99,7 @@ def judged(row: SampledClaim, levels: Sequence[float] = LEVELS) -> Judged:
     low, high = _ends(samples, 90)
     score = interval_score(low, high, stated, 0.9)
     width = float(np.exp(np.mean(high - low)))
-    return Judged(row, inside, width, float(np.mean(score)))
+    return BandCheck(row, inside, width, float(np.mean(score)))
 
 
 def _ends(samples: Numbers, level: float) -> tuple[Numbers, Numbers]:
@@ -125,9 +125,9 @@ def _ranks() -> Numbers:
 
 def measure_coverage(rows: Sequence[SampledClaim]) -> Rows:
     """Shares of the rows inside their bands: all, papers, others, mechanisms, ratios, strangers."""
-    groups: dict[str, list[Judged]] = {}
+    groups: dict[str, list[BandCheck]] = {}
     for row in rows:
-        result = judged(row)
+        result = check_band(row)
         whose = "all independent" if row.paper == INDEPENDENT else "all papers"
         kind = "ratios" if row.of == RATIO else f"most time: {row.mechanism}"
         names: tuple[str, ...] = ("all rows", whose, kind)
@@ -148,7 +148,7 @@ def record(rows: Sequence[SampledClaim]) -> None:
     model_errors.cache_clear()
 
 
-def _summary(results: Sequence[Judged]) -> Row:
+def _summary(results: Sequence[BandCheck]) -> Row:
     shares = {}
     for level in LEVELS:
         inside = [result.inside[level] for result in results]

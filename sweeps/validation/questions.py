@@ -175,14 +175,14 @@ def number_at(address: str) -> Real:
     """
     name, _, key = address.partition(":")
     if name == "stated":
-        return stated(key)
+        return claimed_value(key)
     if key in OF_MODELS:
         _, llm = model_on(_HILOS_BED, name)
         return OF_MODELS[key](llm)
     return quantity_at(address).si
 
 
-def stated(claim: str) -> float:
+def claimed_value(claim: str) -> float:
     """Value that a claim of some paper states, in its unit; the lower end of a range.
 
     Raises:

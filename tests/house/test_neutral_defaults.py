@@ -11,7 +11,7 @@ import pytest
 from nearkv.costmodel.mechanisms.gpu_layer import gpu_working_set
 from nearkv.costmodel.mechanisms.hbm_lpddr import accelerator, head_mapping
 from nearkv.costmodel.mechanisms.hbm_lpddr.mapped_step import mapped
-from nearkv.costmodel.mechanisms.near_storage.eviction import Tiers, fits_in, place
+from nearkv.costmodel.mechanisms.near_storage.eviction import Tiers, fits_in, place_cache
 from nearkv.costmodel.mechanisms.prompt_chunks import between_chunks
 from nearkv.costmodel.mechanisms.serving.cpu_share import Capacities
 from nearkv.costmodel.mechanisms.serving.parallel import linear
@@ -44,7 +44,7 @@ ADDED: list[tuple[Callee, str]] = [
     (Headroom, "stored"),
     (weights_or_drives, "beside"),
     (fits_in, "copies"),
-    (place, "weights"),
+    (place_cache, "weights"),
     (mapped, "paged"),
     (evict, "sigma"),
     (fetch, "sigma"),

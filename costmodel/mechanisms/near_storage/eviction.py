@@ -124,7 +124,7 @@ def beside_cache(llm: LLM, work: Workload, on_gpu: Real) -> Real:
     return (1 - on_gpu) * llm.weight_bytes + hidden_bytes(llm, work.batch, work)
 
 
-def place(
+def place_cache(
     hw: Machine, llm: LLM, work: Workload, placement: Real, weights: Real = 0.0
 ) -> Tiers:
     """Fill GPU, host and drive in this order; what exceeds a tier goes to the next.
@@ -157,7 +157,7 @@ def place(
     return Tiers(on_gpu, in_dram, 1 - on_gpu - in_dram, of_weights)
 
 
-def room_for_prompts(
+def room_beside_weights(
     hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
 ) -> Real:
     """GPU memory for the activations of a prompt beside weights that stay, or pass [B].
@@ -171,7 +171,7 @@ def room_for_prompts(
     return memory - np.where(stay, all_weights, passing)[()]
 
 
-CHUNK = chunk_knob(room_for_prompts)
+CHUNK = chunk_knob(room_beside_weights)
 WEIGHTS_BESIDE_CACHE = choice(
     "where weights live: filling the GPU, the rest in host DRAM, or all on the GPU",
     ("filled", "gpu"),
@@ -269,7 +269,7 @@ class Storage:
 def place_stated(hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]) -> Tiers:
     """Where the KV cache lives, by the knobs that are stated."""
     work = work.in_chunks(knobs.get("chunk", 0.0))
-    return place(hw, llm, work, knobs["placement"], knobs.get("weights", 0.0))
+    return place_cache(hw, llm, work, knobs["placement"], knobs.get("weights", 0.0))
 
 
 def migration_breaks(

@@ -36,7 +36,13 @@ from nearkv.costmodel.mechanisms.serving.residents import (
     requests_held,
     resident,
 )
-from nearkv.costmodel.model.estimate import Estimate, Fits, Latency, Laws, WaitingLine
+from nearkv.costmodel.model.estimate import (
+    Estimate,
+    Fits,
+    Latency,
+    LatencyLaws,
+    WaitingLine,
+)
 from nearkv.costmodel.model.workload import Load, Serving, Workload
 
 FULL = (
@@ -90,7 +96,7 @@ class Replica:
     @cached_property
     def prompts(self) -> Real:
         """Prompt tokens, l, of parts of the requests that hold as many tokens each [1]."""
-        return self.parts(self.work.prompt_parts)
+        return self.along_parts(self.work.prompt_parts)
 
     @cached_property
     def weights(self) -> Real:
@@ -104,7 +110,7 @@ class Replica:
         return self.serving.prefill(self.serving.replicas, load).seconds
 
     @property
-    def most(self) -> Real:
+    def prompt_budget(self) -> Real:
         """Prompt tokens of an iteration, C; all where prompts come first [1]."""
         serving = self.serving
         beside = serving.budget - 1 - self.others
@@ -114,22 +120,22 @@ class Replica:
     @property
     def chunks(self) -> Real:
         """Iterations that carry a part of each prompt, k [1]."""
-        return np.maximum(np.ceil(self.prompts / self.most - 1e-9), 1.0)
+        return np.maximum(np.ceil(self.prompts / self.prompt_budget - 1e-9), 1.0)
 
     @property
-    def apart(self) -> Real:
+    def chance_of_own_chunk(self) -> Real:
         """Chance that another prompt does not fit what one leaves of its last chunk [1]."""
-        left = self.over_prompts(self.chunks) * self.most - self.work.prompt
+        left = self.over_prompts(self.chunks) * self.prompt_budget - self.work.prompt
         return np.minimum(self.work.prompt / np.maximum(left, _LEAST_RATE), 1.0)
 
-    def added(self, beside: Real) -> Real:
+    def seconds_added(self, beside: Real) -> Real:
         """Seconds by which each prompt makes iterations longer, or stops them [s].
 
         Args:
             beside: other prompts that share its iterations, which hides less than each alone [1].
         """
         prompts, chunked = self.prompts, np.greater(self.serving.chunked, 0)
-        chunk = np.minimum(self.most, prompts + beside * self.work.prompt)
+        chunk = np.minimum(self.prompt_budget, prompts + beside * self.work.prompt)
         riding = prompts / chunk * (self.iteration(chunk, prompts) - self.plain)
         if np.all(chunked):
             return riding
@@ -151,13 +157,13 @@ class Replica:
         """Mean over requests of what depends on the prompt [its unit]."""
         return _mean(self.weights * values)
 
-    def met(self, values: Real) -> Real:
+    def mean_as_met(self, values: Real) -> Real:
         """Mean of what depends on the prompt as one meets it at any moment, E[x^2] / E[x]."""
         return self.over_prompts(values**2) / np.maximum(
             self.over_prompts(values), _LEAST_RATE
         )
 
-    def parts(self, parts: list[Real]) -> Real:
+    def along_parts(self, parts: list[Real]) -> Real:
         """Lengths of parts of the requests, along a new first axis [1]."""
         stacked = np.stack(np.broadcast_arrays(*parts))
         points = np.ndim(self.plain)
@@ -185,7 +191,7 @@ class Response:
 
     replica: Replica
     rate: Real
-    pace: Pace
+    pace: IterationTimes
     beside: Real
     at_once: Real
     decoding: Real
@@ -213,7 +219,7 @@ def _room(replica: Replica) -> Real:
 
 
 @dataclass(frozen=True)
-class Pace:
+class IterationTimes:
     """Iterations of a replica under a stream, plain and mixed.
 
     Attributes:
@@ -236,7 +242,9 @@ class Pace:
         return busy ** (np.sqrt(2 * (self.choice + 1)) - 1)
 
 
-def pace_of(replica: Replica, starts: Real, added: Real, apart: Real, choice: Real) -> Pace:
+def pace_of(
+    replica: Replica, starts: Real, added: Real, apart: Real, choice: Real
+) -> IterationTimes:
     """The iterations in which prompts begin.
 
     Chunks follow one another in iterations of their own if they are full, and share one if not:
@@ -246,7 +254,7 @@ def pace_of(replica: Replica, starts: Real, added: Real, apart: Real, choice: Re
     Args:
         replica: where requests are served.
         starts: prompts that begin in an iteration, x [1].
-        added, choice: as in `Pace`.
+        added, choice: as in `IterationTimes`.
         apart: chance that another prompt does not fit what one leaves of its last chunk, a [1].
     """
     chunked, plain = replica.serving.chunked, replica.plain
@@ -256,7 +264,7 @@ def pace_of(replica: Replica, starts: Real, added: Real, apart: Real, choice: Re
     share = np.clip(apart * each - (1 - apart) * np.expm1(-each), _LEAST_RATE, 1 - 1e-9)
     mixed = plain + (mean - plain) / share
     busy = np.minimum(share * mixed / mean, 1.0)
-    return Pace(mixed, mean, added, share, busy, choice)
+    return IterationTimes(mixed, mean, added, share, busy, choice)
 
 
 def choice_of(replica: Replica) -> Real:
@@ -269,16 +277,18 @@ def choice_of(replica: Replica) -> Real:
     return 1 + (dp - 1) / (1 + np.sqrt(replica.others) / OF_WAITING)
 
 
-def open_pace(replica: Replica, rate: Real) -> Pace:
+def open_pace(replica: Replica, rate: Real) -> IterationTimes:
     """The iterations under a stream, of which a prompt shares its own with what comes during one.
 
     Args:
         replica: where requests are served.
         rate: lambda [1/s].
     """
-    added = replica.added(rate * replica.plain)
+    added = replica.seconds_added(rate * replica.plain)
     mean = replica.plain / (1 - np.minimum(rate * replica.over_prompts(added), _BELOW_ONE))
-    return pace_of(replica, rate * mean, added, replica.apart, choice_of(replica))
+    return pace_of(
+        replica, rate * mean, added, replica.chance_of_own_chunk, choice_of(replica)
+    )
 
 
 def respond(replica: Replica, rate: Real) -> Response:
@@ -294,18 +304,20 @@ def respond(replica: Replica, rate: Real) -> Response:
         replica: where requests are served.
         rate: lambda [1/s].
     """
-    work, others, apart = replica.work, replica.others, replica.apart
+    work, others, apart = replica.work, replica.others, replica.chance_of_own_chunk
     pace = open_pace(replica, rate)
     plain, longer, w = replica.plain, pace.mixed - replica.plain, pace.share
-    steps = np.maximum(replica.parts(work.outputs) - 1, 0.0)
+    steps = np.maximum(replica.along_parts(work.outputs) - 1, 0.0)
     m = np.maximum(steps, 1.0)
     chunked = replica.serving.chunked
     shared = -np.expm1(-rate * pace.mixed)
     riding = apart * pace.chance(pace.busy) + (1 - apart) * shared
     u = 1 - plain / pace.mean
-    left_behind = u * (1 + rate * replica.met(pace.added) / (2 * (1 - u)))
+    left_behind = u * (1 + rate * replica.mean_as_met(pace.added) / (2 * (1 - u)))
     after = chunked * riding + (1 - chunked) * left_behind
-    runs = (1 - w) * replica.met(replica.chunks) / (1 - np.minimum(after, 0.95)) ** 2
+    runs = (
+        (1 - w) * replica.mean_as_met(replica.chunks) / (1 - np.minimum(after, 0.95)) ** 2
+    )
     # prompts that come first all stop one iteration
     r = chunked * (np.maximum(runs, 1.0) - 1) / (np.maximum(runs, 1.0) + 1)
     uneven = 1 - 1 / replica.serving.replicas
@@ -334,7 +346,7 @@ def respond(replica: Replica, rate: Real) -> Response:
     )
 
 
-def laws_of(response: Response) -> Laws:
+def laws_of(response: Response) -> LatencyLaws:
     """Spread of the latencies of requests.
 
     As many others as a Poisson law says decode beside one. A request meets mixed iterations by a
@@ -344,15 +356,15 @@ def laws_of(response: Response) -> Laws:
     m, r = response.tokens, response.lasting
     longer = pace.mixed - replica.plain
     of_chunk = (
-        replica.met(pace.added)
-        / replica.met(replica.chunks)
+        replica.mean_as_met(pace.added)
+        / replica.mean_as_met(replica.chunks)
         * replica.over_prompts(replica.chunks)
     )
     unequal = np.maximum(
         of_chunk / np.maximum(replica.over_prompts(pace.added), _LEAST_RATE), 1.0
     )
     alike = (1 + r) / (1 - r) - 2 * r * (1 - r**m) / (m * (1 - r) ** 2)
-    return Laws(
+    return LatencyLaws(
         plain=replica.plain,
         least=replace(replica, others=0.0 * replica.others).plain,
         scatter=replica.slope * np.sqrt(replica.others),
@@ -363,7 +375,7 @@ def laws_of(response: Response) -> Laws:
     )
 
 
-def line_of(replica: Replica, rate: Real, pace: Pace, n: Real) -> WaitingLine:
+def line_of(replica: Replica, rate: Real, pace: IterationTimes, n: Real) -> WaitingLine:
     """Time before a first token: other prompts, the iteration that runs, and one's own.
 
     Prompts before one's own wait as in M/G/1, beyond what the iteration that runs holds of them. It
@@ -376,17 +388,17 @@ def line_of(replica: Replica, rate: Real, pace: Pace, n: Real) -> WaitingLine:
     """
     chunked, chunks = replica.serving.chunked, replica.chunks
     plain, prompts = replica.plain, replica.prompts
-    service = pace.added + plain * prompts / replica.most
+    service = pace.added + plain * prompts / replica.prompt_budget
     rho = np.minimum(rate * replica.over_prompts(service), _BELOW_ONE)
     waits = np.clip(pace.chance(rho), _LEAST_RATE, 1.0)
-    wait = waits * replica.met(service) / (2 * pace.choice * (1 - rho))
+    wait = waits * replica.mean_as_met(service) / (2 * pace.choice * (1 - rho))
     running = chunked * pace.busy * (pace.mixed - plain) / 2
     before = np.maximum(wait - running, 0.0)
     residual = residual_of(replica, pace, n)
     computing = pace.added + chunked * plain * chunks
     until_last = before + residual + computing * (1 - 1 / chunks)
     came = rate * replica.work.prompt * until_last
-    rest = np.minimum(replica.most * chunks - prompts, came)
+    rest = np.minimum(replica.prompt_budget * chunks - prompts, came)
     behind = chunked * replica.over_prompts(rest * pace.added / prompts)
     return WaitingLine(
         rho=rho,
@@ -399,7 +411,7 @@ def line_of(replica: Replica, rate: Real, pace: Pace, n: Real) -> WaitingLine:
     )
 
 
-def residual_of(replica: Replica, pace: Pace, n: Real) -> Real:
+def residual_of(replica: Replica, pace: IterationTimes, n: Real) -> Real:
     """Rest of the iteration that one meets at any moment; none where nobody decodes [s]."""
     chunked, plain, w = replica.serving.chunked, replica.plain, pace.share
     mixed = chunked * pace.mixed + (1 - chunked) * plain
@@ -475,17 +487,21 @@ class Loop:
         alike = np.less_equal(work.spread.longest, 1)
         beside = np.where(alike, np.maximum(starts - 1, 0.0), self.strangers * starts)
         replica = Replica(work, serving, self.strangers * n)
-        added, chunked, chunks = replica.added(beside), serving.chunked, replica.chunks
-        apart = np.where(alike, 1.0, replica.apart)
+        added, chunked, chunks = (
+            replica.seconds_added(beside),
+            serving.chunked,
+            replica.chunks,
+        )
+        apart = np.where(alike, 1.0, replica.chance_of_own_chunk)
         pace = pace_of(replica, starts, added, apart, choice_of(replica))
         rate = starts / pace.mean
         others = np.maximum(self.inside - 1, 0.0)
         seen = pace.share * np.minimum(others / np.maximum(n, _LEAST_RATE), 1.0)
         tpot = replica.plain + (pace.mixed - replica.plain) * seen
-        tokens = np.maximum(replica.parts(work.outputs) - 1, 1.0)
+        tokens = np.maximum(replica.along_parts(work.outputs) - 1, 1.0)
 
-        service = added + replica.plain * replica.prompts / replica.most
-        filled = replica.prompts / replica.most
+        service = added + replica.plain * replica.prompts / replica.prompt_budget
+        filled = replica.prompts / replica.prompt_budget
         of_prompts = replica.over_prompts(filled)
         rho = np.minimum(self.strangers * starts * of_prompts, _BELOW_ONE)
         own = starts / self.inside
@@ -495,7 +511,9 @@ class Loop:
         full = replica.over_prompts(service) / np.maximum(of_prompts, _LEAST_RATE)
         queue = np.where(alike, 0.0, iterations * full)
         at_once = beside * replica.over_prompts(added) / 2
-        rest = np.minimum(replica.most * chunks - replica.prompts, beside * work.prompt)
+        rest = np.minimum(
+            replica.prompt_budget * chunks - replica.prompts, beside * work.prompt
+        )
         behind = replica.over_prompts(rest * added / replica.prompts)
         wait = np.where(np.greater(chunked, 0), queue + behind, at_once)
         together = 1 + beside

@@ -13,12 +13,14 @@ from functools import partial
 import numpy as np
 
 from nearkv.costmodel.algebra.span import (
+    TINY,
     Booleans,
     Numbers,
     Port,
     Real,
     Span,
     overlap,
+    quotient,
     serial,
     total,
 )
@@ -45,8 +47,6 @@ from nearkv.costmodel.model.workload import Load, Workload, even, over_layer_typ
 from nearkv.hardware.machine import Machine
 
 _ROUNDING = 1e-12
-_NONE = 1e-30
-"""Stands for no request where one divides by their number [1]."""
 GOLDEN = (np.sqrt(5.0) - 1) / 2
 NARROWINGS = 52
 """Golden sections: an interval of 1e-11 of the first, since the least may be at a sharp bend."""
@@ -96,7 +96,7 @@ def least_share(hw: Machine, llm: LLM, work: Workload) -> Real:
     requests = np.maximum(work.batch, 1.0)
     at_end = _excess(hw, llm, work, work.longest) / (4 * requests)
     most = np.maximum(excess, at_end)
-    return np.minimum(most / np.maximum(cached, _NONE), 1.0)
+    return np.minimum(quotient(most, cached), 1.0)
 
 
 def takes_excess(hw: Machine, llm: LLM, work: Workload, share: Real) -> Booleans:
@@ -128,7 +128,7 @@ class Capacities:
     @property
     def fewest(self) -> Real:
         """Fewest requests that run, one in each replica [1]."""
-        return np.maximum(np.minimum(self.replicas, self.batch), _NONE)
+        return np.maximum(np.minimum(self.replicas, self.batch), TINY)
 
     def on_gpus(self, share: Real) -> Real:
         """Part of a mean request that GPUs keep at a CPU share, in requests [1]."""
@@ -170,8 +170,8 @@ def at_share(capacity: Real, share: Real) -> Real:
 def capacities(hw: Machine, llm: LLM, work: Workload) -> Capacities:
     """Requests that the memories hold, at the context of the step."""
     replicas = data_parallel(hw, llm)
-    cache = np.maximum(request_bytes(llm, work, cache_bytes).mean, _NONE)
-    on_gpu = np.maximum(request_bytes(llm, work, partial(gpu_cache, hw, llm)).mean, _NONE)
+    cache = np.maximum(request_bytes(llm, work, cache_bytes).mean, TINY)
+    on_gpu = np.maximum(request_bytes(llm, work, partial(gpu_cache, hw, llm)).mean, TINY)
     gpu = beside_weights(hw, llm, work) / on_gpu
     host = hw.host.memory / cache
     state = llm.all_state_bytes(1) / on_gpu
@@ -230,7 +230,7 @@ def balanced_share(
 
     def seconds(share: Real) -> Real:
         """Time of an iteration over its requests; infinite where these do not fit [s]."""
-        n = np.maximum(memory.resident(share), _NONE)
+        n = np.maximum(memory.resident(share), TINY)
         load = Load(n, n * work.context, n * work.context).on_layer_types(seen, even)
         layers = over_layer_types(llm, load, partial(shared_layer, hw, llm, share))
         return np.where(memory.fits(share), layers.seconds / n, np.inf)
@@ -242,7 +242,7 @@ def balanced_share(
     first = np.maximum(gpus_full, least_share(hw, llm, work))
     both_hold = (memory.gpu + memory.host) / (1 + memory.state)
     most = np.minimum(both_hold, memory.batch)
-    both_full = np.clip(memory.host / np.maximum(most, _NONE), first, 1.0)
+    both_full = np.clip(quotient(memory.host, most), first, 1.0)
     last = np.clip(memory.host / memory.fewest, both_full, 1.0)
     bounds = [first, bisect(some_wait, first, both_full), both_full, last]
     shape = np.shape(seconds(first))

@@ -10,7 +10,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Booleans, Real, Span, overlap, serial
+from nearkv.costmodel.algebra.span import (
+    TINY,
+    Booleans,
+    Real,
+    Span,
+    overlap,
+    quotient,
+    serial,
+)
 from nearkv.costmodel.mechanisms.serving.dimm import imbalance
 from nearkv.costmodel.mechanisms.serving.split import GpuSplit, most_chosen
 from nearkv.costmodel.model.llm import LLM
@@ -32,8 +40,6 @@ Kernels choose between them by the rows of an expert (triton_kernels, `opt_flags
 
 _FOUR_BITS = 0.5
 """An operand of four bits [B]."""
-_NONE = 1e-30
-"""Stands for no expert, and no pass, where one divides by their number [1]."""
 
 
 def without_experts(llm: LLM) -> LLM:
@@ -69,10 +75,10 @@ def grouped_products(
     _, operand = gpu(hw).operands(layer)
     gpus = kernels(hw, layer, operand)
     groups = split.tp * split.dp / split.expert_group
-    each = tokens / groups / np.maximum(passes, _NONE)
+    each = quotient(tokens / groups, passes)
     used = np.minimum(each, 1.0)
     distinct = used * layer.distinct_experts(each)
-    share = np.maximum(distinct / layer.experts, _NONE)
+    share = np.maximum(distinct / layer.experts, TINY)
     # of a GPU's experts each is used with that probability, and no more than all are
     most_used = np.minimum(imbalance(distinct, split.ep, 1 - share), 1 / share)
     fullest = most_chosen(layer, each * layer.active_experts, split.ep)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Booleans, Real, Span, serial
+from nearkv.costmodel.algebra.span import Booleans, Real, Span, quotient, serial
 from nearkv.costmodel.mechanisms.serving.arrivals import under_load
 from nearkv.costmodel.mechanisms.serving.residents import bisect, requests_held, resident
 from nearkv.costmodel.model.estimate import Estimate, Fits, Latency
@@ -152,8 +152,8 @@ def decoding(work: Workload, serving: Serving) -> Real:
     fewest = np.minimum(dp, most)
     not_loading = np.maximum(most / (1 + chunks), most - dp)
     beside_loading = np.maximum(not_loading, fewest)
-    carried = dp / np.maximum(chunks, 1e-30)
-    riding = np.clip(carried, fewest, beside_loading)
+    carried = quotient(dp, chunks)
+    riding: Real = np.clip(carried, fewest, beside_loading)
     # hidden prompts take 56 more iterations to solve for: only where chunks carry too few
     if np.any(queued & np.less(riding, beside_loading)):
         riding = _with_hidden(work, serving, prompt_rate, riding, beside_loading)

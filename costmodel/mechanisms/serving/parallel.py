@@ -16,6 +16,7 @@ from nearkv.costmodel.algebra.span import (
     Real,
     Span,
     overlap,
+    quotient,
     serial,
     stream,
 )
@@ -64,8 +65,6 @@ LACKS = {
     "sparse": "its attention units choose no tokens",
 }
 """Why they model no other."""
-_NONE = 1e-30
-"""Stands for no prompt where one divides by their number [1]."""
 _WIDE = 1.5
 """KV of fewer bytes an element is dequantised while it is read [B]."""
 
@@ -268,7 +267,7 @@ def chunks_each(prompts: Real, load: Load, chunk: Real) -> Real:
         chunk: tokens that pass the layers together, 0 all of a prompt [1].
     """
     most = np.where(np.greater(chunk, 0), chunk, np.inf)
-    length = load.prompt / np.maximum(prompts, _NONE)
+    length = quotient(load.prompt, prompts)
     return np.maximum(length / most, 1.0)
 
 

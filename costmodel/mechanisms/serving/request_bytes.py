@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Booleans, Real, total
+from nearkv.costmodel.algebra.span import Booleans, Real, quotient, total
 from nearkv.costmodel.mechanisms.serving.parallel import beside_weights
 from nearkv.costmodel.mechanisms.serving.residents import resident, tokens_reserved
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.workload import Seen, Serving, Workload
+from nearkv.costmodel.model.workload import LayerLoad, Serving, Workload
 from nearkv.hardware.machine import Machine
 
 OfLayer = Callable[[LLM, Real], Real]
@@ -35,12 +35,12 @@ def state_bytes(layer_type: LLM, tokens: Real) -> Real:
     return layer_type.state_bytes(1)
 
 
-def seen_by_type(llm: LLM, work: Workload) -> Mapping[str, Seen]:
+def seen_by_type(llm: LLM, work: Workload) -> Mapping[str, LayerLoad]:
     """Share of a load that layers of each type see, averaged over the lives of its requests."""
     return {name: _seen(layer_type, work) for name, layer_type in llm.layer_types.items()}
 
 
-def _seen(layer_type: LLM, work: Workload) -> Seen:
+def _seen(layer_type: LLM, work: Workload) -> LayerLoad:
     contexts, prompts = work.contexts, work.prompts
     pairs = [prompt**2 for prompt in prompts]
     read = [layer_type.cache_traffic(1, context) for context in contexts]
@@ -53,7 +53,7 @@ def _seen(layer_type: LLM, work: Workload) -> Seen:
     all_multiplied = layer_type.attention_flops(1, 1) * _mean(contexts)
     all_computed = layer_type.prefill_attention_flops(1, 1) * _mean(pairs)
     all_kept = layer_type.kv_bytes(1, 1) * _mean(prompts)
-    return Seen(
+    return LayerLoad(
         tokens=_ratio(_mean(read), all_read),
         products=_ratio(multiplied, all_multiplied),
         squares=_ratio(computed, all_computed),
@@ -131,7 +131,7 @@ def tokens_held(
         of_layer: layer type, tokens of a sequence -> what one layer keeps in it [B].
     """
     taken = work.distinct * request_bytes(llm, work, of_layer).reserved(reserve)
-    requests = memory / np.maximum(taken, 1e-30)
+    requests = quotient(memory, taken)
     return requests * tokens_reserved(work, reserve)
 
 
@@ -161,7 +161,7 @@ def weights_and_states(llm: LLM, work: Workload, serving: Serving) -> dict[str, 
 def longest_requests(memory: Real, llm: LLM, work: Workload) -> Real:
     """Requests of the longest size whose caches a memory holds [1]."""
     longest = request_bytes(llm, work, cache_bytes).longest
-    return memory / np.maximum(longest, 1e-30)
+    return quotient(memory, longest)
 
 
 def has_states(llm: LLM) -> Booleans:

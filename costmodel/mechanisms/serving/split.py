@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Booleans, Port, Real, Span, serial
+from nearkv.costmodel.algebra.span import TINY, Booleans, Port, Real, Span, quotient, serial
 from nearkv.costmodel.mechanisms.serving.dimm import imbalance
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.resources import link
@@ -93,10 +93,8 @@ class GpuSplit:
 
     def alone(self, sequences: Real) -> Real:
         """Times longer that attention takes where fewer sequences come than GPUs attend [1]."""
-        present = np.minimum(np.maximum(sequences, _NONE), 1.0)
-        return np.maximum(
-            self.replicas * self.pp * present / np.maximum(sequences, _NONE), 1.0
-        )
+        present = np.minimum(np.maximum(sequences, TINY), 1.0)
+        return np.maximum(quotient(self.replicas * self.pp * present, sequences), 1.0)
 
     def weight_bytes(self, llm: LLM, padding: Real = 1.0) -> Real:
         """Weights that all GPUs hold [B].
@@ -122,10 +120,6 @@ class GpuSplit:
         again = (self.attention_copies - 1) * attention
         of_file = llm.sum_over_layers(_expert_bytes)
         return self.dp * (llm.weight_bytes - of_file + again) + groups * experts
-
-
-_NONE = 1e-30
-"""Stands for no sequence where one divides by their number [1]."""
 
 
 def _expert_bytes(layer: LLM) -> Real:
@@ -204,7 +198,7 @@ def exchanges(
         ),
     }
     if "fabric" in hw.roles:
-        message = activations / np.maximum(split.dp * split.pp * times, _NONE)
+        message = quotient(activations, split.dp * split.pp * times)
         reduced_across = reduces * crosses * settling_across(hw, near, nodes, message)
         sent_across = 2 * apart * np.greater(far, 0) * hw.fabric.latency
         wait = Port("fabric.latency", "wait", 1.0, "s")

@@ -206,7 +206,7 @@ def cache_on_gpu(llm: LLM, work: Workload, stated: Mapping[str, Real]) -> Real:
     return kept + (1 - cache.gpu) * arriving_latents(llm, work.batch, work.final)
 
 
-def room_for_prompts(
+def room_beside_stated_shares(
     hw: Machine, llm: LLM, work: Workload, stated: Mapping[str, Real]
 ) -> Real:
     """GPU memory for the activations of a prompt beside its cache and stated weights [B]."""

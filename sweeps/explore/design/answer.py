@@ -78,7 +78,7 @@ class Design:
         return self.builds.server.part.name
 
     @property
-    def place(self) -> str:
+    def where(self) -> str:
         """The system and its server, in words."""
         return f"{self.system} on {self.server}"
 
@@ -278,9 +278,9 @@ class Answer:
         value, next_best = map(float, np.abs(self.search.kept.costs[:2, 1]))
         name, other = goal.objectives[0], second.system
         if np.isclose(value, next_best, CLOSE, 0):
-            return [f"{first.place} and {second.place} tie: {name} {cell_text(value)}."]
+            return [f"{first.where} and {second.where} tie: {name} {cell_text(value)}."]
         said = (
-            f"{first.place} is first, {second.place} next: "
+            f"{first.where} is first, {second.where} next: "
             f"{name} {cell_text(next_best)} after {cell_text(value)}."
         )
         if self.question.draws:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.mechanisms.near_storage.eviction import place
+from nearkv.costmodel.mechanisms.near_storage.eviction import place_cache
 from nearkv.costmodel.mechanisms.near_storage.scoring import (
     Pools,
     balanced_paths,
@@ -61,7 +61,7 @@ def kv_share(tier: str) -> Real:
     Source: Sec. 3.2.
     """
     hw, llm = model_on(BED, "opt-6.7b")
-    tiers = place(hw, llm, Workload(1.0, 128.0, 64.0), 0.0)
+    tiers = place_cache(hw, llm, Workload(1.0, 128.0, 64.0), 0.0)
     return 100 * {"gpu": tiers.gpu, "host": tiers.host, "drive": tiers.drive}[tier]
 
 
@@ -72,7 +72,7 @@ def transfer_over_attention(model: str, batch: str, context: str) -> Real:
     Source: Fig. 3b.
     """
     hw, llm, work = _point(model, float(batch), float(context))
-    transfer = fetch(hw, llm, work, place(hw, llm, work, 0.0), 1.0, 1.0)
+    transfer = fetch(hw, llm, work, place_cache(hw, llm, work, 0.0), 1.0, 1.0)
     attention = gpu(hw).read(llm.kv_bytes(work.batch, work.context))
     return transfer.seconds / attention.seconds
 
@@ -151,7 +151,7 @@ def best_beta_over(formula: str) -> Real:
 def best_beta_over_bound() -> Real:
     """The exact optimum over M_0 / M_s where host memory binds, at 36K tokens (eq. 4) [1]."""
     hw, llm, work = _point(context=36864.0)
-    on_gpu = place(hw, llm, work, 0.0).gpu
+    on_gpu = place_cache(hw, llm, work, 0.0).gpu
     off_gpu = (1 - on_gpu) * llm.layers * llm.kv_bytes(work.batch, work.final)
     on_drive = off_gpu - hw.host.kv_memory
     return _best(1.0, hw, llm, work) / (hw.host.kv_memory / on_drive)

@@ -47,7 +47,7 @@ def between_ends(model: str, gpus: str, tokens: str, first: str, last: str) -> f
         first, last: claims that state the times of the ends [ms].
     """
     middle, low, high = (kv_gb(model, each, gpus) for each in tokens.split())
-    times = [questions.stated(first), questions.stated(last)]
+    times = [questions.claimed_value(first), questions.claimed_value(last)]
     slope = (times[1] - times[0]) / (high - low)
     return times[0] + slope * (middle - low)
 

@@ -26,7 +26,7 @@ from support.tiny import (
 )
 
 from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.mechanisms.near_storage.eviction import place
+from nearkv.costmodel.mechanisms.near_storage.eviction import place_cache
 from nearkv.costmodel.mechanisms.near_storage.scoring import (
     SCORE_BYTES,
     Pools,
@@ -129,7 +129,7 @@ def brute_force(
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Fewest seconds over a fine grid of splits that fit."""
     llm, share = model("qwen-7b"), np.linspace(0.0, 1.0, 2001)[:, np.newaxis]
-    off = 1 - place(hw, llm, work, knobs["placement"]).gpu
+    off = 1 - place_cache(hw, llm, work, knobs["placement"]).gpu
     kv = off * llm.layers * llm.kv_bytes(work.batch, work.context)
     pools = Pools(share * kv, (1 - share) * kv, knobs["retention"], knobs["sigma"], knobs["hop"])
     seconds = balanced_paths(
@@ -175,7 +175,7 @@ def at_memory(gigabytes: float) -> BestBeta:
 def test_host_memory_binds_and_leaves_the_smartssd_behind() -> None:
     # eq. 3; beta <= M0 / M_s is circular, solved it is M0 / (M - M0)
     optimum, llm = at_memory(20), model("qwen-7b")
-    off = 1 - place(machine(host__kv_memory=20e9), llm, WORK, 0.0).gpu
+    off = 1 - place_cache(machine(host__kv_memory=20e9), llm, WORK, 0.0).gpu
     m = off * llm.layers * llm.kv_bytes(WORK.batch, WORK.final)
     assert optimum.bound_by == "host memory M0"
     assert optimum.best.beta == pytest.approx(20e9 / (m - 20e9), rel=1e-9)
@@ -190,7 +190,11 @@ def test_accelerator_memory_bounds_a_copy_in_it() -> None:
     optimum = best_beta(
         hw, llm, work, KNOBS | {"score_precision": 2.0, "score_source": 2.0, "sigma": 0.9}
     )
-    off = (1 - place(hw, llm, work, 0.0).gpu) * llm.layers * llm.kv_bytes(work.batch, work.final)
+    off = (
+        (1 - place_cache(hw, llm, work, 0.0).gpu)
+        * llm.layers
+        * llm.kv_bytes(work.batch, work.final)
+    )
     assert (1 - optimum.best.hot_share) * off == pytest.approx(8 * 4 * 2**30)
     assert optimum.bound_by == "SmartSSD capacity"
 
@@ -221,15 +225,15 @@ def test_score_sources_and_precision() -> None:
 def test_placement() -> None:
     # sec. 3.2: 20/60/20; 2048 tokens of OPT-6.7B at batch 10 fit everywhere
     work, llm = Workload(10.0, 1920.0, 128.0), model("opt-6.7b")
-    static = place(machine(), llm, work, 0.0)
+    static = place_cache(machine(), llm, work, 0.0)
     assert (static.gpu, static.host, static.drive) == pytest.approx((0.2, 0.6, 0.2))
     hot = static_split(machine(), llm, work)
     assert hot == pytest.approx(static.host / (static.host + static.drive))
-    filled = place(machine(), llm, work, 1.0)
+    filled = place_cache(machine(), llm, work, 1.0)
     assert filled.drive == 0
     assert filled.gpu > 0.9
     # what a tier has no room for goes to the next
-    long = place(machine(), model("qwen-7b"), Workload(8.0, 36864.0, 128.0), 0.0)
+    long = place_cache(machine(), model("qwen-7b"), Workload(8.0, 36864.0, 128.0), 0.0)
     assert long.gpu < 0.2
     assert long.host < 0.6
     assert long.gpu + long.host + long.drive == pytest.approx(1)

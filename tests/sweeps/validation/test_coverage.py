@@ -13,7 +13,7 @@ from support.command_line import succeed
 
 from nearkv.solvers.uncertainty.quantiles import interval_score
 from nearkv.sweeps.uncertainty.model_error import ERROR_TABLE, error_power
-from nearkv.sweeps.validation.coverage import error_table, judged, measure_coverage
+from nearkv.sweeps.validation.coverage import check_band, error_table, measure_coverage
 from nearkv.sweeps.validation.evidence import SampledClaim, sampled_claims
 
 
@@ -65,7 +65,7 @@ def test_draws_of_a_claim_are_in_its_unit(rows: list[SampledClaim]) -> None:
 def test_every_prediction_lies_in_its_own_band(rows: list[SampledClaim]) -> None:
     for row in rows:
         prediction = replace(row, stated=row.predicted)
-        assert judged(prediction, (90,)).inside[90], row.claim.id
+        assert check_band(prediction, (90,)).inside[90], row.claim.id
 
 
 def test_the_interval_score_is_least_at_the_true_quantiles() -> None:

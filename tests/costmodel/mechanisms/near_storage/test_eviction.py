@@ -11,7 +11,7 @@ from nearkv.costmodel.mechanisms.near_storage.eviction import (
     fits_in,
     kv_budget,
     migration_breaks,
-    place,
+    place_cache,
     recurrent_layer,
     scattered,
     sigma_breaks,
@@ -50,7 +50,7 @@ def sized(on_gpu: float, in_dram: float) -> Machine:
 def test_tiers_fill_in_order(
     on_gpu: float, in_dram: float, placement: float, tiers: tuple[float, float, float]
 ) -> None:
-    shares = place(sized(on_gpu, in_dram), TINY, WORK, placement)
+    shares = place_cache(sized(on_gpu, in_dram), TINY, WORK, placement)
     assert (shares.gpu, shares.host, shares.drive) == pytest.approx(tiers)
 
 
@@ -100,7 +100,7 @@ def test_what_a_tier_has_no_room_for_goes_to_the_next(
     """Memories with room for so many caches, beside weights and activations of one prompt."""
     memory = ALL_WEIGHTS + ACTIVATIONS + gpu_kv * FINAL_KV
     hw = HW.with_values({"gpu.memory": memory, "host.kv_memory": host_kv * FINAL_KV})
-    placed = place(hw, TINY, WORK, placement)
+    placed = place_cache(hw, TINY, WORK, placement)
     assert (placed.gpu, placed.host, placed.drive) == pytest.approx(tiers)
     check_fit = fits_in(hw, TINY, WORK, placed, "ssd", 7.0, copies=5.0)
     contents, capacity = check_fit["ssd"]
