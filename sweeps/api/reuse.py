@@ -33,7 +33,7 @@ SEPARATOR = re.compile(r"\s*,\s*(?=[a-z])")
 """Between tiers; a comma before a number is between sizes of one."""
 
 if TYPE_CHECKING:
-    from nearkv.sweeps.explore.kv_node import Node
+    from nearkv.sweeps.explore.reuse.node import Node
     from nearkv.sweeps.study.block_traces import BlockTrace
     from nearkv.sweeps.study.study import Study
 
@@ -147,7 +147,8 @@ def reuse(
     >>> bool(table["load_ms"][0] < table["recompute_ms"][0])
     True
     """
-    from nearkv.sweeps.explore.reuse import Reuse, evaluate_reuse
+    from nearkv.sweeps.explore.reuse.question import Reuse
+    from nearkv.sweeps.explore.reuse.rows import evaluate_reuse
 
     requests = _requests(arguments)
     question = Reuse(
@@ -206,8 +207,8 @@ def tier_sizes(
     >>> bool(table["ttft_s"][0] <= 4)
     True
     """
-    from nearkv.sweeps.explore.reuse import Reuse
-    from nearkv.sweeps.explore.tier_sizes import find_tier_sizes, sizing
+    from nearkv.sweeps.explore.reuse.question import Reuse
+    from nearkv.sweeps.explore.reuse.tier_sizes import find_tier_sizes, sizing
 
     if not 0 < years < np.inf:
         raise InputError(f"--years: {years:g} must be above 0, and finite")
@@ -273,7 +274,7 @@ def fetch_times(
     Returns:
         A row a length of each way.
     """
-    from nearkv.sweeps.explore.kv_node import node_of
+    from nearkv.sweeps.explore.reuse.node import node_of
     from nearkv.sweeps.study.block_traces import BLOCK_TOKENS
 
     node = node_of(_one_server(model, server), BLOCK_TOKENS)
@@ -294,7 +295,7 @@ def _node(
     model: Models, arguments: ReuseArguments, requests: BlockTrace | None, staged: bool
 ) -> Node:
     """The server that is asked about, with what its tiers keep of a model."""
-    from nearkv.sweeps.explore.kv_node import STORE_KNOBS, node_of
+    from nearkv.sweeps.explore.reuse.node import STORE_KNOBS, node_of
     from nearkv.sweeps.study.block_traces import BLOCK_TOKENS
 
     knobs = dict(arguments.get("knobs", {}))

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from nearkv.sweeps.evaluate.kv_policies import tier_hits
-from nearkv.sweeps.explore.kv_node import Node, kv_bytes, node_of
-from nearkv.sweeps.explore.reuse import Reuse, evaluate_reuse
+from nearkv.sweeps.explore.reuse.node import Node, kv_bytes, node_of
+from nearkv.sweeps.explore.reuse.question import Reuse
+from nearkv.sweeps.explore.reuse.rows import evaluate_reuse
 from nearkv.sweeps.study.block_traces import (
     STORED_TRACES,
     BlockTrace,

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from nearkv.costmodel.model.workload import ENDLESS_TOKENS, Arrivals
-from nearkv.sweeps.explore.kv_node import Node, node_of
-from nearkv.sweeps.explore.reuse import Reuse, hits_of, request_seconds, serve
+from nearkv.sweeps.explore.reuse.node import Node, node_of
+from nearkv.sweeps.explore.reuse.question import Reuse
+from nearkv.sweeps.explore.reuse.service import hits_of, request_seconds, serve
 from nearkv.sweeps.simulate.play import simulate
 from nearkv.sweeps.study.block_traces import PromptGroups
 from nearkv.sweeps.study.study import Study

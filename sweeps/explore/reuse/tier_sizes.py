@@ -21,10 +21,9 @@ from nearkv.hardware.errors import InputError
 from nearkv.hardware.units import parse
 from nearkv.sweeps.evaluate.columns import Cell
 from nearkv.sweeps.evaluate.slo import Target
-from nearkv.sweeps.explore.kv_node import Node
-from nearkv.sweeps.explore.reuse import (
-    Reuse,
-    check,
+from nearkv.sweeps.explore.reuse.node import Node
+from nearkv.sweeps.explore.reuse.question import Reuse, check
+from nearkv.sweeps.explore.reuse.service import (
     fewest_nodes,
     hits_of,
     is_replayed,

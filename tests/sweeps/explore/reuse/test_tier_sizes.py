@@ -25,9 +25,10 @@ from nearkv.costmodel.mechanisms.kv_tiers import TIERS
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.kv_policies import ADMISSIONS, REUSE_POLICIES
-from nearkv.sweeps.explore.kv_node import Node, node_of
-from nearkv.sweeps.explore.reuse import Hits, Reuse, serve, write_loads
-from nearkv.sweeps.explore.tier_sizes import TierSizes, sizes_of
+from nearkv.sweeps.explore.reuse.node import Node, node_of
+from nearkv.sweeps.explore.reuse.question import Reuse
+from nearkv.sweeps.explore.reuse.service import Hits, serve, write_loads
+from nearkv.sweeps.explore.reuse.tier_sizes import TierSizes, sizes_of
 from nearkv.sweeps.study.block_traces import BlockTrace
 from nearkv.sweeps.study.prompt_blocks import PromptBlocks
 from nearkv.sweeps.study.study import Study

@@ -9,7 +9,7 @@ import pytest
 
 import nearkv
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.explore.kv_node import Node, node_of
+from nearkv.sweeps.explore.reuse.node import Node, node_of
 from nearkv.sweeps.study.study import Study
 
 LATENT = 61 * (512 + 64) * 2

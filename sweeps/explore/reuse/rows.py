@@ -1,0 +1,255 @@
+"""`nearkv reuse`: what each tier hits, how blocks come back, what that saves and wears."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from nearkv.costmodel.algebra.span import Numbers
+from nearkv.costmodel.mechanisms.kv_tiers import (
+    Tier,
+    crossover,
+    drive_writes_a_day,
+    layerwise,
+    write_price,
+    years,
+)
+from nearkv.sweeps.explore.reuse.node import Node
+from nearkv.sweeps.explore.reuse.question import Reuse, check
+from nearkv.sweeps.explore.reuse.service import (
+    DRIFT_BAND,
+    Hits,
+    Service,
+    faults_of,
+    fewest_nodes,
+    hits_of,
+    least_ttft,
+    most_rate,
+    plain_load,
+    serve,
+)
+from nearkv.sweeps.study.block_traces import BlockTrace
+from nearkv.sweeps.study.grid import scalar
+from nearkv.sweeps.tables.table import Rows
+
+TTFT_QUANTILES = {"ttft_p50_s": 0.5, "ttft_p90_s": 0.9, "ttft_p99_s": 0.99}
+STATIONARY = 0.1
+"""Largest drift of the hits of a trace that is called stationary [1]."""
+
+
+def evaluate_reuse(question: Reuse) -> tuple[Rows, list[str]]:
+    """Say what each tier hits, how its blocks come back soonest, what that saves and wears.
+
+    Returns:
+        A row a tier, of all nodes together; then sentences about the service. Where wear is counted
+        in drives of a size, the rows come again with as many of these as bear what is written.
+
+    Raises:
+        InputError: a tier, a share or a length that cannot be.
+    """
+    check(question)
+    served = replace(question, nodes=question.nodes or fewest_nodes(question))
+    hits = hits_of(served)
+    answered = serve(served, hits)
+    if question.users:
+        served = replace(served, served_rate=answered.rate)
+    reasons = faults_of(served, hits, answered)
+    status = {"status": "infeasible" if reasons else "ok"}
+    service = status | _service_columns(served, hits, answered)
+    if reasons:
+        service |= dict.fromkeys(("wait_s", "ttft_s", *TTFT_QUANTILES), np.inf)
+    rows = [_row(served, place, hits) | service for place in range(len(served.of_node))]
+    sentences = _sentences(served, hits, service, reasons)
+    worn = [row for row in rows if question.drive and row["drives_1_dwpd"] > 0]
+    if worn:
+        more, _ = evaluate_reuse(replace(served, built=_of_drives(served, worn), drive=0.0))
+        rows += [row | {"sized_by": "wear"} for row in more]
+    return rows, sentences
+
+
+def _of_drives(question: Reuse, worn: Rows) -> tuple[Tier, ...]:
+    """The tiers, those of drives with as many as bear what is written at one drive write a day."""
+    drives = {row["tier"]: row["drives_1_dwpd"] for row in worn}
+    tiers = []
+    for built, own in zip(question.of_node, question.own, strict=True):
+        count = np.ceil(drives.get(built.name, 0.0) / own)
+        capacity = count * question.drive
+        tiers.append(question.node.sized(built.name, capacity, count) if count else built)
+    return tuple(tiers)
+
+
+def _service_columns(question: Reuse, hits: Hits, service: Service) -> dict[str, float]:
+    """Columns of the service: load, share of prefill saved, wait, TTFT and its quantiles."""
+    node = question.node
+    plain = float(node.prefill(np.maximum(hits.prompts, 1.0)) @ hits.weights)
+    saved = float(node.compute(hits.known) @ hits.weights)
+    wait = service.ttft - float(np.sum(hits.weights * service.seconds))
+    tokens = float(np.sum(hits.weights * (hits.prompts + hits.outputs)))
+    quantiles = dict.fromkeys(TTFT_QUANTILES, np.nan)
+    if hits.are_known:
+        quantiles = {
+            name: wait + _quantile(service.seconds, hits.weights, share)
+            for name, share in TTFT_QUANTILES.items()
+        }
+    return {
+        "nodes": question.nodes,
+        "load": service.load,
+        "plain_load": plain_load(question, hits),
+        "prefill_saved": saved / plain,
+        "wait_s": wait,
+        "ttft_s": service.ttft,
+        "tpot_ms": 1e3 * service.tpot,
+        "req_s": service.rate,
+        "total_tok_s": service.rate * tokens,
+        **quantiles,
+        "most_req_s": most_rate(question, hits) if question.ttft else np.nan,
+    }
+
+
+def _quantile(values: Numbers, weights: Numbers, share: float) -> float:
+    """A quantile of weighted values."""
+    found = np.quantile(values, share, weights=weights, method="inverted_cdf")
+    return float(found)
+
+
+def _row(question: Reuse, place: int, hits: Hits) -> dict[str, Any]:
+    """What a tier of all nodes does, and how a prefix of its mean hit comes back from it."""
+    node, own = question.node, question.own[place]
+    tokens = hits.tokens[:, place]
+    written = question.rate_of_all * float(hits.written[place])
+    built = question.of_node[place]
+    tier = built.served(written, question.nodes)
+    write_load = scalar(built.write_load(written, question.nodes))
+    is_hit = tokens > 0
+    of_hits = hits.weights * is_hit
+    found = float(np.sum(of_hits))
+    mean = float(tokens @ of_hits) / found if found else np.nan
+    fetched = mean if write_load < 1 else np.nan
+    each = np.where(is_hit, node.kv_bytes(tokens, tier.name), 0.0)
+    asked = question.rate_of_all * float(each @ hits.weights)
+    total, half = float(np.sum(hits.share[: place + 1])), float(hits.half[place])
+    capacity = own * scalar(tier.capacity)
+    drive = question.drive or scalar(tier.capacity / tier.parts)
+    prompt = float(hits.prompts @ hits.weights)
+    ways = _ways(node, tier, fetched, prompt)
+    return {
+        "tier": tier.name,
+        "policy": question.policy,
+        "admission": question.admission,
+        "sized_by": "stated",
+        "capacity_gb": capacity / 1e9,
+        "capacity_tok": prompt * capacity / scalar(node.kept_bytes(prompt, tier.name)),
+        "hit_share": hits.share[place],
+        "total_share": total,
+        "total_low": max(total - half, 0.0),
+        "total_high": min(total + half, 1.0),
+        "prefix_tok": mean,
+        **ways,
+        "read_gb_s": scalar(node.kv_bytes(mean, tier.name)) / 1e6 / ways["load_ms"],
+        "asked_gb_s": asked / 1e9,
+        "write_gb_s": written / 1e9,
+        "reads_per_write": asked / written if written else np.nan,
+        "write_share": write_load,
+        "usd": capacity * scalar(tier.byte_price),
+        **_wear(node, tier, mean, own, written, drive),
+    }
+
+
+def _ways(node: Node, tier: Tier, mean: float, prompt: float) -> dict[str, Any]:
+    """How a prefix of a mean length comes back, which way is fastest, and from which length."""
+    ways = node.ways(tier, mean, queries=prompt - mean)
+    every = {way: scalar(value) for way, value in ways.items()}
+    rest = scalar(node.prefill(prompt) - node.compute(mean))
+    every["layerwise"] = scalar(layerwise(every["load"], rest, node.llm.layers)) - rest
+    near = scalar(node.attend_near(tier, mean))
+    known = {way: value for way, value in every.items() if np.isfinite(value)}
+    best = min(known, key=known.__getitem__, default="")
+    pays_from = crossover(node.compute, lambda p: node.load(tier, p), node.longest)
+    return {
+        **{f"{way}_ms": 1e3 * value for way, value in every.items()},
+        "best": best,
+        "prompt_ms": 1e3 * (rest + known[best]) if best else np.nan,
+        "load_pays_from_tok": pays_from,
+        "near_pays_to_tok": every["load"] / near,
+    }
+
+
+def _wear(
+    node: Node, tier: Tier, mean: float, own: float, written: float, drive: float
+) -> dict[str, Any]:
+    """Wear of drives by what is written [B/s]; nothing to memory that does not wear out."""
+    endurance = own * scalar(tier.endurance)
+    capacity = own * scalar(tier.capacity)
+    wears = 1.0 if np.isfinite(endurance) else np.nan
+    a_byte = write_price(capacity * scalar(tier.byte_price), endurance)
+    rent = node.hw.gpu.count * node.hw.gpu.maybe("rent", np.nan)
+    seconds = scalar(node.compute(mean)) or np.nan
+    recomputed = rent * seconds / scalar(node.kept_bytes(mean, tier.name))
+    return {
+        "dwpd": wears * drive_writes_a_day(written, capacity),
+        "drives_1_dwpd": wears * drive_writes_a_day(written, drive),
+        "life_years": wears * years(written, endurance) if written else np.nan,
+        "usd_tb_written": wears * 1e12 * a_byte,
+        "pays_from_reads": wears * a_byte / recomputed,
+    }
+
+
+def _sentences(
+    question: Reuse, hits: Hits, service: dict[str, Any], reasons: list[str]
+) -> list[str]:
+    """Effect of reuse on the service, or why there is none."""
+    told = [*_of_trace(question.trace)] if question.trace else []
+    reused = f"{100 * float(np.sum(hits.share)):.1f} % of the blocks are reused"
+    busy = f"Prompts keep a node busy for {100 * service['load']:.0f} % of its time"
+    change = 100 * (1 - service["load"] / service["plain_load"])
+    less = f"{abs(change):.0f} % {'less' if change > -0.5 else 'more'} than without reuse"
+    told += [
+        f"{reused} on {question.nodes} node{'s' if question.nodes > 1 else ''}.",
+        f"{busy}, {less}.",
+    ]
+    if question.trace:
+        told += _doubts(question.trace, hits)
+    too_long = float((hits.prompts > question.node.longest) @ hits.weights)
+    if too_long:
+        are = f"{100 * too_long:.3g} % of the prompts are longer than the model takes"
+        timed = f"timed at {question.node.longest:,.0f} tokens, and kept whole"
+        told.append(f"{are}; they are {timed}.")
+    if reasons:
+        return [*told, *(f"infeasible: {reason}." for reason in reasons)]
+    first = f"The first token comes after {service['ttft_s']:.3g} s in the mean"
+    told.append(f"{first}, {service['wait_s']:.2g} s of it waiting.")
+    if service["ttft_s"] > question.ttft > 0:
+        told.append(_missed(question, service["most_req_s"]))
+    return told
+
+
+def _missed(question: Reuse, most: float) -> str:
+    """Why requests have no mean TTFT as asked for, and what would."""
+    asked = f"{question.rate_of_all:.3g} requests per second"
+    if question.trace and (least := least_ttft(question)) > question.ttft:
+        none = f"No cache of any size gives {asked} a mean TTFT of {question.ttft:g} s here"
+        return f"{none}: {least:.3g} s if all that recurs were found."
+    would = f"{most:.3g} requests per second would have"
+    return f"{asked} have no mean TTFT of {question.ttft:g} s here; {would}."
+
+
+def _of_trace(trace: BlockTrace) -> list[str]:
+    """Summary of what was read of a trace."""
+    requests = f"{len(trace.prompt):,} requests in {trace.span:,.4g} s"
+    read = f"{requests}, {trace.rate:.3g} per second; times were read in {trace.unit}"
+    return [f"{trace.name}: {read}, blocks of {trace.block} tokens."]
+
+
+def _doubts(trace: BlockTrace, hits: Hits) -> list[str]:
+    """Reasons not to take a trace for what comes."""
+    told, drift = [], np.max(hits.half) / DRIFT_BAND
+    if drift > STATIONARY:
+        apart = f"its halves differ by up to {100 * drift:.0f} points in hits"
+        told.append(f"{trace.name} is not stationary: {apart}; it is no forecast.")
+    if trace.share < 1:
+        error = 100 * trace.sampling_error
+        sampled = "The hits are those of a sample of the blocks"
+        told.append(f"{sampled}, with a standard error of {error:.2g} points.")
+    return told
