@@ -13,10 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Port, Real, Span, overlap, serial, stream
-from nearkv.costmodel.mechanisms.gpu_layer import launches, output_head
+from nearkv.costmodel.mechanisms.gpu_layer import (
+    launches,
+    output_head,
+    prompt_attention_flops,
+)
 from nearkv.costmodel.mechanisms.serving.experts import without_experts
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.resources import Gpu, drives, link, page_cache
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
 NATIVE_BYTES = 2.0
@@ -170,9 +175,10 @@ class Cores:
             compute=self._native.run(llm.attention_flops(b, s), "4 b s H d"),
         )
 
-    def prompt_attention(self, llm: LLM, b: Real, prompt: Real) -> Span:
-        """Causal attention of b prompts."""
-        return self._native.run(llm.prefill_attention_flops(b, prompt), "2 b s^2 H d")
+    def prompt_attention(self, llm: LLM, work: Workload) -> Span:
+        """Causal attention of all prompts."""
+        flops = prompt_attention_flops(llm, work.batch, work.prompt, work.before)
+        return self._native.run(flops, "2 b s^2 H d")
 
     def head(self, llm: LLM, b: Real) -> Span:
         """Logits of one token of each of b sequences."""

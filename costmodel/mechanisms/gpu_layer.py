@@ -173,6 +173,18 @@ def update_state(llm: LLM, b: Real, gpu: Gpu) -> Span:
     )
 
 
+def prompt_attention_flops(llm: LLM, b: Real, prompt: Real, before: Real) -> Real:
+    """Causal attention of b prompts to themselves and to what a cache holds before them [FLOP].
+
+    Args:
+        llm: a model whose layers are all like it.
+        b: prompts [1].
+        prompt, before: tokens of each, and those before it [1].
+    """
+    all_of_both = llm.prefill_attention_flops(b, before + prompt)
+    return all_of_both - llm.prefill_attention_flops(b, before)
+
+
 def prompt_kernel(hw: Machine, llm: LLM) -> Port:
     """Attention of prompts on the GPUs, or updates of a recurrent state by their tokens [FLOP].
 

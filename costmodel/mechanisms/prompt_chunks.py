@@ -29,6 +29,13 @@ Room = KnobRule
 """Machine, model, work, other knobs -> memory for activations of prompts [B]."""
 
 
+PREFIX = Knob(
+    "tokens that the cache holds before each prompt, as a prefix that was found "
+    "(llama-bench: --n-depth)",
+    high=MOST_TOKENS,
+    default=0,
+    kind="count",
+)
 LARGEST_CHUNK = Reversal(
     MONOTONE_COLUMNS,
     ("context", "gpu.memory"),

@@ -378,7 +378,7 @@ def notes_of(
     fewer = fewer & (work.arrivals is None)
     beyond = "prompt and output exceed the model's context window"
     notes = {
-        beyond: np.greater(work.longest, llm.longest),
+        beyond: np.greater(estimate.work.longest, llm.longest),
         "batch_run sequences at a time, times count all rounds": fewer & estimate.fits.ok,
     }
     for knob, (value, most) in counts.items():

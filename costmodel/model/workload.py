@@ -107,6 +107,7 @@ class Workload:
         distinct: bytes that memory keeps of requests that run, over the sum of theirs; less than 1
             where they share the pages of a prefix [1].
         chunk: tokens of a prompt that pass a layer together; 0 the whole prompt [1].
+        before: tokens that the cache holds before each prompt, as a prefix that was found [1].
     """
 
     batch: Real
@@ -117,6 +118,7 @@ class Workload:
     arrivals: Arrivals | None = None
     distinct: Real = 1.0
     chunk: Real = 0.0
+    before: Real = 0.0
 
     def in_chunks(self, chunk: Real) -> Workload:
         """This work with prompts that pass a layer so many tokens at a time, 0 whole [1]."""
@@ -143,7 +145,7 @@ class Workload:
         """
         if self.fixed_context is not None:
             return self.fixed_context
-        prompt = self.prompt * self.spread.product
+        prompt = self.before + self.prompt * self.spread.product
         return prompt + self.output * self.spread.output_square / 2
 
     @property
@@ -157,7 +159,8 @@ class Workload:
         if self.spread.lengths:
             return [part * self.context for part in self.spread.lengths.contexts]
         middles = (np.arange(LENGTH_PARTS) + 0.5) / LENGTH_PARTS
-        return [self.prompt + float(middle) * self.output for middle in middles]
+        begun = self.before + self.prompt
+        return [begun + float(middle) * self.output for middle in middles]
 
     @property
     def finals(self) -> list[Real]:
@@ -187,18 +190,19 @@ class Workload:
 
     @property
     def final(self) -> Real:
-        """Tokens of a sequence when it ends, s + n [1]."""
-        return self.prompt + self.output
+        """Tokens of a sequence when it ends, s + n, and those before its prompt [1]."""
+        return self.before + self.prompt + self.output
 
     @property
     def final_seen(self) -> Real:
         """Tokens at the end of a sequence that a decode step sees, E[(s + n) n] / E[n] [1]."""
-        return self.prompt * self.spread.product + self.output * self.spread.output_square
+        prompt = self.before + self.prompt * self.spread.product
+        return prompt + self.output * self.spread.output_square
 
     @property
     def longest(self) -> Real:
         """Tokens the longest sequence holds when it ends [1]."""
-        return self.final * self.spread.longest
+        return self.before + (self.prompt + self.output) * self.spread.longest
 
     def at(self, context: Real) -> Workload:
         """This work with its decode step at one context [1]."""
@@ -336,6 +340,7 @@ class Serving:
         sequences: requests that one replica runs at once, at most [1].
         by_type: what layers of each type see of a load; none where all layers are alike.
         in_parts: whether the memory may hold parts of requests, whose rest another one holds.
+        before: tokens that the cache holds before each prompt [1].
     """
 
     iteration: Callable[[Load], Span]
@@ -351,6 +356,7 @@ class Serving:
     sequences: Real = np.inf
     by_type: Mapping[str, LayerLoad] = field(default_factory=dict)
     in_parts: bool = False
+    before: Real = 0.0
 
     @property
     def most_running(self) -> Real:
@@ -391,5 +397,6 @@ class Serving:
         """
         tokens = sequences * context
         hottest = tokens * self.skew(sequences, sizes)
-        load = Load(sequences, tokens, hottest, prompt, prompt * length)
+        squares = prompt * (length + 2 * self.before)
+        load = Load(sequences, tokens, hottest, prompt, squares)
         return load.on_layer_types(self.by_type, self.skew)

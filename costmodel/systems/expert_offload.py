@@ -37,9 +37,11 @@ from nearkv.costmodel.mechanisms.gpu_layer import (
     launches,
     layer_compute,
     output_head,
+    prompt_attention_flops,
     prompt_kernel,
     unmeasured_kernels,
 )
+from nearkv.costmodel.mechanisms.prompt_chunks import PREFIX
 from nearkv.costmodel.mechanisms.serving.experts import (
     MOVES,
     grouped_products,
@@ -59,9 +61,8 @@ from nearkv.hardware.machine import Machine
 
 LayerTime = Callable[[LLM], Span]
 """One layer of a type."""
-SERVED_ALIKE = (
-    "several requests with weights of 16 bits; one with packed weights is usual here"
-)
+SEVERAL = "a batch of several requests; one is usual here: --batch 1"
+UNPACKED = "weights of 16 bits; packed ones are usual here: --set precision.weight=q4_k_m"
 TAKE_TURNS = "each GPU has layers of its own and they take turns, as in llama.cpp"
 INTEGERS = (
     "cores multiply 8 bits as integers; FP8 is unpacked, as --set host.ops_cycle of 16 bits"
@@ -321,10 +322,10 @@ class Offload:
 
     def prompt_attention(self, llm: LLM) -> Attend:
         """Causal attention of all prompts, on the GPU and on the cores."""
-        b, prompt = self.work.batch, self.work.prompt
-        flops = llm.prefill_attention_flops(b, prompt)
+        work = self.work
+        flops = prompt_attention_flops(llm, work.batch, work.prompt, work.before)
         on_gpu = prompt_kernel(self.hw, llm)(flops, "2 b s^2 H d")
-        return on_gpu, self.cores.prompt_attention(llm, b, prompt), on_gpu
+        return on_gpu, self.cores.prompt_attention(llm, work), on_gpu
 
     def capacity_check(self, gpu_memory: Real, tokens: Real) -> Fits:
         """Bytes in GPU memory, in DRAM and on drives.
@@ -390,6 +391,7 @@ class Offload:
         "chunk": CHUNK,
         "numa": NUMA,
         "reads": READS,
+        "prefix": PREFIX,
     },
     reversals=(HOST_OUTPACES, STREAMED_FROM),
 )
@@ -405,6 +407,7 @@ def expert_offload(
     chunk: Real,
     numa: Real,
     reads: Real,
+    prefix: Real,
 ) -> Estimate:
     """Attention and what every token needs on the GPU, routed experts there, in DRAM or on drives.
 
@@ -422,11 +425,13 @@ def expert_offload(
         chunk: prompt tokens that pass the layers together, 0 all [1].
         numa: 0 sockets read each other's memory, 1 each has a copy of the experts.
         reads: 0 drives are read past the page cache, 1 through it.
+        prefix: tokens that the cache holds before each prompt [1].
 
     Returns:
         Prefill, one decode step and what fits; the crossover in tokens as a column.
         Source: KTransformers, sec. 3; llama.cpp, `--n-cpu-moe`, `-ngl` (no equations).
     """
+    work = replace(work, before=prefix)
     one_gpu = hw.with_values({"gpu.count": 1.0, "gpu_link.count": 1.0})
     cores = Cores(one_gpu, remote=1 - numa, cached=reads)
     placed = Offload(one_gpu, llm, work, cores, gpu_experts, cache)
@@ -467,22 +472,30 @@ def expert_offload(
     owns=("host", "ssd"),
     several_gpus=True,
     attends=tuple(LAYER_CLASS),
-    knobs={"chunk": CHUNK, "numa": NUMA, "reads": READS},
+    knobs={"chunk": CHUNK, "numa": NUMA, "reads": READS, "prefix": PREFIX},
 )
 def cpu_only(
-    hw: Machine, llm: LLM, work: Workload, *, chunk: Real, numa: Real, reads: Real
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    *,
+    chunk: Real,
+    numa: Real,
+    reads: Real,
+    prefix: Real,
 ) -> Estimate:
     """All layers on the cores of the host, experts in DRAM or on drives; no GPU.
 
     Args:
         hw: role host; ssd and ssd_link where experts may lie on drives.
         llm, work: what runs.
-        chunk, numa, reads: as of `expert_offload`.
+        chunk, numa, reads, prefix: as of `expert_offload`.
 
     Returns:
         Prefill, one decode step and what fits.
         Source: KTransformers, sec. 3; llama.cpp, `-ngl 0` (no equations).
     """
+    work = replace(work, before=prefix)
     cores = Cores(hw, remote=1 - numa, cached=reads)
     b, s, tokens = work.batch, work.context, work.batch * work.prompt
     chunk = np.where(np.greater(chunk, 0), chunk, np.maximum(tokens, 1.0))[()]
@@ -498,7 +511,7 @@ def cpu_only(
     in_host["experts"] = cores.copies * held * movable
 
     def prefill(kind: LLM) -> Span:
-        attention = cores.prompt_attention(kind, b, work.prompt)
+        attention = cores.prompt_attention(kind, work)
 
         def layer(part: TokenChunks, share: Real) -> Span:
             return cores.layer(kind, part, scaled(attention, share), held)
@@ -525,8 +538,8 @@ def estimate(
 ) -> Estimate:
     """Prefill and a step of all layers, type by type, and the output head behind them."""
     notes = {
-        SERVED_ALIKE: np.greater(work.batch, 1)
-        & np.greater_equal(llm.weight_width, NATIVE_BYTES),
+        SEVERAL: np.greater(work.batch, 1),
+        UNPACKED: np.greater_equal(llm.weight_width, NATIVE_BYTES),
         INTEGERS: np.equal(llm.weight_width, 1) & np.equal(llm.operands[1], 1),
         **unmeasured_kernels(hw, llm),
     }

@@ -22,6 +22,7 @@ from nearkv.costmodel.algebra.span import (
     total,
 )
 from nearkv.costmodel.mechanisms.gpu_layer import output_head, unmeasured_kernels
+from nearkv.costmodel.mechanisms.prompt_chunks import PREFIX
 from nearkv.costmodel.mechanisms.serving.fluid import POLICY, steady
 from nearkv.costmodel.mechanisms.serving.parallel import (
     chunks_each,
@@ -229,6 +230,7 @@ SEQUENCES = Knob(
         "policy": POLICY,
         "chunk": CHUNK,
         "sequences": SEQUENCES,
+        "prefix": PREFIX,
     },
     reversals=(CHOSEN_FOR_THE_BATCH, ring("nvlink.count")),
     combinations=splits,
@@ -249,6 +251,7 @@ def gpu_servers(
     policy: Real,
     chunk: Real,
     sequences: Real,
+    prefix: Real,
 ) -> Estimate:
     """Weights and KV cache in GPU memory, split over GPUs; prompts first, or in chunks.
 
@@ -264,12 +267,14 @@ def gpu_servers(
         policy: 0 paged, 1 reserve.
         chunk: tokens of an iteration where requests arrive, 0 whole prompts first [1].
         sequences: requests that a replica runs at once, at most; 0 where memory alone decides [1].
+        prefix: tokens that the cache holds before each prompt [1].
 
     Returns:
         Prefill, one decode step of all rounds, and what fits.
         Source: Shoeybi et al. 2019, sec. 3 (two all-reduces per layer); Kwon et al., SOSP 2023,
         sec. 4 (the paged cache); DeepSeek-V3, sec. 3.4 (experts and attention apart).
     """
+    work = replace(work, before=prefix)
     # a request stays on one replica, and those without any idle but for their experts
     used = np.minimum(
         dp, np.maximum(np.floor(work.batch), np.ceil(np.maximum(ep / tp, 1.0)))
@@ -299,6 +304,7 @@ def gpu_servers(
         sequences=np.where(np.greater(sequences, 0), sequences, np.inf)[()],
         reserve=policy,
         by_type=seen_by_type(llm, work),
+        before=prefix,
     )
     on_gpu = {
         "weights": weights - offloaded,

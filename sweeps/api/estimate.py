@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,7 @@ from nearkv.hardware.errors import check_known
 from nearkv.sweeps.api.arguments import LoadAxes, Models, Names, Value, study_of
 from nearkv.sweeps.api.tables import table_of_rows
 from nearkv.sweeps.evaluate.columns import BOTTLENECK, STEP_BOTTLENECK, columns, on_request
+from nearkv.sweeps.evaluate.probe import Probe
 from nearkv.sweeps.explore.explain import (
     ONE_STEP,
     check_has_tree,
@@ -28,6 +30,10 @@ from nearkv.sweeps.tables.table import Row, Rows, cell_text, records
 if TYPE_CHECKING:
     import pandas as pd
 
+ROOM = ("memory", "capacity", "count")
+"""Numbers of a part that decide what it holds."""
+SHARED_ROOM = {"both": ("gpu.pool",)}
+"""Memories that hold something together -> the numbers that decide what they hold."""
 Phase = Literal["prefill", "step", "total"]
 
 
@@ -118,6 +124,35 @@ class Prediction:
             f"{self.shortage}; most of what it must hold is "
             f"{largest['content']}, {cell_text(largest['needed_gb'])} GB."
         )
+
+    @property
+    def lifted_by(self) -> str:
+        """Numbers of the machine, each with a value at which all memories hold enough, in words.
+
+        What a memory must hold over what it can is the factor that is tried; empty where none does.
+        """
+        short, platform = self["short_of"], self.block.platform
+        if not short:
+            return ""
+        hw, *_ = self.block.inputs(self.block.grid.whole)
+        needed, available = map(scalar, self.estimate.fits.tiers[short])
+        lifting = []
+        for address in (*(f"{short}.{key}" for key in ROOM), *SHARED_ROOM.get(short, ())):
+            role, _, key = address.partition(".")
+            if role not in hw.roles or key not in hw[role]:
+                continue
+            number = platform.key(address)
+            step = 1.0 if number.whole else 1e9
+            enough = step * math.ceil(needed / available * scalar(hw[role][key]) / step)
+            if self._fits_with(address, enough):
+                lifting.append(f"{address} = {number.text(enough)}")
+        return f"{' or '.join(lifting)} would do." if lifting else ""
+
+    def _fits_with(self, address: str, value: float) -> bool:
+        """True if the design point has an answer with another number of the machine."""
+        changed = {address: np.array([value])}
+        answer = Probe(self.block).answer(np.zeros(1, np.intp), numbers=changed)
+        return bool(np.all(answer.estimate.fits.ok))
 
     def check_has_tree(self) -> None:
         """Refuse to explain by averages what is simulated event by event.

@@ -58,11 +58,11 @@ def estimate(
         typer.echo(sentence, err=not view.is_for_people)
     rows = [dict(point.values)]
     if footprint or (explain and view.is_for_people):
-        print_table(
-            point.footprint, view, study=point.study, below=filter(None, [point.contents])
-        )
+        contents = filter(None, [point.contents, point.lifted_by])
+        print_table(point.footprint, view, study=point.study, below=contents)
     else:
-        print_table(rows, view, study=point.study)
+        lifted = filter(None, [point.lifted_by])
+        print_table(rows, view, study=point.study, below=lifted)
     check_answered(rows)
     tell_solved(study, view, rows, lambda other: [dict(estimate.estimate(other).values)])
 

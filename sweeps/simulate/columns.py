@@ -44,6 +44,10 @@ def simulated(
             f"{block.system.name} serves one batch at a time and has no queue to play; "
             "use --method fluid"
         )
+    if resolved.estimate.serving and np.any(resolved.estimate.serving.before):
+        raise InputError(
+            "--knob prefix: a simulation begins with an empty cache; use --method fluid"
+        )
     of_a_run = [name for name, column in COLUMNS.items() if not column.of_machine]
     columns = {name: np.full(shape, np.nan) for name in of_a_run}
     fits = np.broadcast_to(resolved.estimate.fits.ok, shape)

@@ -24,6 +24,7 @@ from nearkv.sweeps.study.sizes import (
     pairs,
     per_second,
     size,
+    size_or_none,
     values,
 )
 
@@ -53,13 +54,16 @@ def _numbers(raw: RawValues, where: str, read: Reader) -> tuple[float, ...]:
     return () if is_left_out else tuple(values(raw, read, where))
 
 
-def _sizes(raw: RawValues, where: str) -> tuple[float, ...]:
-    return tuple(values(raw, size, where))
+def _sizes(
+    raw: RawValues, where: str, read: Reader = size, different: bool = True
+) -> tuple[float, ...]:
+    """Sizes of an axis; of one that is paired with others, one may come more than once."""
+    return tuple(values(raw, read, where, different))
 
 
-def _paired_sizes(raw: RawValues, where: str) -> tuple[float, ...]:
-    """Sizes of an axis that is paired with others; one may come more than once."""
-    return tuple(values(raw, size, where, different=False))
+_lengths = partial(_sizes, read=size_or_none)
+_paired_sizes = partial(_sizes, different=False)
+_paired_lengths = partial(_lengths, different=False)
 
 
 def _limits(raw: str | Iterable[str], where: str) -> dict[str, float]:
@@ -212,11 +216,11 @@ AXES = (
     ),
     StudyAxis(
         "context",
-        _sizes,
+        _lengths,
         "32k",
         "SIZES",
-        "Prompt tokens of each sequence: 64k or 8k:128k:x2.",
-        paired=_paired_sizes,
+        "Prompt tokens of each sequence: 64k or 8k:128k:x2; 0 begins with an empty cache.",
+        paired=_paired_lengths,
     ),
     StudyAxis(
         "output_tokens",
@@ -344,7 +348,9 @@ FIELD_OF = {axis.name: axis.field for axis in AXES}
 """Argument or key of a study file -> field of a study."""
 PAIRED = {axis.name: axis for axis in AXES if axis.paired is not _no_pairs}
 WORKLOAD_OPTIONS = {
-    name: axis.option for name, axis in PAIRED.items() if axis.paired is _paired_sizes
+    name: axis.option
+    for name, axis in PAIRED.items()
+    if axis.paired in (_paired_sizes, _paired_lengths)
 }
 """Axes of a workload, and the option of each."""
 

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -74,15 +75,16 @@ def _size(text: str, where: str) -> float:
     return float(match[1]) * _SUFFIX[match[2].lower()] if match else math.nan
 
 
-def _size_fault(value: float) -> str:
-    whole = 1 <= value <= 2**53 and value == int(value)
-    empty = "; an empty cache is a context of 1" if value == 0 else ""
-    advice = f"must be a whole number, 1 or more, such as 16, 64k or 1M{empty}"
+def _size_fault(value: float, least: int = 1) -> str:
+    whole = least <= value <= 2**53 and value == int(value)
+    advice = f"must be a whole number, {least} or more, such as 16, 64k or 1M"
     return "" if whole else advice
 
 
 size = Reader(_size, _size_fault)
 """Reads a count of tokens or sequences: `4096`, `64k` (65,536), `1M` (1,048,576)."""
+size_or_none = Reader(_size, partial(_size_fault, least=0))
+"""Reads a count that may be 0, as of the tokens of a prompt where the cache is empty."""
 
 
 def _without_unit(text: str, where: str) -> float:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from support.systems import SYSTEMS
 
 from nearkv.sweeps.evaluate.columns import table
 from nearkv.sweeps.study.study import Study
+from nearkv.sweeps.tables.table import records
 
 CONTEXT, TOKENS = 65_536, 64
 SEEN = CONTEXT + TOKENS / 2
@@ -105,3 +108,14 @@ def test_far_machines_take_what_binds_them(limit: str) -> None:
     answer = table(study)
     assert answer["status"].tolist() == ["ok"]
     assert 1e-3 * float(answer["step_ms"][0]) == pytest.approx(seconds, rel=0.02)
+
+
+@pytest.mark.parametrize("name", sorted(SYSTEMS))
+def test_an_empty_cache_is_the_limit_of_a_short_prompt(name: str) -> None:
+    """A step after no token takes no more than after one, and its prompt the output head alone."""
+    with np.errstate(all="raise"):
+        answer = table(Study(name, "llama3.1-8b", 1, "0,1", 64, platforms="own"))
+    empty, short = records(answer)
+    assert empty["status"] == "ok"
+    assert 0 < empty["step_ms"] <= short["step_ms"] < 1.01 * empty["step_ms"] + 0.2
+    assert 0 <= empty["prefill_s"] < short["prefill_s"]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Booleans, Real, quotient, total
+from nearkv.costmodel.mechanisms.gpu_layer import prompt_attention_flops
 from nearkv.costmodel.mechanisms.serving.parallel import beside_weights
 from nearkv.costmodel.mechanisms.serving.residents import resident, tokens_reserved
 from nearkv.costmodel.model.llm import LLM
@@ -42,10 +43,12 @@ def seen_by_type(llm: LLM, work: Workload) -> Mapping[str, LayerLoad]:
 
 def _seen(layer_type: LLM, work: Workload) -> LayerLoad:
     contexts, prompts = work.contexts, work.prompts
-    pairs = [prompt**2 for prompt in prompts]
+    pairs = [prompt * (prompt + 2 * work.before) for prompt in prompts]
     read = [layer_type.cache_traffic(1, context) for context in contexts]
     multiplied = _mean(layer_type.attention_flops(1, context) for context in contexts)
-    computed = _mean(layer_type.prefill_attention_flops(1, prompt) for prompt in prompts)
+    computed = _mean(
+        prompt_attention_flops(layer_type, 1, prompt, work.before) for prompt in prompts
+    )
     kept = _mean(layer_type.kv_bytes(1, prompt) for prompt in prompts)
     evenness = _ratio(_square_over_mean(read), _square_over_mean(contexts))
     # by a layer that keeps and reads every token

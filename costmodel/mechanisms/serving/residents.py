@@ -56,7 +56,7 @@ def whole(work: Workload, serving: Serving, requests: Real) -> Real:
         requests: of mean size, in the memory of all replicas [1].
     """
     dp = serving.replicas
-    begin = work.prompt + serving.reserve * work.output
+    begin = work.before + np.maximum(work.prompt, 1.0) + serving.reserve * work.output
     one_each = np.minimum(dp, work.batch)
     fewest, most = (
         np.maximum(dp * np.floor(serving.capacity / (dp * length) + _ROUNDING), one_each)

@@ -16,7 +16,7 @@ from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import Mixed, Recurrent
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
-from nearkv.costmodel.systems.expert_offload import INTEGERS, TAKE_TURNS
+from nearkv.costmodel.systems.expert_offload import INTEGERS, SEVERAL, TAKE_TURNS, UNPACKED
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.knobs import resolve_knobs
@@ -359,6 +359,36 @@ def test_hits_are_what_memories_hold_of_the_experts_in_use() -> None:
 def test_several_gpus_say_that_they_take_turns() -> None:
     assert TAKE_TURNS not in answer().notes
     assert TAKE_TURNS in answer(hw=BED.with_values({"gpu.count": 2})).notes
+
+
+def test_an_answer_says_which_defaults_nobody_uses_here() -> None:
+    """Each sentence stands only where its number was left as it is for all systems."""
+    packed = replace(MOE, weight_width=0.5625)
+    one = replace(WORK, batch=1.0)
+    for llm, work, said in (
+        (MOE, WORK, {SEVERAL, UNPACKED}),
+        (packed, WORK, {SEVERAL}),
+        (MOE, one, {UNPACKED}),
+        (packed, one, set()),
+    ):
+        notes = answer(llm, work=work).notes
+        assert {SEVERAL, UNPACKED} & notes.keys() == said
+
+
+@pytest.mark.parametrize("name", ["expert-offload", "cpu-only"])
+def test_a_prompt_behind_a_prefix_takes_what_a_longer_prompt_takes_more(name: str) -> None:
+    """Chunks of 10 tokens: 110 tokens less 100 of them, but for the output head, once each."""
+    hw = BED.with_values({"host.launch": 0.0, "gpu.launch_alone": 0.0})
+    stated = {"gpu_experts": 0.5, "experts": 0.0} if name == "expert-offload" else {}
+    knobs = {"chunk": 10.0, **stated}
+
+    def prompt(tokens: float, before: float = 0.0) -> float:
+        work = Workload(2.0, tokens, 21.0)
+        estimate = SYSTEMS[name](hw, MOE, work, {**knobs, "prefix": before})
+        assert estimate.work.context == before + tokens + 10.5
+        return float(estimate.prefill.parts["layers"].seconds)
+
+    assert prompt(10.0, before=100.0) == pytest.approx(prompt(110.0) - prompt(100.0))
 
 
 def test_8_bit_floats_on_cores_say_that_units_are_for_integers() -> None:

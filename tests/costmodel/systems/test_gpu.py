@@ -515,6 +515,28 @@ def test_the_layer_that_drafts_keeps_a_cache_too() -> None:
     assert drafting / plain == pytest.approx(32 / 33 * (1 - drafted / usable), rel=2e-3)
 
 
+def test_a_prompt_behind_a_prefix_takes_what_a_longer_prompt_takes_more() -> None:
+    """Chunks of 10 tokens: 110 tokens less 100 of them, and its own logits; a step sees all."""
+    hw = machine_of(GPU)
+    windowed = model("gpt-oss-20b", hw)
+    for llm in (TINY, windowed):
+
+        def asked(tokens: float, before: float = 0.0, llm: LLM = llm) -> Estimate:
+            work = Workload(1.0, tokens, 21.0)
+            one = {"tp": 1.0, "pp": 1.0, "dp": 1.0, "ep": 1.0, "attention": 0.0}
+            return GPU(hw, llm, work, {**one, "chunk": 10.0, "prefix": before})
+
+        flops = {
+            tokens: asked(tokens).prefill.traffic("run")["gpu.tensor", "run"]
+            for tokens in (110.0, 100.0)
+        }
+        behind = asked(10.0, before=100.0)
+        computed = behind.prefill.traffic("run")["gpu.tensor", "run"]
+        assert computed == pytest.approx(flops[110.0] - flops[100.0] + 2 * llm.head_parameters)
+        assert behind.step.seconds == pytest.approx(asked(110.0).step.seconds)
+        assert behind.fits.tiers["gpu"][0] == pytest.approx(asked(110.0).fits.tiers["gpu"][0])
+
+
 def test_degrees_are_columns_of_the_answer() -> None:
     answer = estimate("gpu", **split(4.0, 2.0))
     assert {name: answer.also[name] for name in ("tp", "dp", "pp", "ep")} == {

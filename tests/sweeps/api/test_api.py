@@ -191,6 +191,11 @@ def test_an_infeasible_point_is_an_answer_with_empty_tables() -> None:
     point = nearkv.estimate("flexgen-dram", "opt-175b", context="128k")
     assert point.status == "infeasible"
     assert point["reason"] == "host memory is short"
+    assert point.lifted_by == "host.memory = 659 GB or host.count = 2 would do."
+    for memory, status in (("659GB", "ok"), ("640GB", "infeasible")):
+        with_more = {"host.memory": memory}
+        more = nearkv.estimate("flexgen-dram", "opt-175b", context="128k", sets=with_more)
+        assert more.status == status
     assert point.breakdown().empty
     assert point.traffic().empty
     assert point.explain().empty

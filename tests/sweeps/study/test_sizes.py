@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.study.sizes import choices, pairs, size, values
+from nearkv.sweeps.study.sizes import choices, pairs, size, size_or_none, values
 
 BAD_SIZES = """
 -1 0 nan 1e400 1.5 4,,8 k 64q 8:64 8:64:2 8:64:x1 8:64:+0 64:8:x2 1:1M:+1e-9 1:8M:+1 8:64:x-2
@@ -35,6 +35,12 @@ def test_bad_sizes_are_one_sentence(text: str) -> None:
     with pytest.raises(InputError, match="--batch") as caught:
         values(text, size, "--batch")
     assert "\n" not in str(caught.value)
+
+
+def test_a_prompt_may_have_no_token() -> None:
+    assert values("0,64k", size_or_none, "--context") == [0, 65536]
+    with pytest.raises(InputError, match="0 or more"):
+        values("-1", size_or_none, "--context")
 
 
 def test_options_are_name_and_value() -> None:
