@@ -177,6 +177,7 @@ class System:
         optima: systems on the same machine that no choice of this one beats.
         several_gpus: whether it divides a model or its requests over GPUs itself; of another, each
             GPU has a copy (`model.copies`).
+        installable: whether it is software that runs on machines one can buy.
     """
 
     name: str
@@ -192,6 +193,20 @@ class System:
     combinations: Combinations | None = None
     optima: tuple[str, ...] = ()
     several_gpus: bool = False
+    installable: bool = False
+
+    @property
+    def origin(self) -> str:
+        """Where it comes from.
+
+        `own` is of a user's file, `engine` can be installed, `paper` is what the cited paper
+        proposes, `baseline` what a paper compares with.
+        """
+        if self.plugin:
+            return "own"
+        if self.installable:
+            return ENGINE
+        return "paper" if self.name == self.cite else "baseline"
 
     def is_monotone(self, measure: str, axis: str) -> bool:
         """True if, at default knobs, more work takes no less and more hardware no more of a column.
@@ -270,6 +285,8 @@ class System:
         return find_system, (self.name,)
 
 
+ENGINE = "engine"
+"""Origin of a system that can be installed."""
 _PACKAGE = "nearkv.costmodel.systems"
 """Its modules register systems when first imported, which is when a name is looked up."""
 _GROUP = "nearkv.systems"
@@ -292,13 +309,15 @@ def system(
     combinations: Combinations | None = None,
     optima: tuple[str, ...] = (),
     several_gpus: bool = False,
+    installable: bool = False,
 ) -> Callable[[SystemFunction], SystemFunction]:
     """Register a system under a name.
 
     The function takes `hw, llm, work` and its knobs by name, or all of them as `**knobs`, and
     returns an `Estimate`. Where it names the attention of its layers (`attends`), it sums over the
     layer types of a model; a model with any other type is answered by `not-modelled`, for the
-    reason in `lacks`. `combinations`, `optima` and `several_gpus` are as in `System`.
+    reason in `lacks`. `combinations`, `optima`, `several_gpus` and `installable` are as in
+    `System`.
 
     Raises:
         ValueError: the name is taken, or the knobs are not the function's keyword arguments.
@@ -321,6 +340,7 @@ def system(
             combinations,
             optima,
             several_gpus,
+            installable,
         )
         parameters = inspect.signature(model).parameters.values()
         arguments = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
@@ -347,6 +367,20 @@ def systems() -> dict[str, System]:
     _import_own()
     _import_installed()
     return dict(sorted(_SYSTEMS.items()))
+
+
+def engines(names: Sequence[str] = ()) -> tuple[str, ...]:
+    """Those of some systems, or of all, that can be installed.
+
+    Raises:
+        InputError: none of them can, or a name is unknown.
+    """
+    chosen = [find_system(name) for name in names] or systems().values()
+    found = tuple(system.name for system in chosen if system.origin == ENGINE)
+    if not found:
+        listed = ", ".join(engines())
+        raise InputError(f"--installable leaves no system; those that can be are {listed}")
+    return found
 
 
 @cache

@@ -121,6 +121,7 @@ in_hilos = partial(
     system,
     platform="hilos-a100",
     cite="hilos",
+    installable=True,
     knobs={
         "chunk": CHUNK,
         "gpu_batches": BATCHES,
@@ -141,6 +142,7 @@ in_hilos = partial(
     "flexgen-raid",
     platform="inf2-a100",
     cite="inf2",
+    installable=True,
     owns=("gpu", "host", "ssd", "chassis"),
     knobs={
         "chunk": CHUNK,
@@ -328,6 +330,7 @@ DRAM_FIRST = Reversal(
     "flexgen-percent",
     platform="t4-box",
     cite="flexgen",
+    installable=True,
     owns=("gpu", "host", "ssd"),
     reversals=(DRAM_FIRST, LARGEST_CHUNK),
     attends=ATTENDS,

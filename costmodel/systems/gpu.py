@@ -215,6 +215,7 @@ SEQUENCES = Knob(
     "gpu",
     platform="hgx-h200",
     cite="vllm",
+    installable=True,
     owns=("gpu", "host"),
     several_gpus=True,
     attends=tuple(LAYER_CLASS),

@@ -87,6 +87,7 @@ CHUNK = chunk_knob(room_beside_cache)
     "zero-inference",
     platform="zero-a6000",
     cite="zero-inference-readme",
+    installable=True,
     owns=("gpu", "host", "ssd"),
     attends=ATTENDS,
     lacks=LACKS,

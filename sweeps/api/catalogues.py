@@ -17,7 +17,7 @@ from nearkv.sweeps.study.own_systems import load_plugins
 
 
 def systems(plugin: Iterable[str] = (), platform: Value = "") -> pd.DataFrame:
-    """List the systems: name, paper, platform, knobs and what they do.
+    """List the systems: name, origin, paper, platform, knobs and what they do.
 
     Args:
         plugin: files that register systems of your own.

@@ -164,17 +164,20 @@ def _study(systems: Study | Names, model: Models | None, users: int, axes: Axes)
     if users:
         study = study.but(batch=users)
     lengths = (study.batch, study.context, study.output_tokens)
-    lists = (study.models, *lengths, *study.knobs.values())
+    lists = (study.models, *lengths, *study.knobs.values(), *study.sets.values())
     if any(len(values) != 1 for values in lists):
         raise InputError(
-            "design takes one model, batch, context, output length and value of a knob, not a list"
+            "design takes one model, batch, context, output length and value of a knob or width, "
+            "not a list"
         )
-    machine = (study.platforms, study.sets, study.parts)
+    numbers = [name for name in study.sets if not name.startswith("precision.")]
+    machine = (study.platforms, numbers, study.parts)
     other = (study.traces, study.zipped, study.band, study.method != "fluid")
     if any((*machine, *other)):
         raise InputError(
             "design chooses the machine itself, for one workload of the fluid model; "
-            "leave out platforms, sets, parts, traces, pairs, a method and a band"
+            "leave out platforms, parts, numbers that are no widths, traces, pairs, "
+            "a method and a band"
         )
     return study
 

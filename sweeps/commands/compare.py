@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from nearkv.hardware.errors import InputError
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.drawing import (
     Chart,
@@ -30,7 +31,7 @@ from nearkv.sweeps.commands.printing import (
 @options.with_options(options.of_study, options.of_load, options.View)
 def compare(
     line: typer.Context,
-    systems: options.Systems,
+    systems: options.Systems = [],
     ratio: Annotated[
         str,
         option(
@@ -40,6 +41,7 @@ def compare(
     ] = "",
     breakdown: options.Breakdown = False,
     chart: Chart = False,
+    installable: options.Installable = False,
 ) -> None:
     """Put systems side by side; ratios are over the first, on its first platform and knob value.
 
@@ -50,6 +52,9 @@ def compare(
     """
     from nearkv.sweeps.study.sizes import comma_list
 
+    systems = [*options.chosen_of(line, systems)]
+    if not systems:
+        raise InputError("name systems, as in nearkv compare flexgen-ssd hilos")
     view, study = options.view_of(line), options.study_of(line, systems)
     ratios = comma_list(ratio)
     if view.columns:

@@ -15,9 +15,10 @@ from nearkv.hardware.errors import InputError
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.options import argument, flag, option
 from nearkv.sweeps.commands.printing import check_new, print_table, tell, write_new
+from nearkv.sweeps.study.sizes import comma_list
 
 SHOWN = (
-    "server,cost_usd,ttft_s,tpot_ms,gpus,usd_mtok,throughput_tok_s,hosts,hbms,lpddrs,dram_gib,ssds,csds,"
+    "server,origin,cost_usd,ttft_s,tpot_ms,gpus,usd_mtok,throughput_tok_s,hosts,hbms,lpddrs,dram_gib,ssds,csds,"
     "batch_run,power_w,bottleneck"
 )
 """Columns that a terminal shows, the most important first."""
@@ -98,6 +99,15 @@ def design(
     context: options.Context = "32k",
     output_tokens: options.OutputTokens = "64",
     knobs: options.Knobs = [],
+    sets: Annotated[
+        list[str],
+        option(
+            "precision.KEY=VALUE",
+            "Bits of elements: precision.weight=q4_k_m, precision.kv=fp8.",
+            "--set",
+        ),
+    ] = [],
+    installable: options.Installable = False,
     band: Annotated[
         float | None,
         option(
@@ -151,8 +161,12 @@ def _question(line: typer.Context) -> dict[str, Any]:
     }
     arguments["terms"] = {name: value for name, value in terms.items() if value is not None}
     is_study = arguments["systems"].endswith(".toml")
+    del arguments["installable"]
     if is_study:
         arguments["systems"] = load_study(arguments["systems"], arguments.pop("plugin"))
+    else:
+        named = comma_list(arguments["systems"])
+        arguments["systems"] = options.chosen_of(line, named)
     if is_study or arguments["classes"]:
         for name in {"batch", "context", "output_tokens", "knobs"} - stated.keys():
             del arguments[name]

@@ -54,6 +54,10 @@ Systems = Annotated[
     list[str],
     argument("SYSTEM", "Systems; the first is what the others are compared with."),
 ]
+Installable = Annotated[
+    bool,
+    flag("--installable", "Only systems that run on machines one can buy: engines."),
+]
 SystemNames = Annotated[
     str, option("SYSTEMS", "Comma-separated systems; `nearkv systems` lists them.")
 ]
@@ -271,6 +275,21 @@ def study_of(line: typer.Context, systems: str | Sequence[str]) -> Study:
         if stated.get(axis.parameter):
             fields[axis.field] = stated[axis.parameter]
     return stated_study(**fields | {"band": stated["band"]})
+
+
+def chosen_of(line: typer.Context, systems: Sequence[str]) -> Sequence[str]:
+    """Systems as they are named; with --installable those of them, or of all, that can be.
+
+    Raises:
+        InputError: no system is left, or a name is unknown.
+    """
+    from nearkv.costmodel.model.registry import engines
+    from nearkv.sweeps.study.own_systems import load_plugins
+
+    if not line.params["installable"]:
+        return systems
+    load_plugins(line.params["plugins"])
+    return engines(systems)
 
 
 def stated(line: typer.Context) -> dict[str, str]:

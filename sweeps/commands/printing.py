@@ -39,6 +39,8 @@ LATENCIES = "ttft_s,tpot_ms,"
 NO_ANSWER = 3
 """Exit code of a command whose only row has no answer, so that scripts see it."""
 
+A_MINUTE = {"ttft_s": 60.0, "tpot_ms": 60e3}
+"""A minute to a first token, or to any other, in the unit of its column."""
 SHORTAGE = {"reason", "short_of"}
 """Columns that say why a design does not fit."""
 AS_TABLE = View()
@@ -237,7 +239,7 @@ def left_out(rows: Rows, shown: Display, view: View) -> list[str]:
             why[f"n/m: {name}: {reason}."] = None
         if status == "infeasible" and short_of and not SHORTAGE & {*shown.names}:
             why[f"OOM: {name} lacks memory in {short_of}."] = None
-    why |= dict.fromkeys(_blanks(rows, view))
+    why |= dict.fromkeys([*_blanks(rows, view), *_slow(rows, view)])
     short = next((row for row in rows if row.get("status") == "infeasible"), {})
     if "system" in short:
         asked = f"nearkv estimate {short['system']} ... --footprint"
@@ -261,6 +263,26 @@ def _blanks(rows: Rows, view: View) -> list[str]:
             where = f"at {counted(count, 'design point')}"
             why = f"`nearkv columns show {name}` says why"
             sentences.append(f"-: {system} runs {where} without {name}; {why}.")
+    return sentences
+
+
+def _slow(rows: Rows, view: View) -> list[str]:
+    """Sentences on answers that nobody would wait for, where machines to buy are compared."""
+    import numpy as np
+
+    from nearkv.costmodel.model.metrics import is_of_costs
+    from nearkv.sweeps.tables.table import counted, reach
+
+    if "server" not in rows[0] and not is_of_costs(comma_list(view.columns)):
+        return []
+    sentences = []
+    for name, minute in A_MINUTE.items():
+        values = [row.get(name) for row in rows if row.get("status", "ok") == "ok"]
+        known = np.array(values, float)
+        slow = known[known > minute]
+        if len(slow):
+            of = f"{len(slow)} of {counted(len(rows), 'row')}"
+            sentences.append(f"slow: {name} {reach(slow)} in {of}, more than a minute.")
     return sentences
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from nearkv.costmodel.model.registry import ENGINE
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.options import argument
 from nearkv.sweeps.commands.printing import print_table, write_new
@@ -17,6 +18,7 @@ def systems(
     line: typer.Context,
     platform: options.OnePlatform = "",
     plugins: options.Plugins = [],
+    installable: options.Installable = False,
 ) -> None:
     """List the systems, each with the paper it comes from and its knobs.
 
@@ -26,7 +28,11 @@ def systems(
 
     view = options.view_of(line)
     table = catalogues.systems(plugin=plugins, platform=platform)
-    usual = "system,runs,lacks,what" if platform else "system,what,paper,platform,knobs"
+    if installable:
+        table = table[table["origin"] == ENGINE]
+    usual = "system,origin,what,paper,platform,knobs"
+    if platform:
+        usual = "system,origin,runs,lacks,what"
     below = [f"{len(table)} systems; `nearkv systems show NAME` prints the knobs of one."]
     if platform:
         running = (table["runs"] == "yes").sum()

@@ -25,8 +25,9 @@ def system_rows() -> Rows:
     rows: Rows = []
     for system in registry.systems().values():
         knobs = ", ".join(system.knobs)
-        origin = system.plugin.file if system.plugin else system.cite
-        names = {"system": system.name, "paper": origin, "platform": system.platform}
+        paper = system.plugin.file if system.plugin else system.cite
+        names = {"system": system.name, "origin": system.origin, "paper": paper}
+        names["platform"] = system.platform
         rows.append({**names, "knobs": knobs, "what": system.summary})
     return rows
 
@@ -159,6 +160,7 @@ IDENTITY_COLUMNS = {
     "method": "fluid or simulate; where requests arrive, or a trace is asked for",
     "step_bottleneck": "the resource that most of a decode step is attributed to; on request",
     "bottleneck": "the resource that most of a whole request is attributed to; on request",
+    "origin": "paper, engine (can be installed), baseline of a paper, or own; in comparisons",
     "machine": "parts that the system owns, which are priced and powered; in comparisons",
     "attention_on": "roles whose parts compute the attention of a step; in comparisons",
     "bits": "of weights, K and V, activations, where they differ; in comparisons",

@@ -186,7 +186,7 @@ def cells_at(
             notes = {name: notes[name] for name in notes if name not in of_closed_form}
         answers["note"] = noted(notes)
     if not special.isdisjoint(GROUND):
-        answers |= ground(answer, block.platform, llm)
+        answers |= ground(answer, block, llm)
     answers |= _metrics(answer, wanted, extra)
     if block.method != "simulate":
         answers |= _times(estimate, special)

@@ -10,26 +10,28 @@ from nearkv.costmodel.algebra.span import Real, sum_by_key
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.metrics import Evaluated
 from nearkv.hardware.platform import Platform
-from nearkv.sweeps.tables.table import Categories
+from nearkv.sweeps.study.grid import Block
+from nearkv.sweeps.tables.table import EVERYWHERE, Categories
 
-MACHINE, ATTENTION, BITS = "machine", "attention_on", "bits"
-GROUND = (MACHINE, ATTENTION, BITS)
+ORIGIN, MACHINE, ATTENTION, BITS = "origin", "machine", "attention_on", "bits"
+GROUND = (ORIGIN, MACHINE, ATTENTION, BITS)
 """Columns of this module."""
 
 
-def ground(answer: Evaluated, platform: Platform, llm: LLM) -> dict[str, Categories]:
+def ground(answer: Evaluated, block: Block, llm: LLM) -> dict[str, Categories]:
     """Columns of a box of design points that say what its numbers were reached with.
 
     Args:
         answer: of a system.
-        platform: whose parts it owns.
+        block: the system, and the platform whose parts it owns.
         llm: the models, for the widths of elements.
 
     Returns:
-        What the system owns, the roles that attend, and bits of weights, KV and activations.
+        Where the system comes from, what it owns, the roles that attend, and bits of weights, KV
+        and activations.
     """
     devices = answer.devices
-    parts = [part_in(platform, role) for role in devices]
+    parts = [part_in(block.platform, role) for role in devices]
 
     def machine(counts: Sequence[float]) -> str:
         number = sum_by_key(zip(parts, counts, strict=True))
@@ -43,6 +45,7 @@ def ground(answer: Evaluated, platform: Platform, llm: LLM) -> dict[str, Categor
 
     widths = (llm.weight_width, llm.kv_width, llm.activation_width)
     return {
+        ORIGIN: Categories(EVERYWHERE, (block.system.origin,)),
         MACHINE: texts([part.count for part in devices.values()], machine),
         ATTENTION: texts(list(attention.values()), attending),
         BITS: texts(widths, bits),

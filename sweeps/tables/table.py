@@ -187,16 +187,14 @@ def three_digits(value: float) -> str:
 
 
 def reach(numbers: CellArray) -> str:
-    """The lowest and the highest of some positive numbers, or the one where they are close.
+    """The lowest and the highest of some positive numbers, or the one where both read alike.
 
     >>> reach(np.array([1.5, 0.25, 0.5]))
     '0.25 to 1.5'
     """
     known = numbers.astype(float)
-    low, high = np.nanmin(known), np.nanmax(known)
-    if np.isclose(low, high):
-        return three_digits(low)
-    return f"{three_digits(low)} to {three_digits(high)}"
+    ends = map(three_digits, (np.nanmin(known), np.nanmax(known)))
+    return " to ".join(dict.fromkeys(ends))
 
 
 def counted(number: int, noun: str) -> str:

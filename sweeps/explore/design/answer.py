@@ -19,6 +19,7 @@ from nearkv.hardware.platform import Platform
 from nearkv.hardware.schema import PARTLESS, Quantity
 from nearkv.solvers.knobs import tried_together
 from nearkv.sweeps.evaluate.columns import BOTTLENECK, columns, on_request
+from nearkv.sweeps.evaluate.ground import ORIGIN
 from nearkv.sweeps.evaluate.slo import Target
 from nearkv.sweeps.explore.design.deployments import Deployments
 from nearkv.sweeps.explore.design.flips import flips_of, winning_share
@@ -29,6 +30,7 @@ from nearkv.sweeps.jobs.search import (
     BEST,
     NO_BETTER,
     Best,
+    Kept,
     Search,
 )
 from nearkv.sweeps.study.axes import WORKLOAD_OPTIONS
@@ -36,6 +38,8 @@ from nearkv.sweeps.study.grid import Block
 from nearkv.sweeps.study.study import Study, blocks, name_of
 from nearkv.sweeps.tables.table import Row, Rows, cell_text, counted, records
 
+MOST_NAMED = 6
+"""Systems without a row whose nearest machine is told."""
 TURNING = 3
 """Numbers that are named of those that would turn the ranking."""
 CLOSE = 1e-7
@@ -48,7 +52,8 @@ UNTRIED = (OVER, UNPRICED, NO_BETTER)
 OF_A_BATCH = (
     "All sequences start at once: ttft_s is the mean over this batch, of which the last waits "
     "longest, and stages of a pipeline are taken as full. As many run at once as memory holds, so "
-    "a machine of less memory may have a shorter tpot_ms."
+    "a machine of less memory may have a shorter tpot_ms. For users who come one by one put "
+    "--users in place of --batch in the command below."
 )
 """What times of a batch are, for readers who know load as requests that arrive over time."""
 Report = Callable[[int, int], None]
@@ -99,7 +104,9 @@ class Design:
         rented = self.machine.roles["ownership"].si["rented"]
         row["acquired"] = "rented" if rented else "bought"
         own = columns(
-            self.block, self.block.grid.whole, extra=(BOTTLENECK, *on_request(names))
+            self.block,
+            self.block.grid.whole,
+            extra=(ORIGIN, BOTTLENECK, *on_request(names)),
         )
         (answered,) = records(own)
         return {**row, **answered}
@@ -111,8 +118,9 @@ class Design:
         words += [name_of(model) for model in study.models]
         for name, option in WORKLOAD_OPTIONS.items():
             words += [option, *(f"{length:.0f}" for length in getattr(study, name))]
-        for name, values in study.knobs.items():
-            words += ["--knob", f"{name}={getattr(values[0], 'text', values[0])}"]
+        for option, chosen in (("--knob", study.knobs), ("--set", study.sets)):
+            for name, values in chosen.items():
+                words += [option, f"{name}={getattr(values[0], 'text', values[0])}"]
         for plugin in study.plugins:
             words += ["--plugin", plugin]
         return f"{shlex.join(words)} --platform"
@@ -168,6 +176,7 @@ class MachineSearch(Search):
     ) -> None:
         super().__init__(best, time.monotonic() + seconds)
         self.question, self.told = question, report
+        self.nearest = best.nothing
         self.machines = sum(len(each.machines) for each in question.deployments)
         unpriced = sum(len(each.unpriced) for each in question.deployments)
         self.outcomes[UNPRICED] += unpriced
@@ -185,13 +194,27 @@ class MachineSearch(Search):
         """The system on all its machines, of which one has a number in the whole search."""
         return [each for each in self.question.deployments if each.first <= row][-1]
 
+    def designs_of(self, kept: Kept) -> list[Design]:
+        """Machines of what a search keeps, with their knobs."""
+        rows, splits = kept.rows.tolist(), kept.costs[:, -1].astype(int)
+        return [
+            design_of(self.deployments_of(row), self.question.study, row, split)
+            for row, split in zip(rows, splits, strict=True)
+        ]
+
     @property
     def meets(self) -> bool:
         """True if a machine meets every limit."""
         return bool(np.any(self.kept.costs[:, 0] == 0))
 
     def rank(self) -> None:
-        """Put the best of all systems first; where none meets every limit, keep the nearest."""
+        """Put the best of all systems first; where none meets every limit, keep the nearest.
+
+        Those of systems that meet the limits nowhere stand aside, the nearest first.
+        """
+        misses = np.flatnonzero(self.kept.costs[:, 0] > 0)
+        nearest_first = misses[np.argsort(self.kept.costs[misses, 0], kind="stable")]
+        self.nearest = self.kept.take(nearest_first)
         many = len(self.kept.rows) if self.meets else 1
         best = replace(self.best, per=(), most=max(many, 1))
         order = best.choose(self.kept.costs.T, np.zeros(len(self.kept.rows), int))
@@ -269,7 +292,23 @@ class Answer:
             said.append(OF_A_BATCH)
         if len(self.designs) > 1 and len(self.question.goal.objectives) == 1:
             said += self.flips()
-        return [*said, *self.search.left_out()]
+        return [*said, *self.without_a_row(), *self.search.left_out()]
+
+    def without_a_row(self) -> list[str]:
+        """Systems of the question that are not in the answer, and why."""
+        goal = self.question.goal
+        if len(goal.objectives) > 1:
+            return []
+        misses = self.search.designs_of(self.search.nearest)
+        told = [f"{near.place}: {missed(goal, near)}" for near in misses[:MOST_NAMED]]
+        if more := misses[MOST_NAMED:]:
+            told.append(f"and further off {', '.join(near.system for near in more)}")
+        said = [f"No machine meets every limit with {'; '.join(told)}."] if told else []
+        answered = {design.system for design in (*self.designs, *misses)}
+        others = sorted({*self.question.study.systems} - answered)
+        if others:
+            said.append(f"No machine within the budget runs {', '.join(others)}.")
+        return said
 
     def flips(self) -> list[str]:
         """Who comes second, and what would make it the first."""
@@ -322,29 +361,33 @@ def best_machines(
         search.best = replace(search.best, per=())
         for each in question.deployments:
             search.over(each.candidates(each.beyond))
-    rows, splits = search.kept.rows.tolist(), search.kept.costs[:, -1].astype(int)
-    designs = [
-        design_of(search.deployments_of(row), question.study, row, split)
-        for row, split in zip(rows, splits, strict=True)
-    ]
+    designs = search.designs_of(search.kept)
     if not search.meets:
         search.check_complete()
-        raise UnmetError(nearest_miss(question.goal, designs))
+        raise UnmetError(nearest_miss(question, designs))
     return Answer(search, designs)
 
 
-def nearest_miss(goal: Goal, nearest: Sequence[Design]) -> str:
+def nearest_miss(question: Question, nearest: Sequence[Design]) -> str:
     """Why no machine meets every limit: the one that misses least, and by how much which limit."""
+    goal, batch = question.goal, question.study.batch[0]
     if not nearest:
         lacked = f"holds the model, runs it with the knobs and has a {goal.objectives[0]}"
         return f"no machine that may be built {lacked}"
     row = nearest[0].row(goal.columns)
-    missed = [sentence for limit in goal.limits if (sentence := _miss(limit, row))]
     fitted = ", ".join(filter(None, (row[f"{role}s"] for role in SLOTS)))
+    load = f"nearkv compare {row['system']} ... --users {batch:.0f}"
+    starts = f"; all {batch:,.0f} prompts start at once, where `{load}` is load"
     return (
         f"no machine meets every limit; the nearest is {row['system']} on {row['server']} "
-        f"({fitted}): {'; '.join(missed)}"
+        f"({fitted}): {missed(goal, nearest[0])}{starts if batch > 1 else ''}"
     )
+
+
+def missed(goal: Goal, design: Design) -> str:
+    """Which limits a machine misses, and by how much."""
+    row = design.row(goal.columns)
+    return "; ".join(filter(None, (_miss(limit, row) for limit in goal.limits)))
 
 
 def _miss(limit: Target, row: Row) -> str:

@@ -188,7 +188,12 @@ class Question:
         one = f"{study.context[0]:,.0f} tokens of context, {study.output_tokens[0]:,.0f} of output"
         lengths = [*map(str, self.classes)] or [one]
         sequences = f"{study.batch[0]:,.0f} sequences"
-        return ", ".join([name_of(study.models[0]), *lengths, sequences, *limits])
+        widths = [
+            f"{name} {getattr(value, 'text', value)}"
+            for name, (value,) in study.sets.items()
+        ]
+        model = name_of(study.models[0])
+        return ", ".join([model, *widths, *lengths, sequences, *limits])
 
     @cached_property
     def built(self) -> list[Server]:

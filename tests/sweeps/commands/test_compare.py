@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,23 @@ def test_a_dash_of_a_system_that_runs_is_explained() -> None:
     text = succeed(*words, "--context", "1k,1M", "--columns", "decode_tok_s")
     assert "-: l3 runs at 1 design point without decode_tok_s; `nearkv columns" in text
     assert "without" not in succeed(*words, "--context", "1k", "--columns", "decode_tok_s,tp")
+
+
+def test_answers_of_more_than_a_minute_are_told() -> None:
+    """FLEX(SSD) reads all K and V of 16 sequences of 32k from four drives in every step."""
+    words = ("--model", "opt-66b", "--context", "1k,32k", "--columns", "step_ms,cost_usd")
+    text = succeed("compare", "flexgen-ssd", *words)
+    assert re.search(r"slow: ttft_s \d+ in 1 of 2 rows, more than a minute\.", text)
+    assert re.search(r"slow: tpot_ms [\d,]+ in 1 of 2 rows", text)
+    assert "slow:" not in succeed("compare", "gpu", "--platform", "common", *words)
+
+
+def test_what_can_be_installed_is_compared() -> None:
+    words = ("--platform", "common", "--model", "llama3.1-8b", "--columns", "origin")
+    text = succeed("compare", "--installable", *words, "--format", "csv")
+    named = {line.split(",")[0] for line in text.splitlines()[1:]}
+    assert named == {"engine"}
+    rest = succeed("compare", "hilos", "gpu", "rank-pim", *words, "--format", "csv")
+    assert rest.split() == ["origin", "paper", "engine", "baseline"]
+    assert "--installable leaves no system" in refusal("compare", "l3", "--installable", *words)
+    assert "name systems" in refusal("compare", *words)

@@ -184,6 +184,8 @@ def test_a_front_has_no_machine_that_another_dominates() -> None:
         (("--rent",), "compare by the hour alone"),
         (("--context", "1k,2k"), "not a list"),
         (("--knob", "tp=1,2"), "not a list"),
+        (("--set", "precision.kv=fp8,int4"), "not a list"),
+        (("--set", "gpu.count=2"), "numbers that are no widths"),
         (("--prices", "none.csv"), "none.csv"),
         (("--pareto", "cost_usd"), "two or three different columns"),
         (("--pue", "0.5"), "--pue 0.5: must be at least 1"),
@@ -253,3 +255,36 @@ def test_an_axis_beside_a_study_or_a_batch_beside_users_is_refused(tmp_path: Pat
     for option in (("--context", "32k"), ("--batch", "8"), ("--knob", "tp=1")):
         assert "give them there" in refusal("design", str(study), *SMALL, *option)
     assert "leave out --batch" in refusal("design", *ASKED, "--batch", "3")
+
+
+def test_widths_may_be_set_and_the_command_repeats_them(tmp_path: Path) -> None:
+    """8.03 billion weights and 4 x 24,640 tokens of 131,072 bytes are 29.0 GB: two cards of 24.
+
+    Eight bits take half of it, and one card.
+    """
+    file = tmp_path / "best.toml"
+    model = ("--model", "llama3.1-8b", "--context", "24k", "--users", "4")
+    asked = ("design", "gpu", "--server", "workstation-2gpu", *model)
+    as_json = ("--format", "json")
+    eight = ("--set", "precision.weight=fp8", "--set", "precision.kv=fp8")
+    (wide,) = json.loads(succeed(*asked, *as_json))
+    (narrow,) = json.loads(succeed(*asked, *eight, *as_json, "--machine-out", str(file)))
+    assert wide["gpus"].startswith("2 x")
+    assert narrow["gpus"].startswith("1 x")
+    text = " ".join(succeed(*asked, *eight).split())
+    command = text.split("`")[1].replace("best.toml", str(file)).split()
+    (again,) = json.loads(succeed(*command[1:], *as_json))
+    assert again["tpot_ms"] == narrow["tpot_ms"]
+    assert again["cost_usd"] == narrow["cost_usd"]
+
+
+def test_a_system_without_a_row_is_named_with_what_it_misses() -> None:
+    words = ("--model", "llama3.1-8b", "--context", "8k", "--users", "4", "--budget", "20kUSD")
+    limits = ("--slo", "tpot_ms=30,ttft_s=2")
+    text = " ".join(succeed("design", "gpu,h2m2,l3", *words, *limits).split())
+    assert "No machine meets every limit with h2m2 on h2m2-server: ttft_s " in text
+    assert "where 2 is allowed (--slo)" in text
+    assert "No machine within the budget runs l3." in text
+    unmet = invoke("design", "h2m2", *words, *limits)
+    assert "all 4 prompts start at once, where `nearkv compare h2m2 ... --users 4`" in unmet.stderr
+    assert "--installable leaves no system" in refusal("design", "h2m2", "--installable", *words)
