@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Real, Span, overlap, serial, stream
+from nearkv.costmodel.algebra.span import Booleans, Real, Span, overlap, serial, stream
 from nearkv.costmodel.mechanisms.near_storage.writeback import (
     Writeback,
     head_rows,
@@ -38,7 +38,7 @@ from nearkv.costmodel.model.estimate import Fits, fits
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import NO_KNOBS, Knob, choice
-from nearkv.costmodel.model.resources import Csd, Gpu, Link, csd, host, link
+from nearkv.costmodel.model.resources import KERNEL_GROUPS, Csd, Gpu, Link, csd, host, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
@@ -270,6 +270,15 @@ def prefill_layer(hw: Machine, weights: WeightStream, work: Workload, alpha: Rea
 def kernel_power(hw: Machine, llm: LLM) -> Real:
     """Power of the attention kernels, maximum over the kernels that the layers need [W]."""
     return llm.most_of_a_layer(lambda layer_type: devices_of(hw, layer_type).kernel_power)
+
+
+def unbuilt_kernels(hw: Machine, llm: LLM) -> Booleans:
+    """True of models with attention that no kernel of the devices was built for (Table 3)."""
+    built = [group for group in KERNEL_GROUPS if f"kernel_g{group}" in hw.csd]
+    unbuilt = llm.most_of_a_layer(
+        lambda kind: np.greater(kind.kv_bytes(1, 1), 0) & ~np.isin(kind.group, built)
+    )
+    return np.greater(unbuilt, 0)
 
 
 def waiting_rows(llm: LLM, work: Workload, caching: Caching) -> Real:

@@ -33,6 +33,7 @@ from support.tiny import (
     needed,
 )
 
+import nearkv
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.near_storage.x_cache import alpha_closed_form
 from nearkv.costmodel.model.estimate import Estimate
@@ -474,3 +475,16 @@ def test_the_kernel_of_a_latent_layer_is_bound_by_its_multiply_adds() -> None:
     assert llm.layer_types["latent_moe"].group == pytest.approx(128 * (2 * 512 + 64) / 576)
     step = system(machine_of(system), llm, work, {**middle(system), "alpha": 0.0}).step
     assert step.attribution()["csd.kernel"] > 0.9 * step.seconds
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [("opt-66b", False), ("qwen2.5-32b", False), ("llama3.1-70b", True), ("deepseek-v3", True)],
+)
+def test_a_row_says_where_no_kernel_was_built_for_a_models_heads(model: str, says: bool) -> None:
+    """Table 3 has kernels for 1, 4 and 5 queries a KV head: OPT 1, Qwen2.5-32B 5, Llama-70B 8.
+
+    A latent of DeepSeek-V3 serves 128 heads.
+    """
+    (note,) = nearkv.compare("hilos", model, context="16k")["note"]
+    assert ("no attention kernel was built" in note) == says
