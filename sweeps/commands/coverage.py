@@ -12,15 +12,13 @@ from nearkv.sweeps.commands.printing import print_table
 
 HEADING = """# Coverage: how many measured runs lie in the bands
 
-For those who ask whether bands are as wide as errors are.
-`nearkv coverage` predicts every measured and simulated row whose metric is a column (inputs of the
-models, one-sided bounds and rows that contradict their own paper left out) with a band whose model
-error is estimated from the *other* papers and sources, as [bands](bands.md) says: that of a source
-which was not seen. inside_50, inside_80 and inside_90 are the shares of the rows that lie inside,
-inside_90_by_source is the mean of the sources' shares; a row that states a range does so with both
-ends. width is the upper over the lower end of the 90 % band (median), score its interval score in
-logarithms (mean; less is better, and a wide band does not pay). strangers are rows of sources that
-no fit and no band has seen. `make bands` writes this page and the model errors.
+Every measured and simulated row whose metric is a column (inputs of the models, one-sided bounds
+and rows that contradict their own paper left out), each in a band whose model error is estimated
+from *other* sources alone. inside_50, inside_80 and inside_90 are the shares of the rows that lie
+inside, inside_90_by_source is the mean of the sources' shares; a row that states a range does so
+with both ends. width is the upper over the lower end of the 90 % band (median), score its interval
+score in logarithms (mean; less is better, and a wide band does not pay). strangers are rows of
+sources that no fit has seen. `make bands` writes this page and the model errors.
 """
 
 

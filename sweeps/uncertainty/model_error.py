@@ -1,7 +1,7 @@
 """The error of the models themselves: what measured runs leave beyond the ranges of the numbers.
 
-The table `model_error.csv`, errors by source, is written by `make bands` from every published run;
-nothing is computed here when a question is asked.
+The table `model_error.csv`, errors by source, is written by `make bands` from every published run,
+those of strangers among them; nothing is computed here when a question is asked.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ MECHANISMS = {
     "accelerator": "PIM",
 }
 """Type of a part -> mechanism; H2M2's memories compute beside their banks."""
+BETWEEN_GPUS = ("nvlink", "fabric", "cluster_link")
+"""Roles of links over which GPUs act as one: their time is that of GPUs, as that of kernels."""
 VALUE, RATIO = "value", "ratio"
 ALL = "all"
 """The pool of all mechanisms."""
@@ -88,6 +90,8 @@ def find_error(mechanism: str, of: str, source: str) -> ModelError:
 def mechanism_of(block: Block, resource: str) -> str:
     """The mechanism of a resource, by the part that fills its role."""
     role = resource.partition(".")[0]
+    if role in BETWEEN_GPUS:
+        return MECHANISMS["gpu"]
     part = block.platform.roles.get(role)
     return MECHANISMS.get(part.type, ALL) if part else ALL
 

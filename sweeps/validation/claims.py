@@ -102,7 +102,7 @@ RESTATED, FITTED_TO, EXCLUDED = "restated", "fitted to", "excluded"
 INDEPENDENT = "independent"
 """Measurements by others, in the form of a paper; nothing is fitted to them."""
 HELD_OUT = ("capacity", "independent3", "independent4")
-"""Measurements by others that no fit and no band has seen."""
+"""Measurements by others that no fit has seen."""
 BY_OTHERS = (INDEPENDENT, *HELD_OUT, "reuse")
 """Claims of no paper that is modelled: measurements by others, and KV caches between requests."""
 

@@ -124,15 +124,15 @@ def _ranks() -> Numbers:
 
 
 def measure_coverage(rows: Sequence[SampledClaim]) -> Rows:
-    """Shares of the rows inside their bands: all, papers, others, mechanisms, ratios, strangers."""
+    """Coverage of all rows, the papers', strangers', ratios, and each mechanism's."""
     groups: dict[str, list[BandCheck]] = {}
     for row in rows:
-        result = check_band(row)
-        whose = "all independent" if row.paper == INDEPENDENT else "all papers"
-        kind = "ratios" if row.of == RATIO else f"most time: {row.mechanism}"
-        names: tuple[str, ...] = ("all rows", whose, kind)
+        names = ["all", "ratios" if row.of == RATIO else f"most time: {row.mechanism}"]
         if row.paper in HELD_OUT:
-            names = ("strangers", f"strangers, {kind}")
+            names.append("strangers")
+        elif row.paper != INDEPENDENT:
+            names.append("papers")
+        result = check_band(row)
         for name in names:
             groups.setdefault(name, []).append(result)
     return [{"rows_of": name, **_summary(group)} for name, group in groups.items()]

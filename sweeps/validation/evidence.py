@@ -394,13 +394,9 @@ class SampledClaim:
     samples: Numbers
 
 
-def sampled_claims(held_out: bool = False) -> Iterator[SampledClaim]:
-    """All runs that papers and others state, but inputs of the models, at every draw.
-
-    Args:
-        held_out: those of strangers alone, which no band knows, in place of all others.
-    """
-    for paper in [paper for paper in papers() if (paper in HELD_OUT) == held_out]:
+def sampled_claims() -> Iterator[SampledClaim]:
+    """All runs that papers and others state, but inputs of the models, at every draw."""
+    for paper in papers():
         for claim in load(paper):
             if is_run(claim) and claim.counts_as not in (RESTATED, FITTED_TO):
                 yield _sampled_claim(paper, claim)

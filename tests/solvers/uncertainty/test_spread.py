@@ -5,24 +5,38 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nearkv.solvers.uncertainty.spread import SourceError, source_error
+from nearkv.solvers.uncertainty.spread import TAILS, SourceError, source_error
 
 NO_INPUTS = np.zeros(4)
 
 
-def test_errors_of_two_sources_by_hand() -> None:
-    """Means of 0.3 and -0.1, each with rows 0.1 above and below.
+def test_errors_of_three_sources_by_hand() -> None:
+    """All errors of one size have the weight 1, and that size is s.
 
-    The mean square is (0.1 + 0.02) / 2 = 0.06; in a source it is 4 x 0.01 / 2 = 0.02, of which the
-    means hold half: 0.05 - 0.01 between the sources.
+    Standardised, the means of the sources are 1, 1 and 0: B = 2/3. In a source the variance is
+    W = 2 / (6 - 3), of which means of two rows hold half, so that B + W / 2 = 1, of which
+    B - W / 2 = 1/3 lies between the sources.
     """
-    errors = np.array([0.4, 0.2, 0.0, -0.2])
-    law = source_error(errors, NO_INPUTS, ["a", "a", "b", "b"])
-    assert [law.between**2, law.within**2] == pytest.approx([0.04, 0.02])
-    assert law.freedom == pytest.approx(0.06**2 / (0.05**2 / 2 + 0.01**2 / 2))
+    errors = np.array([0.2, 0.2, 0.2, 0.2, 0.2, -0.2])
+    law = source_error(errors, np.zeros(6), ["a", "a", "b", "b", "c", "c"])
+    assert [law.between**2, law.within**2] == pytest.approx([0.04 / 3, 0.08 / 3])
+    estimated = 1 / ((2 / 3) ** 2 / 3 + (1 / 3) ** 2 / 3)
+    assert law.freedom == pytest.approx(1 / (1 / TAILS + 1 / estimated))
     # Student's t of 4 at 97.5 % is 2.776
     plain = SourceError(0.6, 0.8, 4.0)
     assert plain.at(np.array([0.975, 0.5])) == pytest.approx([2.776, 0], abs=1e-3)
+
+
+def test_one_source_far_off_does_not_widen_every_band() -> None:
+    """Nine sources err by a tenth; one more by 5 does not even double their bands."""
+    sources = [str(place) for place in range(10)]
+    scales = []
+    for last in (0.1, 1.0, 5.0):
+        errors = np.array([0.1, -0.1] * 4 + [0.1, last])
+        law = source_error(errors, np.zeros(10), sources)
+        scales.append(float(np.hypot(law.between, law.within)))
+    assert scales[0] == pytest.approx(0.1)
+    assert scales[1] < scales[2] < 2 * scales[0]
 
 
 def test_what_inputs_explain_is_not_counted_twice() -> None:
@@ -59,6 +73,7 @@ def covered(sources: int, trials: int) -> float:
 
 
 def test_bands_hold_nine_of_ten_new_sources() -> None:
+    """Normal effects, of which the law of the bands is none: its tails are heavier."""
     assert 0.86 <= covered(sources=10, trials=400) <= 0.94
 
 

@@ -29,12 +29,14 @@ def by_group(rows: list[SampledClaim]) -> Mapping[str, Mapping[str, Any]]:
 
 @pytest.mark.slow
 def test_bands_hold_what_was_measured(rows: list[SampledClaim]) -> None:
-    """Each source left out: 85 to 97 % inside the 90 % bands, of a width of 2.4 in the median."""
+    """Each source left out, 85 to 95 % lie inside the 90 % bands, strangers less often."""
     groups = by_group(rows)
-    for name in ("all rows", "all papers", "most time: GPU", "most time: CPU"):
-        assert 0.85 <= groups[name]["inside_90"] <= 0.97
-    assert groups["all rows"]["width"] <= 2.4
-    assert groups["ratios"]["width"] <= 3.0  # five sources, and one that is far off counts
+    for name in ("all", "papers", "ratios", "most time: GPU", "most time: CPU", "most time: links"):
+        assert 0.85 <= groups[name]["inside_90"] <= 0.95, name
+    assert groups["strangers"]["inside_90"] >= 0.78
+    assert groups["ratios"]["width"] <= 1.7
+    assert groups["most time: GPU"]["width"] <= 2.8
+    assert groups["most time: links"]["width"] <= 2.0
     for row in groups.values():
         assert row["inside_50"] <= row["inside_80"] <= row["inside_90"]
 
@@ -98,12 +100,8 @@ def test_times_and_rates_answer_to_a_longer_time(column: str, power: int) -> Non
 def test_the_command_prints_the_page(
     rows: list[SampledClaim], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def sampled(held_out: bool = False) -> list[SampledClaim]:
-        on_gpus = [row for row in rows if row.mechanism == "GPU" and row.of == "value"]
-        return [replace(on_gpus[0], paper="independent3")] if held_out else rows
-
-    monkeypatch.setattr("nearkv.sweeps.validation.evidence.sampled_claims", sampled)
+    monkeypatch.setattr("nearkv.sweeps.validation.evidence.sampled_claims", lambda: rows)
     page = succeed("coverage", "--format", "markdown")
-    assert "strangers, most time: GPU" in page
+    assert "most time: GPU" in page
     assert page.startswith("# ")
     assert "rows_of" in page
