@@ -276,7 +276,7 @@ def unbuilt_kernels(hw: Machine, llm: LLM) -> Booleans:
     """True of models with attention that no kernel of the devices was built for (Table 3)."""
     built = [group for group in KERNEL_GROUPS if f"kernel_g{group}" in hw.csd]
     unbuilt = llm.most_of_a_layer(
-        lambda kind: np.greater(kind.kv_bytes(1, 1), 0) & ~np.isin(kind.group, built)
+        lambda kind: np.where(np.isin(kind.group, built), 0.0, kind.kv_bytes(1, 1))
     )
     return np.greater(unbuilt, 0)
 

@@ -300,7 +300,7 @@ class Answer:
         if len(goal.objectives) > 1:
             return []
         misses = self.search.designs_of(self.search.nearest)
-        told = [f"{near.place}: {missed(goal, near)}" for near in misses[:MOST_NAMED]]
+        told = [f"{near.where}: {missed(goal, near)}" for near in misses[:MOST_NAMED]]
         if more := misses[MOST_NAMED:]:
             told.append(f"and further off {', '.join(near.system for near in more)}")
         said = [f"No machine meets every limit with {'; '.join(told)}."] if told else []
