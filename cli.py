@@ -192,11 +192,14 @@ def complain(sentence: str) -> None:
 
 
 def _once_printed() -> Callable[..., None]:
-    """Printer of warnings, each sentence once: Python's own rule forgets with every filter."""
+    """Printer of nearkv's warnings, each once: Python's own rule forgets with every filter.
+
+    What a library warns of is no news to a user.
+    """
     printed: set[str] = set()
 
     def print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-        if str(message) not in printed:
+        if isinstance(message, NearkvWarning) and str(message) not in printed:
             complain(f"warning: {message}")
         printed.add(str(message))
 

@@ -155,6 +155,9 @@ def _guess(table: FileTable, model_type: str, where: str) -> tuple[Config, Confi
     Raises:
         InputError: naming the key that no family has, or what the config leaves unsaid.
     """
+    if "type_vocab_size" in table or table.get("is_encoder_decoder"):
+        kind = f"{where}: model_type {model_type!r} is that of an encoder"
+        raise InputError(f"{kind}, which generates no tokens; give a decoder's config")
     strange: list[str] = []
     problem = ""
     for name in _LOOKS_LIKE:

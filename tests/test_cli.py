@@ -8,17 +8,20 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.command_line import invoke
 from support.warm_command import refused, run
 from typer.main import get_command
 from typer.testing import CliRunner
 
 import nearkv
 from nearkv.cli import app
+from nearkv.hardware.errors import warn
 
 COMMAND = Path(sys.executable).with_name("nearkv")
 POINT = ["--model", "opt-66b", "--batch", "16", "--context", "32k", "--platform", "hilos-a100"]
@@ -303,3 +306,15 @@ def test_what_a_terminal_cannot_print_is_replaced() -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "latin-1", "PYTHONUTF8": "0"}
     done = subprocess.run(line, env=environment, capture_output=True, check=False)
     assert (done.returncode, b"Traceback" in done.stderr) == (3, False)
+
+
+def test_what_a_library_warns_of_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def noisy(*_: object, **__: object) -> None:
+        warnings.warn("divide by zero encountered", RuntimeWarning, stacklevel=1)
+        warn("a sentence of nearkv")
+
+    monkeypatch.setattr("nearkv.sweeps.commands.systems.print_table", noisy)
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        done = invoke("systems")
+    assert done.stderr.splitlines() == ["nearkv: warning: a sentence of nearkv"]

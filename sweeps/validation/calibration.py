@@ -195,7 +195,10 @@ def _check_count(evidence: Evidence, chosen: Sequence[str]) -> None:
 
 
 def factor_rows(calibration: Calibration) -> Rows:
-    """Every factor in its unit: as stated, fitted, the interval of the fit, the range."""
+    """Every factor in its unit: as stated, fitted, the interval of the fit, the range.
+
+    One that the rows do not determine has no fitted value: it stays as stated.
+    """
     fit, numbers = calibration.fit, list(calibration.factors.values())
     low, high = np.array([(number.low or 0.0, number.high or 0.0) for number in numbers]).T
 
@@ -203,11 +206,12 @@ def factor_rows(calibration: Calibration) -> Rows:
         values: Numbers = low + np.clip(shares, 0.0, 1.0) * (high - low)
         return values
 
+    determined = fit.half < 1
     columns = {
         "number": np.array(list(calibration.factors)),
         "unit": np.array([number.unit for number in numbers]),
         "stated": np.array([number.value for number in numbers]),
-        "fitted": at(fit.at),
+        "fitted": np.where(determined, at(fit.at), np.nan),
         "interval_low": at(fit.at - fit.half),
         "interval_high": at(fit.at + fit.half),
         "range_low": low,

@@ -22,7 +22,7 @@ from nearkv.hardware.platform import Platform
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.study.bands import MODEL_ERROR, RATIO_ERROR, Band
 from nearkv.sweeps.study.grid import NO_NUMBERS, Block, Mesh
-from nearkv.sweeps.study.sizes import comma_list, size
+from nearkv.sweeps.study.sizes import comma_list, size_or_none
 from nearkv.sweeps.uncertainty.model_error import RATIO, VALUE, slowest
 from nearkv.sweeps.uncertainty.sampled import drawn_numbers
 from nearkv.sweeps.validation.claims import (
@@ -309,7 +309,7 @@ def measured(file: str, platform: str = "") -> Evidence:
     test_bed = load_platform(platform or find_system(claims[0].system).platform)
     groups: dict[object, list[Claim]] = {}
     for claim in claims:
-        key = (claim.system, claim.model, claim.knob, claim.set)
+        key = (claim.metric, claim.system, claim.model, claim.knob, claim.set)
         groups.setdefault(key, []).append(claim)
     of_claim = {}
     for group in groups.values():
@@ -317,7 +317,8 @@ def measured(file: str, platform: str = "") -> Evidence:
         for place, claim in enumerate(group):
             of_claim[claim.id] = Run(claim, asked, np.array([place]))
     runs = [of_claim[claim.id] for claim in claims]
-    return _evidence(f"{claims[0].metric} of {file}", "user", test_bed, runs)
+    metrics = " and ".join(dict.fromkeys(claim.metric for claim in claims))
+    return _evidence(f"{metrics} of {file}", "user", test_bed, runs)
 
 
 def _asked_together(group: Sequence[Claim], platform: str) -> AskedPoints:
@@ -334,7 +335,8 @@ def _asked_together(group: Sequence[Claim], platform: str) -> AskedPoints:
         "output_tokens": [claim.output_tokens for claim in group],
     }
     values = {
-        axis: np.array([size(t, axis) for t in texts]) for axis, texts in axes.items()
+        axis: np.array([size_or_none(t, axis) for t in texts])
+        for axis, texts in axes.items()
     }
     try:
         asked = replace(asked_of(lone), axes=values)

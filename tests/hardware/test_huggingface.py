@@ -530,3 +530,10 @@ def test_a_model_is_named_after_its_file_or_the_folder_of_its_config(tmp_path: P
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
     assert load_llm(str(tmp_path / "qwen3-yarn.json")).name == "qwen3-yarn"
     assert load_llm(str(tmp_path / "config.json")).name == tmp_path.name
+
+
+def test_an_encoder_is_refused_as_one(tmp_path: Path) -> None:
+    encoder = {**LLAMA, "model_type": "xlm-roberta", "hidden_act": "gelu", "type_vocab_size": 1}
+    (path := tmp_path / "bge.json").write_text(json.dumps(encoder))
+    with pytest.raises(InputError, match="'xlm-roberta' is that of an encoder, which generates no"):
+        load_llm(str(path))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.validation.calibration import fit_factors
 from nearkv.sweeps.validation.evidence import measured
-from nearkv.sweeps.validation.own_files import read_claims
+from nearkv.sweeps.validation.own_files import read_claims, read_runs
 
 HEADER = "id,low,unit,metric,system,model,batch,context,knob,over,over_knob,take"
 
@@ -68,7 +69,7 @@ def test_a_bad_file_of_claims_is_one_sentence(tmp_path: Path, text: str, words: 
     ("text", "words"),
     [
         (f"{RUN}\n", "holds a header alone"),
-        ("", "has no column 'system'"),
+        ("", "write lines below it"),
         (
             "system,model,batch,context,step_ms\nh2o,qwen-7b,2,2k,57\n",
             "has no column 'output_tokens'",
@@ -135,3 +136,43 @@ def test_a_table_that_is_no_text_is_refused(tmp_path: Path) -> None:
     file.write_bytes(b"system,\xff\xfe\n")
     with pytest.raises(InputError, match="not a CSV file"):
         read_claims(file)
+
+
+LLAMA_BENCH = """system,model,set,build_commit,model_type,n_prompt,n_gen,n_depth,avg_ns,avg_ts
+gpu,llama3.1-8b,precision.weight=q4_0,4c7e989,llama 8B Q4_0,512,0,0,1,9000
+gpu,llama3.1-8b,precision.weight=q4_0,4c7e989,llama 8B Q4_0,512,0,8192,1,6000
+gpu,llama3.1-8b,precision.weight=q4_0,4c7e989,llama 8B Q4_0,0,128,8192,1,150.5
+"""
+
+
+def test_a_table_of_llama_bench_is_read_once_it_names_system_and_model(tmp_path: Path) -> None:
+    (path := tmp_path / "bench.csv").write_text(LLAMA_BENCH)
+    runs = [
+        (run.metric, run.context, run.output_tokens, run.low, run.knob) for run in read_runs(path)
+    ]
+    assert runs == [
+        ("prefill_tok_s", "512", "1", "9000", ""),
+        ("prefill_tok_s", "512", "1", "6000", "prefix=8192"),
+        ("decode_tok_s", "8192", "128", "150.5", ""),
+    ]
+    evidence = measured(str(path), "rtx-4090-box")
+    assert np.isfinite(evidence.predict({})).all()
+    path.write_text(LLAMA_BENCH.replace("system,model,", "a,b,"))
+    with pytest.raises(InputError, match="has no column 'system' and no 'model'; it needs"):
+        read_runs(path)
+    path.write_text(LLAMA_BENCH.replace("0,128,8192", "512,128,0"))
+    with pytest.raises(InputError, match="line 4: n_prompt 512 and n_gen 128 are no test"):
+        read_runs(path)
+
+
+def test_a_line_of_sglang_is_a_run_of_prompts_and_one_of_steps(tmp_path: Path) -> None:
+    (path := tmp_path / "one_batch.csv").write_text(
+        "system,model,run_name,batch_size,input_len,output_len,prefill_latency,prefill_throughput,"
+        "median_decode_latency,median_decode_throughput\n"
+        "gpu,llama3.1-8b,default,16,1024,128,0.5,32768,0.01,1600\n"
+    )
+    runs = [(run.metric, run.batch, run.context, run.low, run.id) for run in read_runs(path)]
+    assert runs == [
+        ("prefill_tok_s", "16", "1024", "32768", "line 2 prefill_throughput"),
+        ("decode_tok_s", "16", "1024", "1600", "line 2 median_decode_throughput"),
+    ]
