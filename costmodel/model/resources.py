@@ -114,6 +114,17 @@ def gpu(hw: Machine, role: str = "gpu") -> Gpu:
     return Gpu(run, read, part.count * part.memory, tuple(narrow), prompts)
 
 
+@lru_cache(PORTS_KEPT)
+def flash(hw: Machine) -> Port:
+    """Build the flash behind the memory of the GPUs, all stacks working as one [B].
+
+    Its buffers hold what it reads within twice its latency, so what is read in an order known
+    before comes at its full rate (H3, eq. 1).
+    """
+    part = hw.hbf
+    return Port("hbf.flash", "read", part.count * part.bandwidth)
+
+
 @dataclass(frozen=True)
 class Host:
     """CPU and DRAM of one server.

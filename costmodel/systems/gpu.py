@@ -1,5 +1,7 @@
 """GPUs that serve a queue of requests, split by tensor, data, pipeline and expert parallelism.
 
+`gpu` holds everything in the memory of GPUs, `hbf` what is only read in flash behind it.
+
 Symbols: n decoding sequences, tp, dp, pp, ep degrees of parallelism, L layers.
 """
 
@@ -15,19 +17,28 @@ import numpy as np
 from nearkv.costmodel.algebra.span import (
     Booleans,
     Numbers,
+    Port,
     Real,
     Span,
+    overlap,
     quotient,
     serial,
     total,
 )
-from nearkv.costmodel.mechanisms.gpu_layer import output_head, unmeasured_kernels
+from nearkv.costmodel.mechanisms.gpu_layer import (
+    output_head,
+    prompt_kernel,
+    unmeasured_kernels,
+)
 from nearkv.costmodel.mechanisms.prompt_chunks import PREFIX
+from nearkv.costmodel.mechanisms.serving.experts import through
 from nearkv.costmodel.mechanisms.serving.fluid import POLICY, steady
 from nearkv.costmodel.mechanisms.serving.parallel import (
     chunks_each,
+    copies,
     decode_attention,
     engine_memory,
+    gpu_attention,
     linear,
     looked_up_on_host,
     of_engine,
@@ -44,6 +55,11 @@ from nearkv.costmodel.mechanisms.serving.request_bytes import (
     seen_by_type,
     tokens_held,
 )
+from nearkv.costmodel.mechanisms.serving.shared_prefix import (
+    SharedPrefix,
+    divided,
+    not_shareable,
+)
 from nearkv.costmodel.mechanisms.serving.split import (
     GpuSplit,
     hand_over,
@@ -53,8 +69,16 @@ from nearkv.costmodel.mechanisms.serving.split import (
 from nearkv.costmodel.model.estimate import Contents, Estimate, fits, missed
 from nearkv.costmodel.model.layers import LAYER_CLASS
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.registry import ANY, Knob, KnobRule, Reversal, choice, system
-from nearkv.costmodel.model.resources import gpu, link
+from nearkv.costmodel.model.registry import (
+    ANY,
+    MONOTONE_COLUMNS,
+    Knob,
+    KnobRule,
+    Reversal,
+    choice,
+    system,
+)
+from nearkv.costmodel.model.resources import flash, gpu, link
 from nearkv.costmodel.model.workload import Load, Serving, Workload, over_layer_types
 from nearkv.hardware.machine import Machine
 
@@ -62,6 +86,10 @@ Stated = Mapping[str, Real]
 NO_DRAFTS = "the model has no layers of multi-token prediction"
 ONE_STAGE = "prompts that arrive at random are not timed over stages of layers; take pp=1"
 NO_LINK = "no link to host memory is known, so no weights lie there"
+SHARED = choice(
+    "whether each request has a prefix of its own, or all share one, which is kept and read once",
+    ("off", "on"),
+)
 
 # --- rules of papers and engines --------------------------------------------------------------
 
@@ -184,7 +212,14 @@ CHOSEN_FOR_THE_BATCH = Reversal(
 )
 
 
-# --- the system -------------------------------------------------------------------------------
+FEWER_STACKS_EACH = Reversal(
+    (*MONOTONE_COLUMNS, "status"),
+    ("gpu.count",),
+    "the stacks of flash are spread over all GPUs, of which some may idle",
+)
+
+
+# --- the systems ------------------------------------------------------------------------------
 
 
 CHUNK = Knob(
@@ -211,6 +246,23 @@ SEQUENCES = Knob(
 )
 
 
+KNOBS = {
+    "tp": TP,
+    "pp": PP,
+    "dp": DP,
+    "ep": EP,
+    "attention": ATTENTION,
+    "offload": OFFLOAD,
+    "mtp": MTP,
+    "accepted": ACCEPTED,
+    "policy": POLICY,
+    "chunk": CHUNK,
+    "sequences": SEQUENCES,
+    "prefix": PREFIX,
+    "shared": SHARED,
+}
+
+
 @system(
     "gpu",
     platform="hgx-h200",
@@ -219,27 +271,60 @@ SEQUENCES = Knob(
     owns=("gpu", "host"),
     several_gpus=True,
     attends=tuple(LAYER_CLASS),
-    knobs={
-        "tp": TP,
-        "pp": PP,
-        "dp": DP,
-        "ep": EP,
-        "attention": ATTENTION,
-        "offload": OFFLOAD,
-        "mtp": MTP,
-        "accepted": ACCEPTED,
-        "policy": POLICY,
-        "chunk": CHUNK,
-        "sequences": SEQUENCES,
-        "prefix": PREFIX,
-    },
+    knobs=KNOBS,
     reversals=(CHOSEN_FOR_THE_BATCH, ring("nvlink.count")),
     combinations=splits,
 )
-def gpu_servers(
+def gpu_servers(hw: Machine, llm: LLM, work: Workload, **knobs: Real) -> Estimate:
+    """Weights and KV cache in GPU memory, split over GPUs; prompts first, or in chunks.
+
+    Args:
+        hw, llm, work: as of `served`.
+        knobs: as of `served`.
+
+    Returns:
+        Prefill, one decode step of all rounds, and what fits.
+        Source: Shoeybi et al. 2019, sec. 3 (two all-reduces per layer); Kwon et al., SOSP 2023,
+        sec. 4 (the paged cache); DeepSeek-V3, sec. 3.4 (experts and attention apart).
+    """
+    return served(hw, llm, work, False, **knobs)
+
+
+@system(
+    "hbf",
+    platform="h3",
+    cite="h3",
+    owns=("gpu", "host", "hbf"),
+    several_gpus=True,
+    attends=tuple(LAYER_CLASS),
+    knobs={name: knob for name, knob in KNOBS.items() if name != "offload"},
+    reversals=(CHOSEN_FOR_THE_BATCH, ring("nvlink.count"), FEWER_STACKS_EACH),
+    combinations=splits,
+)
+def hbf(hw: Machine, llm: LLM, work: Workload, **knobs: Real) -> Estimate:
+    """Weights and a shared prefix in flash behind the memory of GPUs, all else as `gpu`.
+
+    Flash is only read, through the interface of HBM, and layer by layer in an order known before,
+    so buffers hide its latency. Experts alone are chosen late: each layer of them waits for a read.
+
+    Args:
+        hw: roles as of `gpu`, and hbf (count: stacks behind all GPUs).
+        llm, work: what runs.
+        knobs: as of `gpu`, without `offload`.
+
+    Returns:
+        As `gpu`. Source: H3 (Ha et al., IEEE CAL 2026), Eq. 1 and set-up as others report them; its
+        abstract alone was read.
+    """
+    return served(hw, llm, work, True, offload=0.0, **knobs)
+
+
+def served(
     hw: Machine,
     llm: LLM,
     work: Workload,
+    in_flash: bool,
+    /,
     *,
     tp: Real,
     pp: Real,
@@ -253,13 +338,15 @@ def gpu_servers(
     chunk: Real,
     sequences: Real,
     prefix: Real,
+    shared: Real,
 ) -> Estimate:
-    """Weights and KV cache in GPU memory, split over GPUs; prompts first, or in chunks.
+    """Serve a queue on GPUs that share a model.
 
     Args:
         hw: roles gpu, nvlink (count: GPUs that it joins) or gpu_link (likewise, cards on PCIe),
-            fabric between nodes (count: adapters of one), host where weights are offloaded.
+            fabric between nodes (count: adapters of one), host where weights are offloaded, hbf.
         llm, work: what runs.
+        in_flash: whether weights and what is shared lie in flash behind the GPUs' memory.
         tp, pp, dp, ep: degrees of tensor, pipeline, data and expert parallelism [1].
         attention: 0 tp GPUs share the heads, 1 each attends to sequences of its own.
         offload: weights that each GPU leaves in host memory [GB].
@@ -269,13 +356,13 @@ def gpu_servers(
         chunk: tokens of an iteration where requests arrive, 0 whole prompts first [1].
         sequences: requests that a replica runs at once, at most; 0 where memory alone decides [1].
         prefix: tokens that the cache holds before each prompt [1].
+        shared: 1 where all requests share the prefix, whose K and V are read once for all of them
+            (Hydragen, Juravsky et al. 2024, sec. 3).
 
     Returns:
         Prefill, one decode step of all rounds, and what fits.
-        Source: Shoeybi et al. 2019, sec. 3 (two all-reduces per layer); Kwon et al., SOSP 2023,
-        sec. 4 (the paged cache); DeepSeek-V3, sec. 3.4 (experts and attention apart).
     """
-    work = replace(work, before=prefix)
+    work, common = divided(work, prefix, shared)
     # a request stays on one replica, and those without any idle but for their experts
     used = np.minimum(
         dp, np.maximum(np.floor(work.batch), np.ceil(np.maximum(ep / tp, 1.0)))
@@ -287,11 +374,19 @@ def gpu_servers(
         - used * looked_up_on_host(hw, llm)
     )
     offloaded = np.minimum(1e9 * offload * split.gpus, weights)
-    servers = GpuServers(at_work(hw, split), llm, split, mtp, offloaded / weights, chunk)
+    servers = GpuServers(
+        at_work(hw, split), llm, split, mtp, offloaded / weights, chunk, common, in_flash
+    )
     usable = usable_memory(servers.hw) / split.fullest(llm.layers)
     together = np.where(np.greater(chunk, 0), chunk, work.prompt)
     kept_by_engine = engine_memory(hw, llm, split, together)
-    beside = np.maximum(usable - kept_by_engine - (weights - offloaded), 0.0)
+    read_only: dict[str, Real] = {"weights": weights - offloaded}
+    if common:
+        read_only["shared KV cache"] = split.replicas * common.stored_bytes(
+            llm, lambda layer_type: copies(layer_type, split.attention_tp)
+        )
+    taken = 0.0 if in_flash else total(read_only.values())
+    beside = np.maximum(usable - kept_by_engine - taken, 0.0)
     # the layer that drafts keeps a cache, too
     caches = 1 + mtp * llm.mtp_layers / llm.layers
     kept = partial(on_gpus, hw, llm, split=split)
@@ -305,20 +400,24 @@ def gpu_servers(
         sequences=np.where(np.greater(sequences, 0), sequences, np.inf)[()],
         reserve=policy,
         by_type=seen_by_type(llm, work),
-        before=prefix,
+        before=work.before,
     )
-    on_gpu = {
-        "weights": weights - offloaded,
+    written = {
         "activations and buffers": kept_by_engine,
         "KV cache and states": caches * cache_needed(llm, work, serving, kept),
     }
-    memories: dict[str, tuple[Contents, Real]] = {"gpu": (on_gpu, usable)}
+    memories: dict[str, tuple[Contents, Real]] = {"gpu": (read_only | written, usable)}
+    if in_flash:
+        part = servers.hw.hbf
+        room = part.count * part.memory / split.fullest(llm.layers)
+        memories = {"gpu": (written, usable), "hbf": (read_only, room)}
     if np.any(offload):
         memories["host"] = ({"weights": offloaded}, hw.host.count * hw.host.memory)
     queued = np.array(work.arrivals is not None)
     possible = fits(**memories).without(
         impossible(hw, llm, split, dp, mtp, offload)
         | {ONE_STAGE: np.greater(pp, 1) & queued}
+        | not_shareable(llm, prefix * shared)
     )
     answer = steady(work, serving, possible, {"tp": tp, "dp": dp, "pp": pp, "ep": ep})
     answer = replace(answer, notes={**answer.notes, **unmeasured_kernels(hw, llm)})
@@ -327,9 +426,11 @@ def gpu_servers(
 
 
 def at_work(hw: Machine, split: GpuSplit) -> Machine:
-    """The machine with the GPUs that serve, each with its links; the rest idles."""
+    """The machine with the GPUs that serve, each with its links and flash; the rest idles."""
     roles = ("gpu", "nvlink", "gpu_link")
     counts = {f"{role}.count": split.gpus for role in roles if role in hw.roles}
+    if "hbf" in hw.roles:
+        counts["hbf.count"] = hw.hbf.count * split.gpus / hw.gpu.count
     return hw.with_values(counts)
 
 
@@ -373,6 +474,8 @@ class GpuServers:
         mtp: tokens drafted for each sequence in a step [1].
         offloaded: share of the weights in host memory [1].
         chunk: tokens of a prompt in one pass, 0 for all [1].
+        prefix: what all requests share, if anything.
+        in_flash: whether weights and prefix lie in flash behind the memory of the GPUs.
     """
 
     hw: Machine
@@ -381,6 +484,13 @@ class GpuServers:
     mtp: Real
     offloaded: Real
     chunk: Real
+    prefix: SharedPrefix | None = None
+    in_flash: bool = False
+
+    @property
+    def behind(self) -> Port | None:
+        """Flash behind the memory of the GPUs, where what is only read lies there [B]."""
+        return flash(self.hw) if self.in_flash else None
 
     def iteration(self, load: Load) -> Span:
         """One pass over 1 + mtp tokens of every sequence, the prompts beside them, and drafts.
@@ -413,17 +523,45 @@ class GpuServers:
         waiting = split.waiting(passes, self.llm.layers)
         busy = load.share(waiting)
         decoded = each * busy.sequences
-        uneven = split.fullest(self.llm.layers)
-        attended = load.share(np.maximum(split.alone(n), uneven))
+        longest = np.maximum(split.alone(n), split.fullest(self.llm.layers))
+        visits = np.minimum(n / split.replicas, 1.0) * waiting * passes
         return serial(
             linear=self.products(
                 layer_type, decoded + busy.prompt, waiting * passes, decoded
             ),
             attention=decode_attention(
-                self.hw, self.llm, attended, layer_type, split, each
+                self.hw, self.llm, load.share(longest), layer_type, split, each
             ),
             prefill=prefill_attention(self.hw, layer_type, busy.squares),
+            **self.shared(layer_type, visits, each * longest * n, busy.prompt),
         )
+
+    def shared(
+        self, layer_type: LLM, visits: Real, decoded: Real, prompt: Real
+    ) -> dict[str, Span]:
+        """Attention of one layer to the shared prefix, whose K and V all sequences read together.
+
+        Their queries are the rows of one product, as those of a prompt are.
+
+        Args:
+            layer_type: a model of such layers.
+            visits: times that each replica reads the prefix [1].
+            decoded: tokens that decode, over all replicas [1].
+            prompt: tokens of prompts, over all replicas [1].
+        """
+        prefix = self.prefix
+        if prefix is None:
+            return {}
+        kept = self.split.replicas * copies(layer_type, self.split.attention_tp)
+        memory = gpu_attention(self.hw, layer_type.kv_width)
+        rows = kept * visits * prefix.read_bytes(layer_type)
+        flops = decoded * prefix.step_flops(layer_type)
+        flops = flops + prompt * prefix.prompt_flops(layer_type)
+        attention = overlap(
+            read=through(memory, self.behind, rows, "kappa p / L, once for all sequences"),
+            compute=prompt_kernel(self.hw, layer_type)(flops, "4 D p for every token"),
+        )
+        return {"shared": attention}
 
     def prefill(self, prompts: Real, load: Load) -> Span:
         """Prompts alone, one after the other on every replica, chunk by chunk.
@@ -442,12 +580,14 @@ class GpuServers:
             busy, own = seen.share(waiting), (alone - waiting * idle) * seen.prompt
             projected = layer_type.qkv_flops(own) + layer_type.output_flops(own)
             attended = alone * seen.squares
+            visits = chunks * alone * prompts / self.split.replicas
             return serial(
                 linear=self.products(
                     layer_type, busy.prompt, passes, waiting * prompts, idle
                 ),
                 projections=gpu(self.hw).run(projected, "of sequences that no GPUs share"),
                 attention=prefill_attention(self.hw, layer_type, attended),
+                **self.shared(layer_type, visits, 0.0, alone * seen.prompt),
             )
 
         return serial(
@@ -460,8 +600,20 @@ class GpuServers:
     ) -> Span:
         """Products of one layer; weights in host memory come first, as nothing prefetches them."""
         on_gpu = linear(
-            self.hw, self.llm, tokens, passes, layer_type, logits, self.split, idle
+            self.hw,
+            self.llm,
+            tokens,
+            passes,
+            layer_type,
+            logits,
+            self.split,
+            idle,
+            self.behind,
         )
+        if self.in_flash:
+            return serial(
+                chosen=self.until_chosen(layer_type, tokens, passes), on_gpu=on_gpu
+            )
         if "gpu_link" not in self.hw.roles:
             return on_gpu
         each = quotient(tokens / self.split.dp, passes)
@@ -470,3 +622,9 @@ class GpuServers:
         rate = "pcie" if "pcie" in self.hw.derate else "link"
         pcie = link(self.hw, "gpu_link", rate).inward
         return serial(offloaded=pcie(moved, "weights in host memory"), on_gpu=on_gpu)
+
+    def until_chosen(self, layer_type: LLM, tokens: Real, passes: Real) -> Span:
+        """Wait for the first read of a layer's experts, which no one knows before the router."""
+        visits = passes * np.minimum(tokens / self.split.dp, 1.0) / self.split.pp
+        wait = Port("hbf.latency", "wait", 1.0, "s")
+        return wait(layer_type.is_moe * visits * self.hw.hbf.latency, "experts of a layer")

@@ -44,6 +44,7 @@ CONTENTS = {
     "recurrent states",
     "K and V of the layer",
     "KV cache of a prompt",
+    "shared KV cache",
     "activations of all prompts",
     "scores of one prompt",
     "latents in transfer",

@@ -53,6 +53,7 @@ FOR = {
         "asymmetric",
         "hierarchical",
         "lpddr-only",
+        "hbf",
     ],
     "h200-node": OFFLOADING + EVICTING + SERVING,
     "hilos-pcie5": [*OFFLOADING, "hilos", "flexgen-raid", "flexgen-16ssd"],

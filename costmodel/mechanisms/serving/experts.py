@@ -13,11 +13,13 @@ import numpy as np
 from nearkv.costmodel.algebra.span import (
     TINY,
     Booleans,
+    Port,
     Real,
     Span,
     overlap,
     quotient,
     serial,
+    stream,
 )
 from nearkv.costmodel.mechanisms.serving.dimm import imbalance
 from nearkv.costmodel.mechanisms.serving.split import GpuSplit, most_chosen
@@ -55,6 +57,7 @@ def grouped_products(
     tokens: Real,
     passes: Real,
     tiles: Sequence[float] = TILES,
+    behind: Port | None = None,
 ) -> Span:
     """Products of one layer's experts, each expert divided over the GPUs that hold it.
 
@@ -71,6 +74,7 @@ def grouped_products(
         tokens: computed, over all replicas [1].
         passes: times that a replica reads the weights, for equal parts of its tokens [1].
         tiles: that kernels choose from; of none the rows are multiplied as they are.
+        behind: memory behind that of the GPUs, where the weights lie there [B].
     """
     _, operand = gpu(hw).operands(layer)
     gpus = kernels(hw, layer, operand)
@@ -97,10 +101,26 @@ def grouped_products(
     return layer.is_moe * serial(
         gather=gpu(hw).read(moved, "k copies of h, gathered and scattered"),
         products=overlap(
-            weights=gpus.read(most_used * weights, "experts that any token uses"),
+            weights=through(
+                gpus.read, behind, most_used * weights, "experts that any token uses"
+            ),
             compute=gpus.products(operand)(flops, "2 FLOPs a weight and row of tiles"),
         ),
     )
+
+
+def through(memory: Port, behind: Port | None, amount: Real, eq: str) -> Span:
+    """Read bytes from the memory of the GPUs, or through its interface from one behind it.
+
+    Args:
+        memory: of the GPUs, as fast as the kernel reads it [B].
+        behind: where the bytes lie, if not there [B].
+        amount: how many [B].
+        eq: the equation that they come from.
+    """
+    if behind is None:
+        return memory(amount, eq)
+    return stream(amount, eq, behind=behind, memory=memory)
 
 
 def kernels(hw: Machine, layer: LLM, operand: Real) -> Gpu:

@@ -31,6 +31,7 @@ from nearkv.costmodel.mechanisms.serving.experts import (
     grouped_products,
     multiplied,
     streamed,
+    through,
     without_experts,
 )
 from nearkv.costmodel.mechanisms.serving.split import GpuSplit, exchanges
@@ -201,6 +202,7 @@ def linear(
     logits: Real = 0.0,
     split: GpuSplit | None = None,
     idle: Real = 1.0,
+    behind: Port | None = None,
 ) -> Span:
     """All matrix products of one layer and the collectives behind them.
 
@@ -215,6 +217,7 @@ def linear(
         logits: tokens that pass the output head, over all replicas [1].
         split: degrees of parallelism, L3's where not given.
         idle: replicas at work over those with tokens; the others share their experts alone [1].
+        behind: memory behind that of the GPUs, where the weights lie there [B].
     """
     layer = layer_type or llm
     split = split or split_of(hw, llm)
@@ -234,7 +237,7 @@ def linear(
     head = head_visits * split.dp * llm.head_bytes / llm.layers
     head_flops = 2 * logits * llm.head_parameters / llm.layers
     products = overlap(
-        weights=gpus.read(weights + head, "W / tp on every GPU"),
+        weights=through(gpus.read, behind, weights + head, "W / tp on every GPU"),
         compute=serial(
             layer=layer_compute(shared, idle * tokens, 0.0, gpus, "2 P n"),
             head=gpus.run(head_flops, "output head, 1 of L parts"),
@@ -246,7 +249,7 @@ def linear(
     kernels = launches(hw, layer) * (hw.gpu.launch + of_experts)
     return serial(
         products=products,
-        experts=grouped_products(hw, layer, split, tokens, passes),
+        experts=grouped_products(hw, layer, split, tokens, passes, behind=behind),
         launch=launch(times * kernels, "kernels of a layer"),
         **exchanges(hw, layer, split, idle * tokens, times),
     )

@@ -102,7 +102,12 @@ def test_a_server_whose_price_includes_its_dram_is_not_lost_beside_one_that_pric
 
 @pytest.mark.parametrize(
     ("system", "server"),
-    [("l3", "l3-server"), ("hillinfer", "hillinfer-server"), ("h2m2", "h2m2-server")],
+    [
+        ("l3", "l3-server"),
+        ("hillinfer", "hillinfer-server"),
+        ("h2m2", "h2m2-server"),
+        ("hbf", "hbf-server"),
+    ],
 )
 def test_memory_that_computes_has_servers_with_a_price(system: str, server: str) -> None:
     table = nearkv.design(
