@@ -178,6 +178,8 @@ class System:
         several_gpus: whether it divides a model or its requests over GPUs itself; of another, each
             GPU has a copy (`model.copies`).
         installable: whether it is software that runs on machines one can buy.
+        technology: where KV lies and who attends, in words that systems share; its own name where
+            it states none.
     """
 
     name: str
@@ -194,6 +196,7 @@ class System:
     optima: tuple[str, ...] = ()
     several_gpus: bool = False
     installable: bool = False
+    technology: str = ""
 
     @property
     def origin(self) -> str:
@@ -310,14 +313,15 @@ def system(
     optima: tuple[str, ...] = (),
     several_gpus: bool = False,
     installable: bool = False,
+    technology: str = "",
 ) -> Callable[[SystemFunction], SystemFunction]:
     """Register a system under a name.
 
     The function takes `hw, llm, work` and its knobs by name, or all of them as `**knobs`, and
     returns an `Estimate`. Where it names the attention of its layers (`attends`), it sums over the
     layer types of a model; a model with any other type is answered by `not-modelled`, for the
-    reason in `lacks`. `combinations`, `optima`, `several_gpus` and `installable` are as in
-    `System`.
+    reason in `lacks`. `combinations`, `optima`, `several_gpus`, `installable` and `technology` are
+    as in `System`.
 
     Raises:
         ValueError: the name is taken, or the knobs are not the function's keyword arguments.
@@ -341,6 +345,7 @@ def system(
             optima,
             several_gpus,
             installable,
+            technology or name,
         )
         parameters = inspect.signature(model).parameters.values()
         arguments = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}

@@ -75,6 +75,7 @@ CHUNK = chunk_knob(room_beside_scores, default=0)
     platform="inf2-h100",
     cite="inf2",
     installable=True,
+    technology="GPU memory",
     owns=("gpu", "host"),
     several_gpus=True,
     knobs={"chunk": CHUNK, "weights": GPU_AND_HOST},

@@ -64,6 +64,7 @@ def rounds_breaks(
     "deepspeed-uvm",
     platform="hilos-a100",
     cite="hilos",
+    technology="host memory",
     owns=("gpu", "host", "ssd"),
     knobs={
         "chunk": chunk_knob(room_for_prompts, default=0),

@@ -122,6 +122,7 @@ in_hilos = partial(
     platform="hilos-a100",
     cite="hilos",
     installable=True,
+    technology="drives",
     knobs={
         "chunk": CHUNK,
         "gpu_batches": BATCHES,
@@ -143,6 +144,7 @@ in_hilos = partial(
     platform="inf2-a100",
     cite="inf2",
     installable=True,
+    technology="drives",
     owns=("gpu", "host", "ssd", "chassis"),
     knobs={
         "chunk": CHUNK,
@@ -235,6 +237,7 @@ def flexgen_16ssd(hw: Machine, llm: LLM, work: Workload, **knobs: Real) -> Estim
 
 @in_hilos(
     "flexgen-dram",
+    technology="host memory",
     owns=("gpu", "host", "ssd"),
     knobs={
         "chunk": CHUNK,
@@ -331,6 +334,7 @@ DRAM_FIRST = Reversal(
     platform="t4-box",
     cite="flexgen",
     installable=True,
+    technology="host memory",
     owns=("gpu", "host", "ssd"),
     reversals=(DRAM_FIRST, LARGEST_CHUNK),
     attends=ATTENDS,

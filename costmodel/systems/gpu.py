@@ -268,6 +268,7 @@ KNOBS = {
     platform="hgx-h200",
     cite="vllm",
     installable=True,
+    technology="GPU memory",
     owns=("gpu", "host"),
     several_gpus=True,
     attends=tuple(LAYER_CLASS),

@@ -52,6 +52,7 @@ on_asymmetric_memory = partial(
     system,
     platform="gh-asymmetric",
     cite="h2m2",
+    technology="LPDDR beside HBM",
     owns=OWNS,
     attends=ATTENDS,
     lacks=LACKS,

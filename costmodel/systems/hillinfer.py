@@ -94,6 +94,7 @@ KV_MEMORY = Knob(
     "hillinfer",
     platform="aipc-4090",
     cite="hillinfer",
+    technology="SmartSSD with eviction",
     owns=("gpu", "host", "csd", "chassis"),
     knobs={
         "chunk": CHUNK,

@@ -51,6 +51,7 @@ UNBUILT = (
     "hilos",
     platform="hilos-a100",
     cite="hilos",
+    technology="near drives",
     owns=("gpu", "host", "csd", "chassis"),
     knobs={
         "chunk": CHUNK,

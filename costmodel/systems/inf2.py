@@ -197,6 +197,7 @@ BUFFERING = choice(
     "inf2",
     platform="inf2-a100",
     cite="inf2",
+    technology="near drives",
     owns=("gpu", "host", "csd", "chassis"),
     knobs={
         "chunk": CHUNK,

@@ -48,6 +48,7 @@ on_personal_computer = partial(
     system,
     platform="aipc-4090",
     cite="hillinfer",
+    technology="host memory with eviction",
     owns=("gpu", "host", "ssd"),
     attends=ATTENDS,
     lacks=LACKS,
@@ -152,6 +153,7 @@ def evict(
 
 @on_personal_computer(
     "full-cache",
+    technology="host memory",
     knobs={"chunk": CHUNK, "weights": WEIGHTS_BESIDE_CACHE, "placement": PLACEMENT},
 )
 def full_cache(

@@ -78,6 +78,7 @@ PROMPTS_RIDE = Reversal(
     "l3",
     platform="dgx-a100-pim",
     cite="l3",
+    technology="DIMMs with units",
     owns=("gpu", "host", "dimm"),
     several_gpus=True,
     attends=HEADS_AND_STATES,

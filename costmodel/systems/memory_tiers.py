@@ -43,7 +43,12 @@ from nearkv.hardware.machine import Machine
 
 CHIPS = ("hbm_chip", "lpddr_chip")
 on_gh_machine = partial(
-    system, platform="gh-asymmetric", cite="h2m2", attends=ATTENDS, lacks=LACKS
+    system,
+    platform="gh-asymmetric",
+    cite="h2m2",
+    technology="LPDDR beside HBM",
+    attends=ATTENDS,
+    lacks=LACKS,
 )
 """Registers a system of one machine, that of sec. 5.1."""
 
@@ -134,7 +139,12 @@ def lpddr_only(hw: Machine, llm: LLM, work: Workload, *, chunk: Real) -> Estimat
     return one_memory(hw, llm, work, "lpddr", chunk)
 
 
-@on_gh_machine("hbm-8", owns=("hbm8", *CHIPS), knobs={"chunk": chunk_in("hbm8")})
+@on_gh_machine(
+    "hbm-8",
+    technology="HBM alone",
+    owns=("hbm8", *CHIPS),
+    knobs={"chunk": chunk_in("hbm8")},
+)
 def hbm_8(hw: Machine, llm: LLM, work: Workload, *, chunk: Real) -> Estimate:
     """Eight HBM modules, two chips' worth of compute, and all-reduces between them (H2M2 sec. 5.5).
 

@@ -88,6 +88,7 @@ CHUNK = chunk_knob(room_beside_cache)
     platform="zero-a6000",
     cite="zero-inference-readme",
     installable=True,
+    technology="host memory",
     owns=("gpu", "host", "ssd"),
     attends=ATTENDS,
     lacks=LACKS,

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Unpack
 
@@ -11,8 +14,17 @@ import numpy as np
 from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.costmodel.model.registry import systems as all_systems
 from nearkv.hardware.errors import InputError, check_known
-from nearkv.sweeps.api.arguments import Axes, Models, Names, Value, path_of, study_of
+from nearkv.sweeps.api.arguments import (
+    Axes,
+    Models,
+    Names,
+    Value,
+    Values,
+    path_of,
+    study_of,
+)
 from nearkv.sweeps.api.tables import table_of_rows
+from nearkv.sweeps.evaluate.provenance import place_of
 from nearkv.sweeps.evaluate.slo import (
     Target,
     check_quantities,
@@ -27,6 +39,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from nearkv.sweeps.explore.design.answer import Report
+    from nearkv.sweeps.explore.design.atlas import Atlas
 
 
 def design(
@@ -39,38 +52,51 @@ def design(
     minimize: str = "",
     maximize: str = "",
     pareto: str = "",
-    users: int = 0,
+    users: Values = 0,
+    best_per: str = "",
+    borders: bool = False,
     servers: Names = (),
     prices: Value = "",
     terms: Mapping[str, float] = MappingProxyType({}),
     rent: bool = False,
     seconds: float = np.inf,
     report: Report | None = None,
+    file: Value = "",
+    resume: bool = False,
     **axes: Unpack[Axes],
 ) -> pd.DataFrame:
     """Find the machine that serves a workload best within limits, of all that may be built.
 
     All servers of the catalogue with all parts that fit their slots are candidates, on every
-    system; a machine that cannot be assembled is none.
+    system; a machine that cannot be assembled is none. Several contexts, batches or prices make a
+    grid, of which each cell is answered as it is alone.
 
     Args:
         systems: names; all where none is named. Or a study, which holds model and workload too.
         model: one name, config.json or `load_model` object.
-        budget: limits told apart by their units: `100kUSD`, `30USD/h`, `10kW`, `8U`.
+        budget: limits told apart by their units: `100kUSD`, `30USD/h`, `10kW`, `8U`; of a grid,
+            several prices.
         classes: requests that several machines share, `name:context:output:rate` with the rate a
             second, in place of `context` and `output_tokens`; the budget is of all machines.
         slo: limits on columns, as `tpot_ms=66,ttft_s=10`.
-        minimize, maximize: the column to make best; the price where neither is named.
+        minimize, maximize: the column to make best; where neither is named the price, of a grid
+            `throughput_tok_s`.
         pareto: two or three columns instead, whose front is asked for.
         users: sequences of one batch, which must all be served at once; in place of `batch`. They
             are no `users` of `estimate`, who ask again when answered.
+        best_per: of a grid, `system`, or `technology` for the best of all systems that keep KV in
+            one place and attend in one way.
+        borders: of a grid, find where exactly the best technology changes.
         servers: names or files of servers; all of the catalogue where none is named.
         prices: CSV of part,usd[,low,high,basis,date,source] in place of the catalogue's prices.
         terms: `years`, `usd_kwh`, `pue`, `utilisation` in place of those of ownership.toml.
         rent: rank rented machines beside bought ones, by `usd_hour` or `usd_mtok`.
         seconds: after which the search stops with its best so far.
-        report: called with the number of machines that are done, and of all, after every chunk.
-        axes: one batch, context, output_tokens and value of each knob. With a `band` it is also
+        report: called with the number of machines that are done, and of all, after every chunk;
+            of a grid, with that of workloads.
+        file: of a grid, the output, beside which answers are kept until all are there.
+        resume: go on with these.
+        axes: batches, contexts, one output_tokens and value of each knob. With a `band` it is also
             said in how many draws of all uncertain numbers the best machine wins.
 
     Returns:
@@ -80,7 +106,9 @@ def design(
         `busy`, and `req_s` of it. `attrs` holds the `conclusion`, the `machine` of each row as
         TOML, the `command` that prints the row once the name of that file is appended, how many
         machines were evaluated, `evaluations`, what was `asked`, and whether Ctrl-C `interrupted`
-        the search.
+        the search. Of a grid, a row for each cell and system or technology, the best first, with
+        the `budget_usd` and in which `best_share` of 256 draws it wins, or with the `reason` why no
+        machine serves; `attrs` holds the `conclusion`, what was `asked`, and the rows of `borders`.
 
     Raises:
         InputError: an argument that cannot be used.
@@ -91,12 +119,15 @@ def design(
     ('1 x gb10', 4699)
     """
     from nearkv.sweeps.explore.design.answer import best_machines
+    from nearkv.sweeps.explore.design.atlas import GROUPS, Atlas
     from nearkv.sweeps.explore.design.fleet import serve
     from nearkv.sweeps.explore.design.goal import Goal
     from nearkv.sweeps.explore.design.question import (
+        OF_PRICE,
         Question,
         read_prices,
         request_classes,
+        served_at_once,
     )
 
     if not seconds > 0:
@@ -109,8 +140,17 @@ def design(
         )
     draws = bool(axes.pop("band", 0))
     study = _study(systems, model, users, axes)
+    limits = _limits(names(budget, "--budget"), names(slo, "--slo"))
+    budgets = [limit for limit in limits if limit.quantity == OF_PRICE]
+    lengths = (len(study.context), len(study.batch), len(budgets))
+    is_grid = bool(best_per) or borders or max(lengths) > 1
+    if is_grid:
+        limits = tuple(limit for limit in limits if limit not in budgets)
+    elif users:
+        limits = (*limits, served_at_once(study.batch[0]))
+    if is_grid and not (minimize or pareto):
+        maximize = maximize or "throughput_tok_s"
     objectives, highest = _objectives(minimize, maximize, pareto)
-    limits = _limits(names(budget, "--budget"), names(slo, "--slo"), users)
     if rent and not {*objectives} <= {"usd_hour", "usd_mtok"}:
         why = "rented and bought machines compare by the hour alone"
         raise InputError(f"--rent: {why}; --minimize usd_hour or usd_mtok")
@@ -125,6 +165,13 @@ def design(
         draws=draws,
         classes=shared,
     )
+    if is_grid:
+        if shared or pareto or seconds < np.inf:
+            raise InputError("a grid of workloads takes no --class, --pareto or --seconds")
+        per = best_per or GROUPS[0]
+        check_known("column", [per], GROUPS, "--best-per")
+        grid = Atlas(question, budgets, per, bool(users), draws)
+        return _map(grid, borders, path_of(file, "file"), resume, report)
     answer = (serve if shared else best_machines)(question, seconds, report)
     table = table_of_rows(answer.rows(), answer.sentences())
     table.attrs["machine"] = [design.machine_file() for design in answer.designs]
@@ -135,8 +182,38 @@ def design(
     return table
 
 
-def _limits(budget: Sequence[str], slo: Sequence[str], users: int) -> tuple[Target, ...]:
-    """All that a machine must keep: a budget, limits on columns, and users served at once.
+def _map(
+    atlas: Atlas, borders: bool, file: str, resume: bool, report: Report | None
+) -> pd.DataFrame:
+    """The table of a grid, whose answers are kept beside a file until all are there.
+
+    Raises:
+        InputError: the file cannot be written, or answers of another question are beside it.
+        KeyboardInterrupt: Ctrl-C came.
+    """
+    from nearkv.sweeps.jobs.parts import kept_answers
+
+    with ExitStack() as leaving:
+        if file:
+            place = place_of(Path(file))
+            depends = atlas.depends_on
+            keep = leaving.enter_context(kept_answers(place, depends, resume))
+            atlas = replace(atlas, store=keep)
+        regions = atlas.regions(report)
+        edges = atlas.borders(regions) if borders else []
+    every = [region for each in regions for region in each]
+    rows = [row for region in every for row in region.rows()]
+    table = table_of_rows(rows, atlas.sentences(regions))
+    table.attrs["machine"] = [text for region in every for text in region.files()]
+    table.attrs["command"] = [text for region in every for text in region.commands()]
+    table.attrs["interrupted"] = False
+    table.attrs["borders"] = edges
+    table.attrs["asked"] = atlas.question.text
+    return table
+
+
+def _limits(budget: Sequence[str], slo: Sequence[str]) -> tuple[Target, ...]:
+    """Limits on a machine: a budget, and on columns.
 
     Raises:
         InputError: a limit that cannot be read, or that compares with another system.
@@ -148,27 +225,26 @@ def _limits(budget: Sequence[str], slo: Sequence[str], users: int) -> tuple[Targ
     for target in targets:
         if target.against:
             raise InputError(f"--slo {target.name}: design compares with no other system")
-    served = (Target("batch_run", "", True, float(users), "--users"),) if users else ()
-    return (*budget_limits(budget), *targets, *served)
+    return (*budget_limits(budget), *targets)
 
 
-def _study(systems: Study | Names, model: Models | None, users: int, axes: Axes) -> Study:
-    """The one workload that is asked about.
+def _study(
+    systems: Study | Names, model: Models | None, users: Values, axes: Axes
+) -> Study:
+    """The workloads that are asked about.
 
     Raises:
-        InputError: there are several, or the study brings a machine of its own.
+        InputError: they differ in more than context and batch, or the study brings a machine.
     """
     if not isinstance(systems, Study):
         systems = names(systems, "systems") or tuple(sorted(all_systems()))
     study = study_of(systems, model, axes)
     if users:
         study = study.but(batch=users)
-    lengths = (study.batch, study.context, study.output_tokens)
-    lists = (study.models, *lengths, *study.knobs.values(), *study.sets.values())
+    lists = (study.models, study.output_tokens, *study.knobs.values(), *study.sets.values())
     if any(len(values) != 1 for values in lists):
         raise InputError(
-            "design takes one model, batch, context, output length and value of a knob or width, "
-            "not a list"
+            "design takes one model, output length and value of a knob or width, not a list"
         )
     numbers = [name for name in study.sets if not name.startswith("precision.")]
     machine = (study.platforms, numbers, study.parts)

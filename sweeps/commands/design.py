@@ -14,7 +14,14 @@ import typer
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.options import argument, flag, option
-from nearkv.sweeps.commands.printing import check_new, print_table, tell, write_new
+from nearkv.sweeps.commands.printing import (
+    check_new,
+    check_output,
+    print_table,
+    save,
+    tell,
+    write_new,
+)
 from nearkv.sweeps.study.sizes import comma_list
 
 SHOWN = (
@@ -22,6 +29,8 @@ SHOWN = (
     "batch_run,power_w,bottleneck"
 )
 """Columns that a terminal shows, the most important first."""
+OF_GRID = "budget_usd,context_tok,batch,technology"
+"""Columns that come before these where workloads are a grid."""
 
 
 @options.with_options(options.View)
@@ -59,9 +68,17 @@ def design(
         option("COLUMNS", "Instead the front of two or three columns: cost_usd,tpot_ms."),
     ] = "",
     users: Annotated[
-        int | None,
-        option("NUMBER", "Sequences of one batch, not of load: all served at once.", min=1),
-    ] = None,
+        str,
+        option("NUMBERS", "Sequences of one batch, not of load: all served at once."),
+    ] = "",
+    best_per: Annotated[
+        str,
+        option("COLUMN", "Of a grid, the best machine of each system, or technology."),
+    ] = "",
+    borders: Annotated[
+        str,
+        option("FILE.csv", "Of a grid, write where exactly the best technology changes."),
+    ] = "",
     servers: Annotated[
         str,
         option(
@@ -115,8 +132,13 @@ def design(
         ),
     ] = None,
     plugins: options.Plugins = [],
+    resume: Annotated[
+        bool, flag("--resume", "Go on with a grid whose -o FILE was begun, and stopped.")
+    ] = False,
 ) -> None:
     """Find the machine that serves a workload best within a budget, of all that may be built.
+
+    Several contexts, batches or prices make a grid, with a row for each cell and system.
 
     Example: nearkv design --model gpt-oss-120b --context 64k --output-tokens 1k --users 16 \
 --slo tpot_ms=66 --budget 100kUSD
@@ -127,17 +149,29 @@ def design(
     question = _question(line)
     if machine_out:
         check_new(Path(machine_out))
-    table = design.design(**question, report=_progress())
+    if borders:
+        check_output(borders)
+    table = design.design(**question, report=_progress(), file=view.file)
+    is_grid = "borders" in table.attrs
+    if borders:
+        save(table.attrs["borders"], "", None, borders)
+    machine, command = table.attrs["machine"][0], table.attrs["command"][0]
+    if machine_out and not machine:
+        raise InputError(
+            "--machine-out: the first row has no machine; ask for another cell"
+        )
     if machine_out:
-        write_new(Path(machine_out), table.attrs["machine"][0])
-    written = f"{table.attrs['command'][0]} {machine_out or 'best.toml'}"
-    after = "" if machine_out else " after --machine-out best.toml"
-    below = [
-        *table.attrs["conclusion"],
-        f"The first row is what `{written}` prints{after}.",
-    ]
+        write_new(Path(machine_out), machine)
+    below = table.attrs["conclusion"]
+    if machine:
+        after = "" if machine_out else " after --machine-out best.toml"
+        written = f"{command} {machine_out or 'best.toml'}"
+        below = [*below, f"The first row is what `{written}` prints{after}."]
     made_best = minimize or maximize or pareto or "cost_usd"
     usual = f"class,nodes,busy,req_s,system,{made_best},{SHOWN}"
+    if is_grid:
+        made_best = minimize or maximize or "throughput_tok_s"
+        usual = f"{OF_GRID},system,{made_best},best_share,reason,{SHOWN}"
     print_table(table, view, usual, title=table.attrs["asked"], below=below)
     if table.attrs["interrupted"]:
         raise KeyboardInterrupt
@@ -152,6 +186,7 @@ def _question(line: typer.Context) -> dict[str, Any]:
     from nearkv.sweeps.study.study_files import load_study
 
     stated, arguments = options.stated(line), options.arguments(line)
+    arguments["borders"] = bool(arguments["borders"])
     if arguments["users"] and "batch" in stated:
         raise InputError("--users is the batch to serve at once; leave out --batch")
     del arguments["machine_out"]
@@ -177,8 +212,8 @@ def _progress() -> Callable[[int, int], None]:
     """Report on a terminal how far a search is, from its second second on."""
     start = time.monotonic()
 
-    def report(done: int, machines: int) -> None:
+    def report(done: int, of_all: int) -> None:
         if sys.stderr.isatty() and time.monotonic() - start > 1:
-            tell(f"{done:,} of {machines:,} machines")
+            tell(f"{done:,} of {of_all:,} done")
 
     return report

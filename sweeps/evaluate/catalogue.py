@@ -28,6 +28,7 @@ def system_rows() -> Rows:
         paper = system.plugin.file if system.plugin else system.cite
         names = {"system": system.name, "origin": system.origin, "paper": paper}
         names["platform"] = system.platform
+        names["technology"] = system.technology
         rows.append({**names, "knobs": knobs, "what": system.summary})
     return rows
 

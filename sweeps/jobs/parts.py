@@ -30,6 +30,7 @@ from nearkv.sweeps.evaluate.provenance import (
 from nearkv.sweeps.jobs.formats import encoded_piece, write_piece
 from nearkv.sweeps.jobs.identity import digest_of
 from nearkv.sweeps.jobs.outputs import (
+    TEXTS,
     check_free,
     form_of,
     free_bytes,
@@ -131,30 +132,12 @@ class PartialOutput:
             if resume and self._is_complete():
                 return True
             self.parts.mkdir(exist_ok=True)
-            record = text_of({"digest": self._digest, "command": command()})
-            self._manifest.write_text(record, encoding="utf-8")
+            begin_anew(self.place, self._digest)
             return False
-        unfinished = f"{self.place}: an unfinished sweep"
-        delete = f"delete {self.folder}"
-        if not resume:
-            go_on = f"is there; go on with --resume, or {delete}"
-            raise InputError(f"{unfinished} {go_on}")
-        try:
-            begun = json.loads(self._manifest.read_text("utf-8"))
-            differs, by = begun["digest"] != self._digest, begun["command"]
-        except (OSError, ValueError, KeyError, TypeError):
-            unreadable = f"is there, but {self._manifest} cannot be read"
-            raise InputError(f"{unfinished} {unreadable}; {delete}") from None
-        if differs:
-            other = f"of another study, or by other code, was begun there by `{by}`"
-            raise InputError(f"{unfinished} {other}; give the same again, or {delete}")
+        check_begun(self.place, self._digest, resume)
         for path in self.parts.glob("*.tmp"):  # what a killed process was writing
             path.unlink()
         return False
-
-    @property
-    def _manifest(self) -> Path:
-        return self.folder / "manifest.json"
 
     def _is_complete(self) -> bool:
         """True if an output is there that is of this very study.
@@ -247,6 +230,90 @@ class PartialOutput:
             return "nothing was changed"
         again = f"{command()} --resume"
         return f"{self.finished_rows:,} finished rows are safe, go on with: {again}"
+
+
+def begin_anew(place: Path, digest: str) -> None:
+    """Note what the parts of an output depend on, and the command that begins them."""
+    record = text_of({"digest": digest, "command": command()})
+    manifest_path(place).write_text(record, encoding="utf-8")
+
+
+def check_begun(place: Path, digest: str, resume: bool) -> None:
+    """Refuse to go on with finished parts of another output, or without having been asked to.
+
+    Raises:
+        InputError: they are not to be resumed, or are another study's.
+    """
+    unfinished, manifest = f"{place}: an unfinished sweep", manifest_path(place)
+    delete = f"delete {manifest.parent}"
+    if not resume:
+        go_on = f"is there; go on with --resume, or {delete}"
+        raise InputError(f"{unfinished} {go_on}")
+    try:
+        begun = json.loads(manifest.read_text("utf-8"))
+        differs, by = begun["digest"] != digest, begun["command"]
+    except (OSError, ValueError, KeyError, TypeError):
+        unreadable = f"is there, but {manifest} cannot be read"
+        raise InputError(f"{unfinished} {unreadable}; {delete}") from None
+    if differs:
+        other = f"of another study, or by other code, was begun there by `{by}`"
+        raise InputError(f"{unfinished} {other}; give the same again, or {delete}")
+
+
+def manifest_path(place: Path) -> Path:
+    """The file that says what the parts of an output depend on."""
+    return partial_path(place) / "manifest.json"
+
+
+@contextmanager
+def kept_answers(
+    place: Path, question: object, resume: bool
+) -> Iterator[Callable[[str, Callable[[], Any]], Any]]:
+    """Keep the answers of a long question beside its output, each in a part, until it is complete.
+
+    Args:
+        place: where the output will be.
+        question: all that the answers depend on.
+        resume: whether to go on with answers that are there.
+
+    Yields:
+        A function that takes the name of an answer and what computes it, and returns it as JSON
+        keeps it.
+
+    Raises:
+        InputError: the output cannot be written, or answers are there that are another question's
+            or not to be resumed.
+        KeyboardInterrupt: stopped; its text says how to go on.
+    """
+    if place.suffix not in TEXTS:
+        form_of(place)
+    check_free(place, dataset=False)
+    folder, digest = partial_path(place), digest_of(question)
+    if not folder.exists():
+        check_writable(place)
+    parts = folder / "parts"
+
+    def kept(name: str, compute: Callable[[], Any]) -> Any:
+        part = parts / f"part-{name}.json"
+        if not part.exists():
+            answer = json.dumps(compute()).encode()
+            with _new_part(part) as file:
+                file.write(answer)
+        return json.loads(part.read_bytes())
+
+    with locked(place, folder):
+        if any(parts.glob("part-*.json")):
+            check_begun(place, digest, resume)
+        else:
+            parts.mkdir(exist_ok=True)
+            begin_anew(place, digest)
+        try:
+            yield kept
+        except KeyboardInterrupt:
+            finished = counted(len([*parts.glob("part-*.json")]), "answer")
+            again = f"{finished} are safe, go on with: {command()} --resume"
+            raise KeyboardInterrupt(f"stopped; {again}") from None
+        shutil.rmtree(parts)
 
 
 @contextmanager

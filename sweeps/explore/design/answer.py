@@ -57,7 +57,7 @@ OF_A_BATCH = (
 )
 """What times of a batch are, for readers who know load as requests that arrive over time."""
 Report = Callable[[int, int], None]
-"""Takes the number of machines that are done, and of all."""
+"""Takes the number of machines, or of workloads of a grid, that are done, and of all."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,11 @@ class Design:
         return self.builds.server.part.name
 
     @property
+    def technology(self) -> str:
+        """The technology of its system."""
+        return self.block.system.technology
+
+    @property
     def where(self) -> str:
         """The system and its server, in words."""
         return f"{self.system} on {self.server}"
@@ -95,7 +100,7 @@ class Design:
 
     def row(self, names: Collection[str]) -> dict[str, Any]:
         """Its parts, then the columns of `estimate`, and those that are named."""
-        row: dict[str, Any] = {"server": self.server}
+        row: dict[str, Any] = {"server": self.server, "technology": self.technology}
         for role in SLOTS:
             fitted = self.machine.roles[role] if role in self.builds.options else None
             row[f"{role}s"] = f"{fitted.si['count']:g} x {fitted.name}" if fitted else ""
@@ -161,6 +166,21 @@ def design_of(deployments: Deployments, study: Study, row: int, split: int) -> D
     return replace(design, study=study.but(knobs=knobs))
 
 
+def machines_of(kept: Kept) -> list[tuple[int, int]]:
+    """Number of each machine that is kept, and of its combination of knobs."""
+    splits = kept.costs[:, -1].astype(int).tolist()
+    return list(zip(kept.rows.tolist(), splits, strict=True))
+
+
+def designs_of(question: Question, machines: Sequence[Sequence[int]]) -> list[Design]:
+    """Machines by number, each with one of the combinations of knobs that are tried together."""
+    study = question.study
+    return [
+        design_of(question.deployments_of(row), study, row, split)
+        for row, split in machines
+    ]
+
+
 class MachineSearch(Search):
     """A search of all machines of a question.
 
@@ -190,17 +210,9 @@ class MachineSearch(Search):
         """Count the machines beyond the budget, which are not tried."""
         self.outcomes[OVER] += sum(len(each.beyond) for each in self.question.deployments)
 
-    def deployments_of(self, row: int) -> Deployments:
-        """The system on all its machines, of which one has a number in the whole search."""
-        return [each for each in self.question.deployments if each.first <= row][-1]
-
     def designs_of(self, kept: Kept) -> list[Design]:
         """Machines of what a search keeps, with their knobs."""
-        rows, splits = kept.rows.tolist(), kept.costs[:, -1].astype(int)
-        return [
-            design_of(self.deployments_of(row), self.question.study, row, split)
-            for row, split in zip(rows, splits, strict=True)
-        ]
+        return designs_of(self.question, machines_of(kept))
 
     @property
     def meets(self) -> bool:

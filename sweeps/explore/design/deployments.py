@@ -40,7 +40,7 @@ class Deployments:
 
     Attributes:
         system: what runs.
-        machines: all of them.
+        read: all of them, and what was read of them so far.
         study: the workload.
         goal: what is asked of them.
         first: number of the first machine of all in the whole search.
@@ -48,16 +48,16 @@ class Deployments:
     """
 
     system: System
-    machines: Machines
+    read: Read
     study: Study
     goal: Goal
     first: int
     axes: Mapping[str, Numbers] = field(default_factory=dict)
 
-    @cached_property
-    def read(self) -> Read:
-        """Numbers that were read of machines so far."""
-        return Read(self.machines)
+    @property
+    def machines(self) -> Machines:
+        """All of them."""
+        return self.read.machines
 
     def block(self, machine: Platform) -> Block:
         """The workload on a machine.

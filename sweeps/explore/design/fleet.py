@@ -95,7 +95,8 @@ class NodeKinds(MachineSearch):
             row: number of the machine in the whole search.
             place: of the class.
         """
-        deployments, each = self.deployments_of(row), self.question.classes[place]
+        deployments = self.question.deployments_of(row)
+        each = self.question.classes[place]
         study = self.question.study.but(
             context=each.context, output_tokens=each.output_tokens
         )

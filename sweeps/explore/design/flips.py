@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,8 +11,9 @@ from nearkv.costmodel.algebra.span import Numbers
 from nearkv.hardware.platform import Part
 from nearkv.hardware.schema import keys_of
 from nearkv.sweeps.explore.design.goal import Goal
-from nearkv.sweeps.study.bands import Band, draws_of
-from nearkv.sweeps.study.grid import Block
+from nearkv.sweeps.study.bands import RATIO_ERROR, Band, draws_of
+from nearkv.sweeps.study.grid import Block, shape_of
+from nearkv.sweeps.uncertainty.model_error import RATIO, drawn_error, error_power
 from nearkv.sweeps.uncertainty.sampled import drawn_numbers
 
 ROUNDS, PARTS = 3, 64
@@ -97,6 +98,41 @@ def winning_share(
         goal.worth(block, drawn_numbers(block, band), samples) for block in (first, second)
     )
     return float(np.mean(own <= other))
+
+
+def best_shares(goal: Goal, rivals: Sequence[Block], samples: int) -> Numbers:
+    """Share of draws of all uncertain numbers, prices too, in which each machine is the best [1].
+
+    Machines stay as they are: one that drawn prices put beyond the budget counts for as much of it
+    as the budget buys. Predictions beside that of the first machine have a ratio's model error.
+    """
+    drawn = [draws_of(block.platform).values() for block in rivals]
+    band = Band(90.0, samples, 0, tuple(sorted({RATIO_ERROR}.union(*drawn))))
+    power = error_power(goal.objectives[0])
+    worths = np.empty((len(rivals), samples))
+    for place, block in enumerate(rivals):
+        worths[place] = _at_equal_cost(goal, block, band)
+        if place:
+            box = block.grid.whole
+            estimate = block.resolved(box).estimate
+            error = drawn_error(block, band, estimate, shape_of(box), RATIO)
+            worths[place] *= np.exp(power * error.ravel())
+    serves = np.isfinite(worths).any(axis=0)
+    best = np.argmin(worths, axis=0)[serves]
+    return np.bincount(best, minlength=len(rivals)) / max(len(best), 1)
+
+
+def _at_equal_cost(goal: Goal, block: Block, band: Band) -> Numbers:
+    """The objective of a machine at every draw, of so much of it as the budget buys."""
+    numbers = drawn_numbers(block, band)
+    limits = tuple(limit for limit in goal.limits if limit != goal.budget)
+    worth = replace(goal, limits=limits).worth(block, numbers, band.samples)
+    if goal.budget is None:
+        return worth
+    price = Goal((goal.budget.quantity,), (False,), ())
+    cost = price.worth(block, numbers, band.samples)
+    dearer = np.maximum(cost / goal.budget.value, 1.0)
+    return np.where(worth < 0, worth / dearer, worth * dearer)
 
 
 def _uncertain(block: Block) -> Iterator[Uncertain]:

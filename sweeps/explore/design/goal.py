@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,20 +37,32 @@ class Goal:
         return (*self.objectives, *(limit.quantity for limit in self.limits))
 
     @property
+    def budget(self) -> Target | None:
+        """The limit of the price."""
+        return next((each for each in self.limits if each.quantity == "cost_usd"), None)
+
+    @property
     def best(self) -> Best:
         """The best machine of each system, or the front of all, or the nearest to all limits."""
         per = ("system",) if len(self.objectives) == 1 else ()
         return Best(self.objectives, self.highest, per, self.limits, TIES, nearest=True)
 
-    def worth(self, block: Block, numbers: dict[str, Numbers], count: int) -> Numbers:
+    def worth(
+        self,
+        block: Block,
+        numbers: Mapping[str, Numbers],
+        count: int,
+        axes: Mapping[str, Numbers] = NO_NUMBERS,
+    ) -> Numbers:
         """The objective of a machine with other numbers, to be made small; inf: a limit is missed.
 
         Args:
             block: the workload on the machine.
             numbers: number of the machine, `role.key` -> its values [SI].
             count: of values.
+            axes: axis of the workload -> its values in place of the block's.
         """
-        candidates = candidates_at(block, {}, numbers or NO_NUMBERS)
+        candidates = candidates_at(block, axes, numbers)
         best = replace(self.best, per=(), ties=())
         excess, cost = best.costs(candidates.evaluate(best.columns), candidates.shape)
         met = (excess == 0) & ~np.isnan(cost)

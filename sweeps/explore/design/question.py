@@ -25,6 +25,7 @@ from nearkv.sweeps.explore.design.goal import Goal
 from nearkv.sweeps.explore.design.space import (
     Builds,
     Machines,
+    Read,
     needed_slots,
     options_of,
     terms_of,
@@ -33,8 +34,10 @@ from nearkv.sweeps.jobs.search import check_points
 from nearkv.sweeps.study.sizes import per_second, size
 from nearkv.sweeps.study.study import Study, name_of
 
+OF_PRICE = "cost_usd"
+"""The column that a budget in USD limits."""
 BUDGETS = {
-    "USD": ("cost_usd", 1.0),
+    "USD": (OF_PRICE, 1.0),
     "USD/s": ("usd_hour", 3600.0),
     "W": ("power_cap_w", 1.0),
 }
@@ -48,15 +51,23 @@ _COST_BASES = {"purchase": "price", "rental": "rent"}
 def budget_limits(texts: Sequence[str]) -> tuple[Target, ...]:
     """Limits of price, hourly price, power and rack space, told apart by their units.
 
+    Several prices are several questions, from the lowest on.
+
     Raises:
-        InputError: a text that is no amount with one of these units, or two of one unit.
+        InputError: a text that is no amount with one of these units, or two of another unit.
 
     >>> [(limit.quantity, limit.value) for limit in budget_limits(["100kUSD", "8U"])]
     [('cost_usd', 100000.0), ('rack_units', 8.0)]
     """
-    limits = [_budget(text) for text in texts]
-    once([limit.quantity for limit in limits], "--budget")
+    limits = sorted(map(_budget, texts), key=lambda limit: limit.value)
+    once([each.quantity for each in limits if each.quantity != OF_PRICE], "--budget")
+    once([each.text for each in limits], "--budget")
     return tuple(limits)
+
+
+def served_at_once(users: float) -> Target:
+    """The limit that all users of a batch are served at once."""
+    return Target("batch_run", "", True, users, "--users")
 
 
 def _budget(text: str) -> Target:
@@ -156,6 +167,12 @@ def request_classes(texts: Sequence[str]) -> tuple[RequestClass, ...]:
     return tuple(classes)
 
 
+def spread(values: Sequence[float]) -> str:
+    """A number, or the first and the last of several, in words."""
+    ends = dict.fromkeys((values[0], values[-1]))
+    return " to ".join(f"{end:,.0f}" for end in ends)
+
+
 @dataclass(frozen=True)
 class Question:
     """Question which machine serves a workload best, within limits.
@@ -169,6 +186,7 @@ class Question:
         rents: whether rented machines are ranked beside bought ones.
         draws: whether it is asked in how many draws of all uncertain numbers the best wins.
         classes: of requests that several machines share, in place of the lengths of the study.
+        laid_out: each system and its machines, where another question has laid them out.
     """
 
     study: Study
@@ -179,15 +197,21 @@ class Question:
     rents: bool = False
     draws: bool = False
     classes: tuple[RequestClass, ...] = ()
+    laid_out: tuple[tuple[System, Read], ...] = ()
+
+    def asking(self, study: Study, goal: Goal) -> Question:
+        """Ask of another workload, or within other limits, of machines that are laid out once."""
+        laid_out = tuple((each.system, each.read) for each in self.deployments)
+        return replace(self, study=study, goal=goal, laid_out=laid_out)
 
     @property
     def text(self) -> str:
         """The workload and the limits, in words."""
         study = self.study
         limits = [limit.text for limit in self.goal.limits]
-        one = f"{study.context[0]:,.0f} tokens of context, {study.output_tokens[0]:,.0f} of output"
+        one = f"{spread(study.context)} tokens of context, {spread(study.output_tokens)} of output"
         lengths = [*map(str, self.classes)] or [one]
-        sequences = f"{study.batch[0]:,.0f} sequences"
+        sequences = f"{spread(study.batch)} sequences"
         widths = [
             f"{name} {getattr(value, 'text', value)}"
             for name, (value,) in study.sets.items()
@@ -221,6 +245,37 @@ class Question:
         Raises:
             InputError: no machine can be built, or more than can be tried.
         """
+        lengths = {
+            "context_tok": [each.context for each in self.classes],
+            "output_tokens": [each.output_tokens for each in self.classes],
+        }
+        axes = {
+            name: np.reshape(values, (-1, 1, 1))
+            for name, values in lengths.items()
+            if values
+        }
+        deployments, first = [], 0
+        for system, read in self.laid_out or self._lay_out():
+            one = Deployments(system, read, self.study, self.goal, first, axes)
+            deployments.append(one)
+            first += len(read.machines)
+        if not deployments:
+            raise InputError(
+                "no machine can be built: no server has the slots, and parts with a price, that "
+                f"{' or '.join(self.study.systems[:4])} needs; name other systems or servers"
+            )
+        return deployments
+
+    def deployments_of(self, row: int) -> Deployments:
+        """The system on all its machines, of which one has a number in the whole search."""
+        return [each for each in self.deployments if each.first <= row][-1]
+
+    def _lay_out(self) -> list[tuple[System, Read]]:
+        """Every system that has machines on which it may run, in the order of their names.
+
+        Raises:
+            InputError: there are more machines than can be tried.
+        """
         systems = list(map(find_system, sorted(self.study.systems)))
         _check_size(systems, self.built)
         offered = [
@@ -239,28 +294,8 @@ class Question:
                 if (needed := needed_slots(owns, server))
             ]
             spaces[owns] = Machines(owns, builds)
-        lengths = {
-            "context_tok": [each.context for each in self.classes],
-            "output_tokens": [each.output_tokens for each in self.classes],
-        }
-        axes = {
-            name: np.reshape(values, (-1, 1, 1))
-            for name, values in lengths.items()
-            if values
-        }
-        deployments, first = [], 0
-        for system in systems:
-            machines = spaces[system.owns]
-            if len(machines):
-                one = Deployments(system, machines, self.study, self.goal, first, axes)
-                deployments.append(one)
-                first += len(machines)
-        if not deployments:
-            raise InputError(
-                "no machine can be built: no server has the slots, and parts with a price, that "
-                f"{' or '.join(self.study.systems[:4])} needs; name other systems or servers"
-            )
-        return deployments
+        laid_out = [(system, Read(spaces[system.owns])) for system in systems]
+        return [(system, read) for system, read in laid_out if len(read.machines)]
 
 
 def _check_size(systems: Sequence[System], servers: Sequence[Server]) -> None:

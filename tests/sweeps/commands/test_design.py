@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from pathlib import Path
@@ -175,14 +176,14 @@ def test_a_front_has_no_machine_that_another_dominates() -> None:
     ("words", "sentence"),
     [
         (("--budget", "100k"), "is no amount of a budget above zero"),
-        (("--budget", "1kUSD,2kUSD"), "names 'cost_usd' twice"),
+        (("--budget", "1kW,2kW"), "names 'power_cap_w' twice"),
         (("--slo", "colour=3"), "unknown column 'colour'"),
         (("--slo", "speedup:hilos>=2"), "compares with no other system"),
         (("--maximize", "joy"), "unknown column 'joy'"),
         (("--minimize", "cost_usd", "--maximize", "tpot_ms"), "give one of them"),
         (("--server", "hgx-h999"), "unknown server 'hgx-h999'"),
         (("--rent",), "compare by the hour alone"),
-        (("--context", "1k,2k"), "not a list"),
+        (("--output-tokens", "64,128"), "not a list"),
         (("--knob", "tp=1,2"), "not a list"),
         (("--set", "precision.kv=fp8,int4"), "not a list"),
         (("--set", "gpu.count=2"), "numbers that are no widths"),
@@ -288,3 +289,27 @@ def test_a_system_without_a_row_is_named_with_what_it_misses() -> None:
     unmet = invoke("design", "h2m2", *words, *limits)
     assert "all 4 prompts start at once, where `nearkv compare h2m2 ... --users 4`" in unmet.stderr
     assert "--installable leaves no system" in refusal("design", "h2m2", "--installable", *words)
+
+
+def test_a_grid_is_shown_and_its_borders_are_written(tmp_path: Path) -> None:
+    file, borders = tmp_path / "map.csv", tmp_path / "borders.csv"
+    asked = ("h2m2,gpu", "--server", "h2m2-server,mac-studio-desktop", "--model", "llama3.1-70b")
+    grid = ("--context", "8k,64k", "--batch", "64", "--best-per", "technology", "--band", "90")
+    out = ("-o", str(file), "--borders", str(borders))
+    text = succeed("design", *asked, *grid, "--budget", "20kUSD", *out)
+    assert "Within 20,000 USD: of 2 cells LPDDR beside HBM 1, GPU memory 1." in text
+    rows = list(csv.DictReader(file.read_text().splitlines()))
+    assert [row["technology"] for row in rows[:2]] == ["LPDDR beside HBM", "GPU memory"]
+    assert {row["budget_usd"] for row in rows} == {"20000"}
+    assert sum(float(row["best_share"]) for row in rows[:2]) == 1
+    (edge,) = csv.DictReader(borders.read_text().splitlines())
+    assert 8192 < int(edge["below"]) < 65536
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_grid_without_a_machine_prints_its_rows_and_writes_no_machine(tmp_path: Path) -> None:
+    asked = ("design", "h2m2", "--server", "h2m2-server", "--model", "llama3.1-70b")
+    grid = (*asked, "--budget", "1kUSD", "--context", "8k,16k")
+    assert "no machine is within the budget" in " ".join(succeed(*grid).split())
+    file = str(tmp_path / "best.toml")
+    assert "first row has no machine" in refusal(*grid, "--machine-out", file)

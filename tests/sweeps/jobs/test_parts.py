@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -34,7 +35,7 @@ from support.helpers import (
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.jobs.outputs import partial_path
-from nearkv.sweeps.jobs.parts import check_disk, hold, locked, to_file
+from nearkv.sweeps.jobs.parts import check_disk, hold, kept_answers, locked, to_file
 from nearkv.sweeps.jobs.plan import Piece, Plan
 from nearkv.sweeps.jobs.progress import SweepRun
 from nearkv.sweeps.jobs.workers import Workers
@@ -364,3 +365,32 @@ def test_ctrl_c_while_the_lock_is_taken_leaves_nothing(
     with pytest.raises(KeyboardInterrupt), locked(place, partial_path(place)):
         pass
     assert not list(tmp_path.iterdir())
+
+
+def test_answers_of_a_long_question_are_kept_until_all_are_there(tmp_path: Path) -> None:
+    file, computed = tmp_path / "map.csv", []
+
+    def answer(name: str) -> dict[str, str]:
+        computed.append(name)
+        if name == "c" and len(computed) < 4:
+            raise KeyboardInterrupt
+        return {"name": name}
+
+    def answers(question: str, resume: bool) -> list[str]:
+        with kept_answers(file, question, resume) as kept:
+            return [kept(name, partial(answer, name))["name"] for name in "abc"]
+
+    with pytest.raises(KeyboardInterrupt, match="2 answers are safe, go on with: nearkv"):
+        answers("question", resume=False)
+    with pytest.raises(InputError, match="go on with --resume"):
+        answers("question", resume=False)
+    with pytest.raises(InputError, match="of another study"):
+        answers("another", resume=True)
+    assert answers("question", resume=True) == ["a", "b", "c"]
+    assert computed == ["a", "b", "c", "c"]
+    assert not [*tmp_path.iterdir()]
+
+
+def test_answers_are_not_kept_beside_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="unknown form"):
+        kept_answers(tmp_path / "a.xyz", [], False).__enter__()

@@ -1,0 +1,324 @@
+"""Which machine wins where: the best of each technology, or system, over a grid of workloads.
+
+A cell of the grid is one workload within one budget, answered as `best_machines` answers it alone.
+Machines are laid out and priced once for all cells. A search within a larger budget begins with the
+best of the smaller one, so that each machine is evaluated once a workload.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+
+from nearkv.costmodel.algebra.span import Indices, Numbers
+from nearkv.solvers.search import crossings
+from nearkv.sweeps.evaluate.slo import Target
+from nearkv.sweeps.explore.design.answer import (
+    UNTRIED,
+    Design,
+    MachineSearch,
+    Report,
+    designs_of,
+    machines_of,
+)
+from nearkv.sweeps.explore.design.flips import best_shares
+from nearkv.sweeps.explore.design.question import Question, served_at_once
+from nearkv.sweeps.explore.lines import WORKLOAD_COLUMNS
+from nearkv.sweeps.study.grid import NO_NUMBERS
+from nearkv.sweeps.tables.table import Row, Rows, counted
+
+GROUPS = ("system", "technology")
+"""Columns by which the machines of a cell may be grouped."""
+DRAWS = 256
+"""Draws of all uncertain numbers in which the best machines of a cell are evaluated again."""
+ALONG = ("context", "batch")
+"""Axes of a grid, in the order of a workload's numbers."""
+LOOKED_AT = 17
+"""Values between two cells that are looked at before their border is refined."""
+
+Store = Callable[[str, Callable[[], Any]], Any]
+"""Takes the name of an answer and what computes it; returns the answer that it keeps."""
+
+
+def computed(name: str, compute: Callable[[], Any]) -> Any:
+    """Compute an answer, without keeping it."""
+    return compute()
+
+
+@dataclass(frozen=True)
+class Region:
+    """The best machines of one workload within one budget.
+
+    Attributes:
+        question: that is answered.
+        machines: numbers of the best machine of each group and of its knobs, the best of all first.
+        shares: of each, the share of draws in which it is the best [1]; none where not asked.
+        outcomes: how many machines ended how, in words.
+    """
+
+    question: Question
+    machines: Sequence[tuple[int, int]]
+    shares: Sequence[float]
+    outcomes: Mapping[str, int]
+
+    @property
+    def workload(self) -> tuple[float, float]:
+        """Its context and batch."""
+        study = self.question.study
+        return float(study.context[0]), float(study.batch[0])
+
+    def winner(self, per: str) -> str:
+        """The system or the technology of the best machine; empty where none serves."""
+        for row, _ in self.machines[:1]:
+            return group_of(self.question, row, per)
+        return ""
+
+    @cached_property
+    def designs(self) -> list[Design]:
+        """Its machines, with the knobs that are tried together."""
+        return designs_of(self.question, self.machines)
+
+    def rows(self) -> Rows:
+        """A row a machine, or one that says why no machine serves."""
+        goal, (context, batch) = self.question.goal, self.workload
+        told: Row = {"budget_usd": goal.budget.value} if goal.budget else {}
+        if not self.machines:
+            asked = {"context_tok": context, "batch": batch}
+            return [{**told, **asked, "status": "infeasible", "reason": self.reason}]
+        rows = [{**told, **each.row(goal.columns)} for each in self.designs]
+        for row, share in zip(rows, self.shares, strict=False):
+            row["best_share"] = share
+        return rows
+
+    def files(self) -> list[str]:
+        """Each machine as the TOML of a platform, in the order of `rows`."""
+        return [each.machine_file() for each in self.designs] or [""]
+
+    def commands(self) -> list[str]:
+        """The command that prints each row, in the order of `rows`."""
+        return [each.command() for each in self.designs] or [""]
+
+    @property
+    def reason(self) -> str:
+        """Why no machine serves: how most of those that were evaluated ended."""
+        ends = Counter({n: c for n, c in self.outcomes.items() if n not in UNTRIED})
+        if not ends:
+            return "no machine is within the budget"
+        ((name, count),) = ends.most_common(1)
+        return f"{count:,} of {counted(ends.total(), 'machine')} {name}"
+
+
+@dataclass(frozen=True)
+class Atlas:
+    """A question that is asked over a grid of workloads, and within several budgets.
+
+    Attributes:
+        question: with all contexts and batches, and the limits that all cells share.
+        budgets: limits of the price, rising; none where it is not limited.
+        per: the column of `GROUPS` that groups machines.
+        at_once: whether all sequences of a batch must run at once.
+        draws: whether the share of draws is asked in which each machine is the best.
+        store: keeps the answers of workloads.
+    """
+
+    question: Question
+    budgets: Sequence[Target]
+    per: str
+    at_once: bool
+    draws: bool
+    store: Store = computed
+
+    @property
+    def depends_on(self) -> list[object]:
+        """All that its answers depend on."""
+        asked = self.question
+        parts = [server.parts(role) for server in asked.built for role in server.slots]
+        machines = [asked.built, parts, asked.prices, asked.terms, asked.rents]
+        return [
+            asked.study,
+            asked.goal,
+            self.budgets,
+            self.per,
+            self.at_once,
+            self.draws,
+            machines,
+        ]
+
+    def regions(self, report: Report | None = None) -> list[list[Region]]:
+        """The regions of each workload, one a budget, context by context of each batch.
+
+        Args:
+            report: called after each workload, as `Report` says.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C came.
+        """
+        study, regions = self.question.study, list[list[Region]]()
+        workloads = list(product(study.batch, study.context))
+        for batch, context in workloads:
+            regions.append(self.at((float(context), float(batch))))
+            if report:
+                report(len(regions), len(workloads))
+        return regions
+
+    def at(self, workload: tuple[float, float]) -> list[Region]:
+        """The regions of a workload, one a budget, from where they are kept or searched.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C came.
+        """
+        asked = self._asked(workload)
+        context, batch = workload
+        kept = self.store(f"{context:.0f}-{batch:.0f}", lambda: self._searched(asked))
+        return [Region(each, **one) for each, one in zip(asked, kept, strict=True)]
+
+    def _asked(self, workload: tuple[float, float]) -> list[Question]:
+        """The question of one workload, within each budget."""
+        context, batch = workload
+        study = self.question.study.but(context=context, batch=batch)
+        goal = self.question.goal
+        limits = goal.limits
+        if self.at_once:
+            limits = (*limits, served_at_once(batch))
+        within = [(budget, *limits) for budget in self.budgets] or [limits]
+        goals = [replace(goal, limits=own) for own in within]
+        return [self.question.asking(study, own) for own in goals]
+
+    def _searched(self, asked: Sequence[Question]) -> list[dict[str, Any]]:
+        """Search the machines within each budget; the numbers and words of regions.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C came.
+        """
+        answers: list[dict[str, Any]] = []
+        best, outcomes = self.question.goal.best.nothing, Counter[str]()
+        tried = [np.zeros(0, int) for _ in self.question.deployments]
+        for question in asked:
+            search = MachineSearch(question, question.goal.best, np.inf, None)
+            if answers:
+                search.kept, search.outcomes = best, outcomes
+            for place, each in enumerate(question.deployments):
+                search.over(each.candidates(np.setdiff1d(each.within, tried[place])))
+                tried[place] = each.within
+            if search.is_interrupted:
+                raise KeyboardInterrupt
+            best, outcomes = search.kept, Counter(search.outcomes)
+            search.rank()
+            answers.append(self._answer(search))
+        return answers
+
+    def _answer(self, search: MachineSearch) -> dict[str, Any]:
+        """Fields of a region beside its question, from a search that ended."""
+        question, groups = search.question, dict[str, tuple[int, int]]()
+        for row, split in machines_of(search.kept) if search.meets else ():
+            groups.setdefault(group_of(question, row, self.per), (row, split))
+        machines, shares = list(groups.values()), list[float]()
+        if self.draws and machines:
+            rivals = [design.block for design in designs_of(question, machines)]
+            shares = best_shares(question.goal, rivals, DRAWS).tolist()
+        outcomes = dict(search.outcomes)
+        return {"machines": machines, "shares": shares, "outcomes": outcomes}
+
+    def sentences(self, regions: Sequence[Sequence[Region]]) -> list[str]:
+        """Say in how many cells each group wins, a sentence a budget."""
+        said = []
+        for within in zip(*regions, strict=True):
+            budget = within[0].question.goal.budget
+            where = f"Within {budget.value:,.0f} USD: " if budget else ""
+            wins = Counter(each.winner(self.per) or "no machine" for each in within)
+            told = ", ".join(f"{name} {count}" for name, count in wins.most_common())
+            said.append(f"{where}of {counted(len(within), 'cell')} {told}.")
+        return said
+
+    def borders(self, regions: Sequence[Sequence[Region]]) -> Rows:
+        """Where exactly the best technology changes between workloads beside each other.
+
+        Args:
+            regions: those of `regions`.
+
+        Returns:
+            A row a change: `from` is the best up to `below`, `to` from `above` on, the next whole
+            number, and what each reaches there.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C came.
+        """
+        study = self.question.study
+        at = {each[0].workload: each for each in regions}
+        rows: Rows = []
+        for place in range(len(regions[0])):
+            for batch, ends in product(study.batch, pairwise(study.context)):
+                low, high = (at[float(end), float(batch)][place] for end in ends)
+                rows += self._between(place, "context", low, high)
+            # where all must run at once, the limit itself changes with the batch
+            steps = () if self.at_once else pairwise(study.batch)
+            for context, ends in product(study.context, steps):
+                low, high = (at[float(context), float(end)][place] for end in ends)
+                rows += self._between(place, "batch", low, high)
+        return rows
+
+    def _between(self, place: int, along: str, low: Region, high: Region) -> Rows:
+        """Borders between two regions; machines are searched again at each.
+
+        Args:
+            place: of the budget.
+            along: the axis on which they differ.
+            low, high: the regions, at the lower and the higher value.
+        """
+        if not low.machines or not high.machines:
+            return []
+        first, second = low.winner(self.per), high.winner(self.per)
+        if first == second:
+            return []
+        below, above = border(along, low, high)
+        context, batch = high.workload
+        there = (above, batch) if along == "context" else (context, above)
+        found = high if there == high.workload else self.at(there)[place]
+        if found.machines[:1] != high.machines[:1]:
+            before = self._between(place, along, low, found)
+            return before + self._between(place, along, found, high)
+        budget = high.question.goal.budget
+        row: Row = {"budget_usd": budget.value} if budget else {}
+        row |= {"along": along, "context_tok": context, "batch": batch}
+        row[WORKLOAD_COLUMNS[along]] = None
+        ends = {"from": first, "to": second, "below": below, "above": above}
+        systems = [each.designs[0].system for each in (low, high)]
+        return [{**row, **ends, "from_system": systems[0], "to_system": systems[1]}]
+
+
+def group_of(question: Question, row: int, per: str) -> str:
+    """The system of a machine, or its technology, as one of `GROUPS` says."""
+    system = question.deployments_of(row).system
+    return system.technology if per == "technology" else system.name
+
+
+def border(along: str, low: Region, high: Region) -> tuple[float, float]:
+    """Values beside each other between which the best machine of one region falls behind.
+
+    Args:
+        along: the axis on which the regions differ.
+        low, high: the regions; the best machine of each is no worse there than that of the other.
+    """
+    goal, axis = low.question.goal, WORKLOAD_COLUMNS[along]
+    first, second = low.designs[0].block, high.designs[0].block
+    start, end = (each.workload[ALONG.index(along)] for each in (low, high))
+
+    def leads(_: Indices, values: Numbers) -> Numbers:
+        """1 where the first machine is no worse."""
+        own, other = (
+            goal.worth(block, NO_NUMBERS, len(values), {axis: values})
+            for block in (first, second)
+        )
+        return (own <= other).astype(float)
+
+    values: Numbers = np.unique(np.round(np.geomspace(start, end, LOOKED_AT)))
+    changes = [each for each in crossings(leads, 1, values, True) if not each.rises]
+    if not changes:  # they tie up to the end
+        return end - 1, end
+    return changes[0].below, changes[0].above

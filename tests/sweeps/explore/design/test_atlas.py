@@ -1,0 +1,188 @@
+"""A grid of workloads: each cell as `design` answers it alone, borders, and shares of draws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import nearkv
+from nearkv.costmodel.model.metrics import COLUMNS, Evaluated
+from nearkv.costmodel.model.registry import find_system
+from nearkv.hardware.errors import InputError, UnmetError
+from nearkv.solvers.knobs import resolve_knobs
+from nearkv.sweeps.explore.design.atlas import DRAWS
+from nearkv.sweeps.explore.design.flips import best_shares
+from nearkv.sweeps.explore.design.goal import Goal
+from nearkv.sweeps.explore.design.question import budget_limits
+from nearkv.sweeps.study.bands import RATIO_ERROR, Band, draws_of
+from nearkv.sweeps.study.study import Study, blocks
+from nearkv.sweeps.uncertainty.model_error import RATIO, drawn_error
+from nearkv.sweeps.uncertainty.sampled import drawn_numbers
+
+pytestmark = pytest.mark.filterwarnings("ignore::nearkv.hardware.errors.NearkvWarning")
+SYSTEMS = "h2m2,hierarchical,hilos,gpu,cpu-offload"
+ASKED: dict[str, Any] = {
+    "model": "llama3.1-70b",
+    "servers": "h2m2-server,hillinfer-server,mac-studio-desktop",
+}
+GRID: dict[str, Any] = {"context": "8k,64k", "batch": "1,64"}
+PRICES = (12_000, 20_000, 60_000)
+BUDGET = ",".join(f"{price}USD" for price in PRICES)
+
+
+def alone(price: float, context: float, batch: float, **asked: Any) -> pd.DataFrame:
+    """The answer to one cell; no row where no machine serves."""
+    try:
+        return nearkv.design(
+            asked.pop("systems", SYSTEMS),
+            context=context,
+            batch=batch,
+            budget=f"{price}USD",
+            maximize="throughput_tok_s",
+            **{**ASKED, **asked},
+        )
+    except UnmetError:
+        return pd.DataFrame()
+
+
+def check_cells(table: pd.DataFrame, cells: Sequence[Sequence[float]], **asked: Any) -> None:
+    """Each cell has the rows of `design`, column by column."""
+    for price, context, batch in cells:
+        chosen = (table["budget_usd"] == price) & (table["context_tok"] == context)
+        cell = table[chosen & (table["batch"] == batch)].reset_index(drop=True)
+        expected = alone(price, context, batch, **asked)
+        if expected.empty:
+            assert cell["status"].tolist() == ["infeasible"]
+            assert cell["reason"][0]
+            continue
+        shared = cell[list(expected.columns)]
+        pd.testing.assert_frame_equal(shared, expected, check_dtype=False)
+
+
+def test_each_cell_is_what_design_says_of_it_alone() -> None:
+    table = nearkv.design(SYSTEMS, budget=BUDGET, **ASKED, **GRID)
+    check_cells(table, [(12_000, 65_536, 64), (60_000, 65_536, 64)])
+
+
+@pytest.mark.deep
+def test_fifty_random_cells_of_all_systems_are_what_design_says_of_them_alone() -> None:
+    random = np.random.default_rng(57)
+    asked: dict[str, Any] = {"systems": "", "servers": "", "model": "llama3.1-70b"}
+    for _ in range(10):
+        contexts, batches = ((1 << random.choice(9, 2, False)) for _ in range(2))
+        contexts, batches = 8192 * np.sort(contexts), np.sort(batches)
+        prices = np.sort(random.choice([8, 15, 20, 40, 60, 100], 2, False))
+        budget = ",".join(f"{price}kUSD" for price in prices)
+        table = nearkv.design(
+            model="llama3.1-70b", budget=budget, context=contexts.tolist(), batch=batches.tolist()
+        )
+        cells = [
+            (1000 * int(random.choice(prices)), int(random.choice(contexts)), int(batch))
+            for batch in random.choice(batches, 5)
+        ]
+        check_cells(table, cells, **asked)
+
+
+def test_the_best_of_a_technology_is_the_best_of_its_systems() -> None:
+    asked: dict[str, Any] = {"budget": "60kUSD", **ASKED, **GRID}
+    systems = nearkv.design(SYSTEMS, **asked)
+    best = nearkv.design(SYSTEMS, best_per="technology", **asked)
+    names = ["context_tok", "batch", "technology"]
+    expected = systems.groupby(names)["throughput_tok_s"].max()
+    pd.testing.assert_series_equal(best.set_index(names)["throughput_tok_s"].sort_index(), expected)
+    technologies = {name: find_system(name).technology for name in SYSTEMS.split(",")}
+    assert technologies["h2m2"] == technologies["hierarchical"] == "LPDDR beside HBM"
+    assert (systems["technology"] == systems["system"].map(technologies)).all()
+
+
+def test_a_cell_in_which_nothing_serves_says_why_and_the_others_are_counted() -> None:
+    asked: dict[str, Any] = {**ASKED, "servers": "h2m2-server", "best_per": "technology"}
+    table = nearkv.design("h2m2", context="64k,1M", users="64", budget="20kUSD", **asked)
+    assert table["status"].tolist() == ["infeasible", "infeasible"]
+    assert "are short of memory" in table["reason"][1]
+    assert table.attrs["conclusion"] == ["Within 20,000 USD: of 2 cells no machine 2."]
+    cheap = nearkv.design("h2m2", context="8k", users="1", budget="1kUSD", **asked)
+    assert cheap["reason"].tolist() == ["no machine is within the budget"]
+
+
+def test_at_a_border_one_technology_takes_over_from_the_other() -> None:
+    """The next whole number is won by the other, as `design` says of both alone."""
+    asked: dict[str, Any] = {**ASKED, "best_per": "technology", "budget": "20kUSD"}
+    axes: dict[str, Any] = {"context": "8k,64k", "batch": "8,64"}
+    table = nearkv.design("h2m2,gpu", borders=True, **axes, **asked)
+    borders = table.attrs["borders"]
+    assert {row["along"] for row in borders} == {"context", "batch"}
+    for row in borders:
+        for end, technology in (("below", row["from"]), ("above", row["to"])):
+            context = row[end] if row["along"] == "context" else row["context_tok"]
+            batch = row[end] if row["along"] == "batch" else row["batch"]
+            best = alone(20_000, context, batch, systems="h2m2,gpu")
+            assert best["technology"][0] == technology
+        assert row["above"] == row["below"] + 1
+
+
+def test_a_strip_between_two_cells_is_found_and_a_fine_grid_agrees() -> None:
+    """Between LPDDR and a GPU, SmartSSDs win for 26,000 tokens that no cell of the grid shows."""
+    asked: dict[str, Any] = {**ASKED, "best_per": "technology", "budget": "20kUSD"}
+    table = nearkv.design("h2m2,hilos,gpu", context="64k,512k", batch=8, borders=True, **asked)
+    borders = table.attrs["borders"]
+    assert [row["to"] for row in borders] == ["near drives", "GPU memory"]
+    fine = np.linspace(470_000, 520_000, 6)
+    wins = nearkv.design("h2m2,hilos,gpu", context=fine, batch=8, **asked)
+    first = wins.groupby("context_tok", sort=True)["technology"].first().tolist()
+    changes = [place for place, pair in enumerate(pairwise(first)) if len({*pair}) > 1]
+    assert len(changes) == 2
+    for place, row in zip(changes, borders, strict=True):
+        assert fine[place] <= row["below"] < row["above"] <= fine[place + 1]
+
+
+def test_the_share_of_draws_is_a_direct_count() -> None:
+    """Each draw as a machine of its own, one by one, its rate per dollar beyond the budget."""
+    goal = Goal(("throughput_tok_s",), (True,), budget_limits(["20kUSD"]))
+    asked: dict[str, Any] = {"context": 4096, "batch": 4}
+    rivals = blocks(Study(("gpu", "h2m2", "hilos"), "opt-13b", platforms=("common",), **asked))
+    samples = 16
+    shares = best_shares(goal, rivals, samples)
+    drawn = [draws_of(block.platform).values() for block in rivals]
+    band = Band(90.0, samples, 0, tuple(sorted({RATIO_ERROR}.union(*drawn))))
+    wins = np.zeros(len(rivals))
+    errors = [
+        drawn_error(each, band, each.resolved(each.grid.whole).estimate, (1,) * 4, RATIO).ravel()
+        for each in rivals
+    ]
+    for draw in range(samples):
+        rates = []
+        for place, block in enumerate(rivals):
+            numbers = drawn_numbers(block, band)
+            one = {address: values[draw : draw + 1] for address, values in numbers.items()}
+            hw, llm, work, knobs = block.at(block.grid.mesh(block.grid.whole), one)
+            estimate = resolve_knobs(block.system, hw, llm, work, knobs).estimate
+            answer = Evaluated(estimate, hw, block.system.owns)
+            names = ("throughput_tok_s", "cost_usd")
+            rate, cost = (np.ravel(COLUMNS[name].compute(answer))[0] for name in names)
+            rate /= max(cost / 20_000, 1.0)
+            rates.append(rate * np.exp(-errors[place][draw]) if place else rate)
+        wins[int(np.argmax(rates))] += 1
+    assert shares.tolist() == (wins / samples).tolist()
+    assert shares.sum() == 1
+    assert DRAWS == 256
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ({"best_per": "joy"}, "unknown column 'joy'"),
+        ({"pareto": "cost_usd,tpot_ms"}, "takes no --class, --pareto or --seconds"),
+        ({"seconds": 5.0}, "takes no --class, --pareto or --seconds"),
+        ({"budget": "20kUSD,20000USD"}, "--budget"),
+        ({"output_tokens": "64,128"}, "not a list"),
+    ],
+)
+def test_what_a_grid_does_not_take(words: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        nearkv.design("h2m2", **{**ASKED, **GRID, **words})
