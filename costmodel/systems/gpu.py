@@ -294,7 +294,7 @@ def gpu_servers(hw: Machine, llm: LLM, work: Workload, **knobs: Real) -> Estimat
 @system(
     "hbf",
     platform="h3",
-    cite="h3",
+    cite="hbf",
     owns=("gpu", "host", "hbf"),
     several_gpus=True,
     attends=tuple(LAYER_CLASS),

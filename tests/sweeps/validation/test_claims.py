@@ -30,7 +30,7 @@ ROWS = {
     "hillinfer": 82,
     "l3": 95,
     "h2m2": 112,
-    "h3": 18,
+    "hbf": 18,
     "independent": 345,
     "reuse": 202,
     "capacity": 12,

@@ -117,6 +117,23 @@ def test_memory_that_computes_has_servers_with_a_price(system: str, server: str)
     assert table["cost_usd"][0] > 5000
 
 
+@pytest.mark.parametrize(
+    ("system", "server"),
+    [
+        ("l3", "common-server"),
+        ("hillinfer", "common-server"),
+        ("h2m2", "h2m2-server"),
+        ("hbf", "hbf-server"),
+    ],
+)
+def test_a_model_of_70b_has_a_machine_of_each_memory_for_60_000_usd(
+    system: str, server: str
+) -> None:
+    limits = {"budget": "60kUSD", "servers": server}
+    table = nearkv.design(system, "llama3.1-70b", context="128k", **limits)
+    assert 10_000 < table["cost_usd"][0] <= 60_000
+
+
 def test_a_desktop_of_one_or_two_cards_takes_two() -> None:
     """Two cards on eight lanes each; one has all sixteen."""
     table = nearkv.design(
