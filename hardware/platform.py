@@ -215,7 +215,8 @@ def with_siblings(part: Part, catalogue: Callable[[str], Sequence[Part]]) -> Par
 
     The sibling is the chip of its maker and generation that is nearest in bandwidth, else the
     nearest of its maker; for a maker of which nothing is known, the one in the middle of all. Chips
-    that were measured go before those of which a file assumes the number.
+    that were measured go before those of which a file assumes the number, and numbers that hold on
+    their chip alone (`Quantity.alone`) are taken where there is no other.
 
     Args:
         part: with what its own file states.
@@ -232,7 +233,8 @@ def with_siblings(part: Part, catalogue: Callable[[str], Sequence[Part]]) -> Par
 
 def _of_sibling(part: Part, name: str, catalogue: Sequence[Part]) -> Quantity:
     """A number of the nearest sibling that states it, with the range over all of them."""
-    others = [other for other in catalogue if name in other.numbers]
+    stating = [other for other in catalogue if name in other.numbers]
+    others = [other for other in stating if not other.numbers[name].alone] or stating
     of_maker = [other for other in others if other.maker == part.maker != ""]
     siblings = [other for other in of_maker if other.generation == part.generation]
     siblings = siblings or of_maker or others
@@ -244,6 +246,7 @@ def _of_sibling(part: Part, name: str, catalogue: Sequence[Part]) -> Quantity:
         in_order = sorted(siblings, key=lambda other: (other.si[name], other.name))
         nearest = in_order[len(in_order) // 2]
     number = nearest.numbers[name]
+    derived = ", where it is derived from a whole run" if number.alone else ""
     bounds = [bound for other in siblings for bound in _bounds(other.numbers[name])]
     return replace(
         number,
@@ -251,8 +254,9 @@ def _of_sibling(part: Part, name: str, catalogue: Sequence[Part]) -> Quantity:
         low=min(bounds),
         high=max(bounds),
         quantiles=None,
-        note=f"Taken from {nearest.name}; nobody measured it on {part.name}.",
+        note=f"Taken from {nearest.name}{derived}; nobody measured it on {part.name}.",
         sibling=nearest.name,
+        alone=False,
     )
 
 

@@ -254,7 +254,7 @@ SOURCE_KINDS: tuple[str, ...] = get_args(Kind)
 """Kinds of source of a number."""
 
 _REQUIRED = {"value", "unit", "kind", "source", "at"}
-_ALLOWED = _REQUIRED | {"note", "range", "quantiles", "shares", "date"}
+_ALLOWED = _REQUIRED | {"note", "range", "quantiles", "shares", "date", "alone"}
 _UNCERTAIN = ("assumed", "fitted")
 """Kinds of number that need a note and a range."""
 
@@ -277,6 +277,8 @@ class Quantity:
             of them is high in its range, so are the others.
         date: of a price, as `2026-05`.
         sibling: chip on which it was measured, where that is another; empty where it is not.
+        alone: whether it holds on its chip alone, as one that is derived from the speed of a whole
+            run does; siblings take it only where no other chip has one.
     """
 
     value: float
@@ -291,6 +293,7 @@ class Quantity:
     shares: str = ""
     date: str = ""
     sibling: str = ""
+    alone: bool = False
 
     @cached_property
     def si(self) -> float:
@@ -373,7 +376,15 @@ def quantity(entry: object, key: Key, where: str) -> Quantity:
         quantiles=_quantiles(entry["quantiles"], where) if "quantiles" in entry else None,
         shares=shares,
         date=str(entry.get("date", "")),
+        alone=_is_yes(entry.get("alone", False), f"{where}: alone"),
     )
+
+
+def _is_yes(stated: object, where: str) -> bool:
+    """A statement that is true or false."""
+    if not isinstance(stated, bool):
+        raise InputError(f"{where} = {stated!r} must be true or false")
+    return stated
 
 
 def _short_form(text: str, key: Key, where: str) -> Quantity:

@@ -56,6 +56,18 @@ def processor(hw: Machine, width: Real) -> Gpu:
     )
 
 
+def where_pages_lie(hw: Machine, numa: Real) -> Machine:
+    """The machine with the DRAM of one socket, where the pages of all weights lie on it.
+
+    Args:
+        hw: role host.
+        numa: as of `Cores`.
+    """
+    divided = np.where(np.equal(numa, 2), hw.host.maybe("sockets", 1.0), 1.0)[()]
+    of_one = {key: hw.host[key] / divided for key in ("bandwidth", "memory")}
+    return hw.with_values({f"host.{key}": value for key, value in of_one.items()})
+
+
 @dataclass(frozen=True)
 class TokenChunks:
     """Tokens that pass a layer in equal chunks, each of which reads the weights.
@@ -85,12 +97,13 @@ class Cores:
 
     Attributes:
         hw: role host; ssd and ssd_link where experts may lie on drives.
-        remote: 1 where sockets read each other's memory, 0 where each has a copy of its own.
+        numa: 0 where sockets read each other's memory, 1 where each has a copy of its own, 2 where
+            one has all pages (`where_pages_lie`).
         cached: share of the reads of drives that pass the page cache [1].
     """
 
     hw: Machine
-    remote: Real = 0.0
+    numa: Real = 1.0
     cached: Real = 0.0
 
     @property
@@ -100,13 +113,19 @@ class Cores:
 
     @property
     def remote_share(self) -> Real:
-        """Share of what a socket reads that lies in the memory of another [1]."""
-        return self.remote * (1 - 1 / self.sockets)
+        """Share of what a socket reads that lies in the memory of another [1].
+
+        Where one has all, the others read all over their links.
+        """
+        of_others = 1 - 1 / self.sockets
+        on_one = np.where(np.equal(self.numa, 2), np.greater(self.sockets, 1), 0.0)
+        share: Real = np.where(np.equal(self.numa, 0), of_others, on_one)
+        return share
 
     @property
     def copies(self) -> Real:
         """Copies of the weights in DRAM, one a socket where none reads remotely [1]."""
-        return self.remote + (1 - self.remote) * self.sockets
+        return np.where(np.equal(self.numa, 1), self.sockets, 1.0)[()]
 
     def products(self, weights: Real, width: Real, flops: Real) -> Span:
         """Products with weights in DRAM.
@@ -121,7 +140,7 @@ class Cores:
         across = Port("host.sockets", "move", part.count * self.sockets * into_each)
         return overlap(
             weights=cores.read(weights, "weights in DRAM"),
-            remote=across(self.remote_share * weights, "(S - 1) / S from other sockets"),
+            remote=across(self.remote_share * weights, "from other sockets"),
             compute=cores.run(flops, "2 FLOPs a weight and token"),
         )
 

@@ -32,6 +32,7 @@ from nearkv.costmodel.mechanisms.cpu_layer import (
     TokenChunks,
     expert_bytes,
     processor,
+    where_pages_lie,
 )
 from nearkv.costmodel.mechanisms.gpu_layer import (
     launches,
@@ -65,7 +66,8 @@ SEVERAL = "a batch of several requests; one is usual here: --batch 1"
 UNPACKED = "weights of 16 bits; packed ones are usual here: --set precision.weight=q4_k_m"
 TAKE_TURNS = "each GPU has layers of its own and they take turns, as in llama.cpp"
 INTEGERS = (
-    "cores multiply 8 bits as integers; FP8 is unpacked, as --set host.ops_cycle of 16 bits"
+    "cores multiply 8 bits as integers; FP8 is unpacked for vector units: --set "
+    "host.ops_cycle=128, as AVX-512 makes in BF16"
 )
 OUTPACED = "drives read faster than ssd_link carries; a faster link would be faster"
 Attend = tuple[Span, Span, Span]
@@ -86,7 +88,10 @@ CHUNK = Knob(
     kind="count",
     rules={"engine": tokens_of_engine},
 )
-NUMA = choice("sockets read each other's experts, or have copies", ("remote", "copies"))
+NUMA = choice(
+    "pages of weights: over all sockets, which read each other's; a copy on each; all on one",
+    ("remote", "copies", "one"),
+)
 READS = choice(
     "drives are read past the page cache, or through it", ("direct", "page-cache")
 )
@@ -150,7 +155,8 @@ def expert_breaks(
     DRAM holds all other experts from one share on; with a skewed router each group of experts on
     the GPU, or in DRAM, takes fewer choices than the one before.
     """
-    copies = Cores(hw, remote=1 - knobs["numa"]).copies
+    hw = where_pages_lie(hw, knobs["numa"])
+    copies = Cores(hw, knobs["numa"]).copies
     cache = knobs["cache"] * llm.kv_cache_bytes(work.batch, work.final)
     room = room_in_dram(hw, llm, copies, cache)
     if not np.any(llm.router_skew):
@@ -425,7 +431,7 @@ def expert_offload(
         prompts: the same of prompts, 2 as the engine does, 3 whichever is faster.
         cache: 0 KV cache and attention on the GPU, 1 both beside DRAM.
         chunk: prompt tokens that pass the layers together, 0 all [1].
-        numa: 0 sockets read each other's memory, 1 each has a copy of the experts.
+        numa: 0 sockets read each other's memory, 1 each has a copy of the experts, 2 one has all.
         reads: 0 drives are read past the page cache, 1 through it.
         prefix: tokens that the cache holds before each prompt [1].
 
@@ -434,8 +440,9 @@ def expert_offload(
         Source: KTransformers, sec. 3; llama.cpp, `--n-cpu-moe`, `-ngl` (no equations).
     """
     work = replace(work, before=prefix)
+    hw = where_pages_lie(hw, numa)
     one_gpu = hw.with_values({"gpu.count": 1.0, "gpu_link.count": 1.0})
-    cores = Cores(one_gpu, remote=1 - numa, cached=reads)
+    cores = Cores(one_gpu, numa, cached=reads)
     placed = Offload(one_gpu, llm, work, cores, gpu_experts, cache)
     b, tokens = work.batch, work.batch * work.prompt
     chunk = np.where(np.greater(chunk, 0), chunk, np.maximum(tokens, 1.0))[()]
@@ -500,7 +507,8 @@ def cpu_only(
         Source: KTransformers, sec. 3; llama.cpp, `-ngl 0` (no equations).
     """
     work = replace(work, before=prefix)
-    cores = Cores(hw, remote=1 - numa, cached=reads)
+    hw = where_pages_lie(hw, numa)
+    cores = Cores(hw, numa, cached=reads)
     b, s, tokens = work.batch, work.context, work.batch * work.prompt
     chunk = np.where(np.greater(chunk, 0), chunk, np.maximum(tokens, 1.0))[()]
     movable = movable_bytes(llm)

@@ -49,7 +49,7 @@ AS_TABLE = View()
 GIVES_MORE = {
     "gpu": "; gpu.memory, gpu.count and engine.paged_memory give more",
     "host": "; host.memory and host.usable give more",
-    "both": "; gpu.pool, or lpddr.memory and lpddr.count, give more",
+    "both": "; gpu.pool gives more, or lpddr.memory and lpddr.count",
 }
 """Memory that is short -> the numbers that decide what it holds."""
 

@@ -1,5 +1,6 @@
 """Efficiencies belong to chips; what nobody measured on one is its sibling's, and says so."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,19 @@ def test_the_nearest_in_bandwidth_of_its_generation_lends() -> None:
     assert (number.low, number.high) == (0.5, 0.7)
     nobodys = Part("mine", "gpu", "", chip("mine", "", 310).numbers)
     assert taken(nobodys, [low, high, older]) == (0.6, "older")  # the one in the middle
+
+
+def test_a_number_of_a_whole_run_is_lent_only_where_there_is_no_other() -> None:
+    """The nearest holds its number alone: the next lends its own, or none but the nearest does."""
+    every = {key: 0.5 for key, schema in PART_TYPES["gpu"].items() if schema.sibling}
+    near, far = chip("near", "b", 300, **every), chip("far", "a", 900, **{**every, "gemm": 0.7})
+    alone = {**near.numbers, "gemm": replace(near.numbers["gemm"], alone=True)}
+    near = replace(near, numbers=alone)
+    assert taken(chip("mine", "b", 310), [near, far]) == (0.7, "far")
+    assert taken(chip("mine", "b", 310), [near]) == (0.5, "near")
+    number = with_siblings(chip("mine", "b", 310), lambda _: [near]).numbers["gemm"]
+    assert "derived from a whole run" in number.note
+    assert not number.alone
 
 
 def test_a_stated_number_is_kept() -> None:

@@ -181,6 +181,16 @@ def test_sockets_read_each_others_memory_or_hold_copies() -> None:
     assert across == pytest.approx(3 * 3.5 * EXPERT * 2 / 2)
 
 
+def test_pages_that_lie_on_one_of_two_sockets_have_half_of_the_dram() -> None:
+    """Its DRAM gives half as much; the cores of the other read all of theirs over the link."""
+    hw = load_platform("ktransformers-4090").machine()
+    spread, one = (SYSTEMS["cpu-only"](hw, MOE, WORK, {"numa": choice}) for choice in (0.0, 2.0))
+    assert one.step.busy_of("host.dram") == pytest.approx(2 * spread.step.busy_of("host.dram"))
+    links = one.step.busy_of("host.sockets"), spread.step.busy_of("host.sockets")
+    assert links[0] == pytest.approx(2 * links[1])
+    assert one.fits.tiers["host"][1] == pytest.approx(spread.fits.tiers["host"][1] / 2)
+
+
 def test_drives_bring_the_experts_that_dram_does_not_hold() -> None:
     """A quarter on the GPU and half in DRAM leave a quarter of the reads, or what `hit` states."""
     hw = BED.with_values({"host.memory": 0.5 * ALL_EXPERTS, "ssd.iops": 1e15})
@@ -281,12 +291,12 @@ def test_the_cores_alone_do_all_of_a_model() -> None:
 
 
 def test_blocks_of_a_few_bits_are_unpacked() -> None:
-    """Half a byte a weight: a quarter of the bytes, read at 0.70 of the DRAM rate and not 0.75."""
+    """Half a byte a weight: a quarter of the bytes, read at 0.70 of the DRAM rate and not 0.80."""
     wide, packed = (
         SYSTEMS["cpu-only"](BED, llm, WORK.at(0.0), {}).step.busy_of("host.dram")
         for llm in (MOE, replace(MOE, weight_width=0.5))
     )
-    assert packed == pytest.approx(wide / 4 * 0.75 / 0.7)
+    assert packed == pytest.approx(wide / 4 * 0.8 / 0.7)
 
 
 # --- as a user types it -------------------------------------------------------------------------
