@@ -210,9 +210,11 @@ def _resolve(question: _Question) -> Resolved:
     """Evaluate a system as requested, by rules, joint solvers and searches."""
     system = question.system
     ruled = _with_rules(question)
-    joint = _solve_jointly(ruled)
-    ruled = ruled.having(joint)
-    kinds = {name: system.knobs[name].kind for name in ruled.unsolved}
+    kinds = {
+        name: system.knobs[name].kind
+        for name in ruled.unsolved
+        if not system.knobs[name].solver
+    }
     if list(kinds.values()) == ["number"]:
         try:
             return _solve_share(ruled)
@@ -227,8 +229,8 @@ def _resolve(question: _Question) -> Resolved:
     if not ruled.unsolved:
         return Resolved(ruled.estimate(), ruled.stated)
     if not searched:
-        return _solve_open_share(question.having(joint))
-    return _search(question.having(joint), searched)
+        return _solve_open_share(question)
+    return _search(question, searched)
 
 
 def _moves_rules(question: _Question, name: str) -> bool:
@@ -243,19 +245,24 @@ def _moves_rules(question: _Question, name: str) -> bool:
 
 
 def _search(question: _Question, searched: list[str]) -> Resolved:
-    """Try all combinations of the searched knobs' values; of very many some, then closer ones."""
+    """Try all combinations of the searched knobs' values; of very many some, then closer ones.
+
+    Knobs that are solved together are so before, as if prompts were whole, and anew at the best.
+    """
     knobs = question.system.knobs
     sampled = [name for name in searched if _is_sampled(knobs[name])]
+    joint = _solve_jointly(_with_rules(question))
+    trials = question.having(joint)
     combinations = _combined(question, searched)
-    best = _best_of(question, combinations)
+    best = _best_of(trials, combinations)
     tried = len(combinations[searched[0]]) if sampled else 0
     for zoom in range(_ZOOMS if sampled else 0):
         for name in sampled:
             around = {other: best[other][np.newaxis] for other in searched}
             around[name] = _near(knobs[name], best[name], zoom)
-            best = _best_of(question, around)
+            best = _best_of(trials, around)
             tried += len(around[name])
-    if question.explained:
+    if question.explained or joint:
         chosen = {name: best[name] for name in searched}
         resolved = _solve_open_share(question.having(chosen))
     else:
@@ -456,7 +463,8 @@ def _solve_open_share(question: _Question) -> Resolved:
     for name in question.unsolved:
         if question.system.knobs[name].share and question.settings[name] == "auto":
             return _solve_placement(question, name)
-    return _solve_share(_with_rules(question))
+    ruled = _with_rules(question)
+    return _solve_share(ruled.having(_solve_jointly(ruled)))
 
 
 def _solve_placement(question: _Question, name: str) -> Resolved:
@@ -552,7 +560,8 @@ def _solve_jointly(question: _Question) -> dict[str, KnobSetting]:
     for solver in filter(None, solvers):
         own = [name for name, knob in knobs.items() if knob.solver == solver]
         together = {name: question.settings[name] for name in own}
-        solved |= solve_mapping(solver, question.hw, question.llm, question.work, together)
+        work = question.work.in_chunks(question.stated.get("chunk", 0.0))
+        solved |= solve_mapping(solver, question.hw, question.llm, work, together)
     return solved
 
 

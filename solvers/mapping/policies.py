@@ -5,7 +5,7 @@ Symbols: n units on HBM, N units.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -14,7 +14,9 @@ import numpy as np
 
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import (
+    OF_REQUEST,
     HeadTables,
+    Tabulate,
     head_tables,
     layer_tables,
 )
@@ -24,7 +26,6 @@ from nearkv.hardware.machine import Machine
 from nearkv.solvers.mapping.exact import exact
 from nearkv.solvers.mapping.tables import HeadMapping, entries, flatten, mapping_of
 
-Tabulate = Callable[[Machine, LLM, Workload], HeadTables]
 MappingMethod = Callable[[HeadTables], HeadMapping]
 
 
@@ -88,21 +89,21 @@ class MappingPolicy:
     """Rule by which a mapping is chosen.
 
     Attributes:
-        tabulate: makes the tables it chooses from.
+        tables: make what it chooses from; of several the fastest choice is taken.
         choose: the choice.
     """
 
-    tabulate: Tabulate
+    tables: tuple[Tabulate, ...]
     choose: MappingMethod
 
 
 MAPPING_POLICIES = {
-    "mapping-greedy": MappingPolicy(head_tables, greedy),
-    "mapping-exact": MappingPolicy(head_tables, exact),
-    "mapping-a-major": MappingPolicy(head_tables, partial(major, 0)),
-    "mapping-q-major": MappingPolicy(head_tables, partial(major, 1)),
-    "mapping-f-major": MappingPolicy(head_tables, partial(major, 2)),
-    "mapping-layers": MappingPolicy(layer_tables, exact),
+    "mapping-greedy": MappingPolicy((head_tables,), greedy),
+    "mapping-exact": MappingPolicy(OF_REQUEST, exact),
+    "mapping-a-major": MappingPolicy((head_tables,), partial(major, 0)),
+    "mapping-q-major": MappingPolicy((head_tables,), partial(major, 1)),
+    "mapping-f-major": MappingPolicy((head_tables,), partial(major, 2)),
+    "mapping-layers": MappingPolicy((layer_tables,), exact),
 }
 """Policies by the solver name of a knob."""
 
@@ -114,16 +115,32 @@ def solve_mapping(
 
     Args:
         policy: a key of POLICIES.
-        hw, llm, work: broadcast over design points.
+        hw, llm, work: broadcast over design points; prompts in chunks.
         settings: knob -> number or `auto`, in the order attention, qkv, fc.
     """
     chosen = MAPPING_POLICIES[policy]
-    tables = chosen.tabulate(hw, llm, work)
-    stated: dict[str, Real] = {}
-    for which, (name, units) in enumerate(settings.items()):
-        if not isinstance(units, str):
-            stated[name] = units
-            tables = pin(tables, which, units)
-    units_on_hbm = chosen.choose(tables).units
-    solved = dict(zip(settings, units_on_hbm, strict=True))
-    return {**solved, **stated}
+    stated = {name: units for name, units in settings.items() if not isinstance(units, str)}
+    places = list(settings)
+
+    def mapping(tabulate: Tabulate) -> HeadMapping:
+        tables = tabulate(hw, llm, work)
+        for name, units in stated.items():
+            tables = pin(tables, places.index(name), units)
+        return chosen.choose(tables)
+
+    best = _fastest([mapping(tabulate) for tabulate in chosen.tables])
+    return dict(zip(settings, best.units, strict=True)) | stated
+
+
+def _fastest(mappings: Sequence[HeadMapping]) -> HeadMapping:
+    """The fastest of some mappings at each design point, the first on a tie or if none fits."""
+    best, *others = mappings
+    for other in others:
+        is_faster = other.ok & np.less(other.seconds, best.seconds)
+        attention, qkv, fc = [
+            np.where(is_faster, *pair)[()]
+            for pair in zip(other.units, best.units, strict=True)
+        ]
+        seconds = np.where(is_faster, other.seconds, best.seconds)
+        best = HeadMapping((attention, qkv, fc), seconds, best.ok)
+    return best

@@ -183,6 +183,7 @@ def mapping(
     method: str = "exact",
     batch: Values = 32,
     context: Values = "1k",
+    output_tokens: Values = 1,
     platform: Platforms = "gh-asymmetric",
     sets: Numbered = NO_NUMBERS,
     parts: Numbered = NO_NUMBERS,
@@ -192,7 +193,8 @@ def mapping(
     Args:
         model: as of `solve`.
         method: exact, greedy, milp or brute.
-        batch, context, platform, sets, parts: as `compare` takes them; not beside a study.
+        batch, context, output_tokens, platform, sets, parts: as `compare` takes them; not beside a
+            study.
     """
     from nearkv.sweeps.explore.mapping import explain_mapping, find_mapping
 
@@ -200,7 +202,7 @@ def mapping(
         point: Axes = {
             "batch": batch,
             "context": context,
-            "output_tokens": 1,
+            "output_tokens": output_tokens,
             "platform": platform,
             "sets": sets,
             "parts": parts,

@@ -24,7 +24,8 @@ KNOB = (
 """Columns that a terminal shows of `solve alpha`, `solve spill` and `solve knob`."""
 MAPPING = (
     "model,platform,batch,context_tok,method,status,reason,n_attention,n_qkv,n_fc,"
-    "step_ms,bound_ms,gap,bound_by,rule_loss,a_major_loss,q_major_loss,f_major_loss"
+    "step_ms,bound_ms,gap,bound_by,rule_loss,a_major_loss,q_major_loss,f_major_loss,"
+    "total_s,auto_total_s,auto_n_attention,auto_n_qkv,auto_n_fc"
 )
 """Columns that a terminal shows of `solve mapping`."""
 BETA = (
@@ -181,6 +182,7 @@ def mapping(
     model: options.ModelsOption,
     batch: options.Batch = "32",
     context: options.Context = "1k",
+    output_tokens: options.OutputTokens = "1",
     platform: options.StatedPlatforms = "gh-asymmetric",
     sets: options.Sets = [],
     parts: options.Parts = [],
@@ -191,14 +193,15 @@ def mapping(
     """Find the heads of each sub-layer to put on HBM, for one decode step.
 
     Beside it stand Algorithm 1 and the paper's majors (H2M2 sec. 3.3, 4.3), and what each loses.
-    The step sees the mean context, as in every command.
+    The step sees the mean context, as in every command. With --output-tokens, the time of the whole
+    request stands beside that of the mapping that makes it shortest, which `auto` takes.
 
     Example: nearkv solve mapping --model gpt3-175b --batch 32 --context 1024 --method exact
     """
     from nearkv.sweeps.api.arguments import study_of
     from nearkv.sweeps.api.solve import solve
 
-    axes = options.arguments(line) | {"output_tokens": 1}
+    axes = options.arguments(line)
     del axes["model"], axes["method"]
     study = study_of("asymmetric", model, cast("Axes", axes))
     answer = solve("mapping", study, method=method)

@@ -109,7 +109,8 @@ def _solved(block: Block) -> Columns:
         if name in ("step_ms", "total_s") or name not in COLUMNS
     }
     ok = (table["status"] == "ok").reshape(block.grid.shape)
-    whole = of_whole_request(table["total_s"].reshape(ok.shape), _auto(block), "hot_share")
+    seconds, auto = table["total_s"].reshape(ok.shape), _auto(block)
+    whole = of_whole_request(seconds, auto, {"auto_value": "hot_share"})
     if whole:
         whole["auto_value"] = whole["auto_value"] / (1 - whole["auto_value"])
     beside = _answer_columns(answer) | _fastest(block, answer) | whole

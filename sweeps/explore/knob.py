@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -149,7 +149,9 @@ def _solved(block: Block, box: Slices, knob: str, measured: BestMeasured | None)
         beside |= _compared(block, box, knob, name, value, least)
     if timed is STEP:
         auto = resolve_knobs(system, hw, llm, work, settings)
-        beside |= of_whole_request(resolved.estimate.total.seconds, auto, knob)
+        beside |= of_whole_request(
+            resolved.estimate.total.seconds, auto, {"auto_value": knob}
+        )
     ok = (table["status"] == "ok").reshape(shape_of(box))
     if resolved.tried:
         beside["tried"] = np.asarray(resolved.tried)
@@ -215,22 +217,23 @@ def _bound(resolved: Resolved, knob: Knob, timed: Timed) -> Real:
     return timed(resolved.estimate).seconds
 
 
-def of_whole_request(seconds: Real, auto: Resolved, knob: str) -> dict[str, Real]:
-    """Value and whole request of `auto`, where that is notably shorter; nothing elsewhere.
+def of_whole_request(
+    seconds: Real, auto: Resolved, knobs: Mapping[str, str]
+) -> dict[str, Real]:
+    """Values and whole request of `auto`, where that is notably shorter; nothing elsewhere.
 
     Args:
         seconds: of the whole request, at the value that is best for a step [s].
         auto: at that which is best for the whole request.
-        knob: its name.
+        knobs: name of a column -> the knob whose value it holds.
     """
     total = auto.estimate.total.seconds
     is_notable = np.greater(seconds, (1 + NOTABLE) * total)
     if not np.any(is_notable):
         return {}
-    return {
-        "auto_value": np.where(is_notable, auto.knobs[knob], np.nan),
-        "auto_total_s": np.where(is_notable, total, np.nan),
-    }
+    values = {name: auto.knobs[knob] for name, knob in knobs.items()}
+    shown = values | {"auto_total_s": total}
+    return {name: np.where(is_notable, value, np.nan) for name, value in shown.items()}
 
 
 def excess(value: Real, least: Real) -> NDArray[np.float64]:
@@ -270,11 +273,17 @@ def against(measured: BestMeasured | None, row: Row) -> str:
     return f" {measured.told} measured {best} ({measured.claim}, docs/misses.md)."
 
 
-def why_auto(row: Row) -> str:
-    """Say what `auto` takes instead, where the whole request is notably shorter with it."""
+def why_auto(row: Row, values: Sequence[str] = ("auto_value",)) -> str:
+    """Say what `auto` takes instead, where the whole request is notably shorter with it.
+
+    Args:
+        row: of an answer.
+        values: columns of what it takes.
+    """
     if row.get("auto_total_s") is None:
         return ""
-    other = f"{row['auto_total_s']:.4g} s with {row['auto_value']:.4g}, which auto takes"
+    taken = ", ".join(f"{row[name]:.4g}" for name in values)
+    other = f"{row['auto_total_s']:.4g} s with {taken}, which auto takes"
     return f" The whole request takes {row['total_s']:.4g} s, and {other}."
 
 

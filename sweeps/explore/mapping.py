@@ -23,7 +23,7 @@ from nearkv.solvers.mapping.policies import MAPPING_POLICIES, greedy
 from nearkv.solvers.mapping.tables import HeadMapping, bytes_used
 from nearkv.sweeps.evaluate.columns import columns, stack
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
-from nearkv.sweeps.explore.knob import excess
+from nearkv.sweeps.explore.knob import excess, of_whole_request, why_auto
 from nearkv.sweeps.explore.lines import searched
 from nearkv.sweeps.explore.rows import lacks_answer, sentences
 from nearkv.sweeps.study.grid import Block, Slices, shape_of
@@ -36,6 +36,8 @@ SOLVERS: dict[str, Callable[[HeadTables], HeadMapping]] = {
     "milp": milp,
     "brute": brute,
 }
+AUTO_HEADS = {f"auto_n_{name}": f"n_{name}" for name in SUBLAYERS}
+"""Columns of the heads with which a whole request is shortest, and their knobs."""
 ONE_AT_A_TIME = ("milp", "brute")
 """Methods that solve one design point at a time."""
 MAPPINGS_AT_ONCE = 1 << 16
@@ -62,7 +64,8 @@ def find_mapping(study: Study, method: str) -> Columns:
         The mapping by `method`, its `step_ms`, `bound_ms` that no mapping beats and the relative
         `gap` to it, bytes on both sides, and of the paper's rule (Algorithm 1) and its majors the
         `step_ms` and the loss, how much longer their step takes than the bound. NaN where nothing
-        fits.
+        fits. Of answers with more than one token also `total_s` and, where another mapping makes
+        that notably shorter, its `auto_total_s` and heads.
 
     Raises:
         InputError: unknown method, or a model with attention that it does not model.
@@ -100,6 +103,11 @@ def _mapped(block: Block, box: Slices, method: str) -> Columns:
         "lpddr_used_bytes": _where(best, lpddr),
         "footprint_bytes": np.asarray(decoder_bytes(llm, work.batch, work.context)),
     }
+    total = resolved.estimate.total.seconds
+    if np.any(np.greater(work.output, 1)):
+        beside["total_s"] = _where(best, total)
+        whole = of_whole_request(total, block.resolved(box), AUTO_HEADS)
+        beside |= {name: _where(best, value) for name, value in whole.items()}
     for name, policy in POLICY_COLUMNS.items():
         mapping = MAPPING_POLICIES[policy].choose(tables)
         loss = excess(mapping.seconds, optimum.seconds)
@@ -137,6 +145,7 @@ def _why_mapping(row: Row) -> str:
     attention, qkv, fc = (f"{row[f'n_{name}']:g}" for name in ("attention", "qkv", "fc"))
     heads = f"{attention} heads of attention, {qkv} of qkv and {fc} of fc"
     optimum = f"{row['model']}, {row['context_tok']:,.0f} tokens: HBM holds {heads}"
+    reason = "the balance of both sides: the faster HBM is, the more it takes"
     if row["bound_by"] == "hbm.memory":
-        return f"{optimum}, bound by hbm.memory: no further head fits; more of it would hold more."
-    return f"{optimum}, bound by the balance of both sides: the faster HBM is, the more it takes."
+        reason = "hbm.memory: no further head fits; more of it would hold more"
+    return f"{optimum}, bound by {reason}.{why_auto(row, list(AUTO_HEADS))}"

@@ -5,14 +5,14 @@ Symbols: n heads on HBM, N heads, L layers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Numbers, Real, serial
+from nearkv.costmodel.algebra.span import Numbers, Real, Span, serial
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     MOST_UNITS,
     Asymmetric,
@@ -21,12 +21,22 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     footprint,
     sublayers,
 )
+from nearkv.costmodel.mechanisms.hbm_lpddr.mapped_step import (
+    ORDERS,
+    Order,
+    change_mapping,
+    holds,
+    prompt_heads,
+    prompt_sublayers,
+)
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
 
 Three = tuple[Numbers, Numbers, Numbers]
+Seconds = Callable[[Asymmetric, LLM, Workload, Real], list[Real]]
+"""Both sides, model, work, heads on HBM -> seconds of attention, qkv and fc [s]."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +46,7 @@ class HeadTables:
     Units are the last axis, design points the others.
 
     Attributes:
-        seconds: of a decode step; infinite where a model has fewer units [s].
+        seconds: of a decode step or of a request; infinite where a model has fewer units [s].
         hbm: bytes on HBM, which never fall with n; those of fc are n x one unit's [B].
         lpddr: bytes on LPDDR, which never rise with n; those of fc are (N - n) x one unit's [B].
         hbm_headroom, lpddr_headroom: bytes there; no unit axis [B].
@@ -61,11 +71,14 @@ class HeadTables:
         return np.broadcast_shapes(*shapes)
 
 
-def head_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
-    """Tabulate one decode step of the asymmetric memory over 0..N heads on HBM, paging apart.
+def head_tables(
+    hw: Machine, llm: LLM, work: Workload, seconds: Seconds | None = None
+) -> HeadTables:
+    """Tabulate the asymmetric memory over 0..N heads on HBM, paging apart.
 
     Args:
         hw, llm, work: broadcast over design points.
+        seconds: of each sub-layer; those of a decode step where none are given.
 
     Raises:
         InputError: queries that do not divide into KV groups.
@@ -73,23 +86,84 @@ def head_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
     check_heads(llm)
     two = asymmetric_memory(hw)
     n = units_first("heads", llm.heads, two, llm, work)
-    seconds = step_seconds(two, llm, work, n)
 
     def stored(heads: Real) -> Iterable[Real]:
         return footprint(llm, work, heads, heads, heads).values()
 
-    return _tables(two, llm.heads, n, seconds, stored)
+    times = (seconds or step_seconds)(two, llm, work, n)
+    return _tables(two, llm.heads, n, times, stored)
 
 
 def step_seconds(two: Asymmetric, llm: LLM, work: Workload, n: Real) -> list[Real]:
     """Attention, qkv, and fc with the output head, of a decode step with n heads on HBM [s]."""
-    spans = sublayers(two, llm, work, n, n, n)
+    return _in_three(sublayers(two, llm, work, n, n, n))
+
+
+def _in_three(spans: Mapping[str, Span]) -> list[Real]:
+    """Seconds of attention, qkv, and fc with the output head [s]."""
     fc = serial(fc=spans["fc"], head=spans["head"])
     return [spans["attention"].seconds, spans["qkv"].seconds, fc.seconds]
 
 
+def request_seconds(two: Asymmetric, llm: LLM, work: Workload, n: Real) -> list[Real]:
+    """Sub-layers of a request whose prompts and steps have the same n heads on HBM [s]."""
+    return _with_steps(
+        two, llm, work, n, _in_three(prompt_sublayers(two, llm, work, (n, n, n)))
+    )
+
+
+def moved_seconds(
+    order: Order, two: Asymmetric, llm: LLM, work: Workload, n: Real
+) -> list[Real]:
+    """Sub-layers of a request whose prompts have a mapping of their own, and steps n heads [s].
+
+    The prompts' time does not depend on n, what then moves between the sides does. Infinite where
+    the sides do not hold that mapping.
+
+    Args:
+        order: as `prompt_heads` takes it.
+        two, llm, work: what runs where.
+        n: heads on HBM in decode [1].
+    """
+    heads = attention, qkv, fc = prompt_heads(two, llm, work, order)
+    changes = [(n, qkv, fc), (attention, n, fc), (attention, qkv, n)]
+    moves = [change_mapping(two, llm, work, heads, after).seconds for after in changes]
+    all_prompts = serial(**prompt_sublayers(two, llm, work, heads)).seconds
+    moves[0] = moves[0] + np.where(holds(two, llm, work, heads), all_prompts, np.inf)
+    return _with_steps(two, llm, work, n, moves)
+
+
+def _with_steps(
+    two: Asymmetric, llm: LLM, work: Workload, n: Real, prompts: Sequence[Real]
+) -> list[Real]:
+    """Sub-layers of all steps and of the prompts [s].
+
+    An answer of one token has no step. It asks for the mapping of the step that would follow, as
+    the paper's figures do.
+    """
+    steps = work.output - 1
+    step = step_seconds(two, llm, work, n)
+    each = zip(step, prompts, strict=True)
+    return [
+        np.where(np.greater(steps, 0), steps * of_step + of_prompts, of_step)
+        for of_step, of_prompts in each
+    ]
+
+
+Tabulate = Callable[[Machine, LLM, Workload], HeadTables]
+OF_REQUEST: tuple[Tabulate, ...] = (
+    partial(head_tables, seconds=request_seconds),
+    *(partial(head_tables, seconds=partial(moved_seconds, order)) for order in ORDERS),
+)
+"""Tables of a whole request, one for each mapping of prompts.
+
+Prompts take the fastest of these (`mapped_step.fastest_heads`), so the least that any of the
+tables gives is the least of the request.
+"""
+
+
 def layer_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
-    """Tabulate a decode step whose sub-layers are mapped undivided: n of L layers on HBM (fig. 5a).
+    """Tabulate a request whose sub-layers are mapped undivided: n of L layers on HBM (fig. 5a).
 
     While one side works, the other waits.
     """
@@ -98,8 +172,8 @@ def layer_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
     n = units_first("layers", llm.layers, two, llm, work)
     none = np.zeros(np.shape(llm.heads))
 
-    on_hbm = step_seconds(two, llm, work, llm.heads)
-    on_lpddr = step_seconds(two, llm, work, none)
+    on_hbm = request_seconds(two, llm, work, llm.heads)
+    on_lpddr = request_seconds(two, llm, work, none)
     # where layers take as long on either side, equal sums have the fewest of them on HBM
     in_turn = [
         lpddr + n / llm.layers * (hbm - lpddr)
@@ -150,7 +224,7 @@ def units_first(
             f"model: {most:,.0f} {name} are more than the {MOST_UNITS:,} that a mapping is solved "
             f"for; correct {name}, or use lpddr-only, which maps nothing"
         )
-    axes = _axes(two, llm, work.batch, work.context)
+    axes = _axes(two, llm, work)
     n = np.arange(most + 1)
     return n.reshape(n.shape + (1,) * axes)
 

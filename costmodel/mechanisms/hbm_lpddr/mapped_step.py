@@ -21,6 +21,7 @@ from nearkv.costmodel.algebra.span import Booleans, Real, Span, serial, stream
 from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import memory_energy
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     Asymmetric,
+    all_layers,
     asymmetric_memory,
     attention_bytes,
     check_heads,
@@ -37,7 +38,6 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     sublayers,
 )
 from nearkv.costmodel.model.estimate import Estimate, fits
-from nearkv.costmodel.model.layers import over_layers
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -102,14 +102,30 @@ def prompts(
     two: Asymmetric, llm: LLM, work: Workload, heads: Heads, decode: Heads, paged: Real
 ) -> Span:
     """All prompts with one mapping, and the move to the mapping of decode."""
-
-    def of_layer(layer: LLM) -> Span:
-        n_attention, n_qkv, n_fc = (n * layer.heads / llm.heads for n in heads)
-        return prompt_layer(two, layer, work, (n_attention, n_qkv, n_fc), paged)
-
-    head = output_head(two, llm, work.batch, heads[2], paged)
     change = change_mapping(two, llm, work, heads, decode)
-    return serial(layers=over_layers(llm, of_layer), head=head, change=change)
+    return serial(**prompt_sublayers(two, llm, work, heads, paged), change=change)
+
+
+def prompt_sublayers(
+    two: Asymmetric, llm: LLM, work: Workload, heads: Heads, paged: Real = 0.0
+) -> dict[str, Span]:
+    """Sub-layers of all prompts over all layers under a mapping, and the output head."""
+    n_attention, n_qkv, n_fc = heads
+
+    def qkv_of(layer: LLM, n: Real) -> Span:
+        return in_chunks(work, lambda tokens: qkv(two, layer, tokens, n, paged))
+
+    def fc_of(layer: LLM, n: Real) -> Span:
+        return in_chunks(work, lambda tokens: fc(two, layer, tokens, n, paged))
+
+    return {
+        "qkv": all_layers(llm, n_qkv, qkv_of),
+        "attention": all_layers(
+            llm, n_attention, lambda layer, n: prompt_attention(two, layer, work, n, paged)
+        ),
+        "fc": all_layers(llm, n_fc, fc_of),
+        "head": output_head(two, llm, work.batch, n_fc, paged),
+    }
 
 
 def fastest_heads(
@@ -128,18 +144,6 @@ def fastest_heads(
         fastest = (attention, qkv_, fc_)
         least = np.minimum(least, np.where(faster, seconds, np.inf))
     return fastest
-
-
-def prompt_layer(
-    two: Asymmetric, llm: LLM, work: Workload, heads: Heads, paged: Real
-) -> Span:
-    """One layer of all prompts under a mapping."""
-    n_attention, n_qkv, n_fc = heads
-    return serial(
-        qkv=in_chunks(work, lambda tokens: qkv(two, llm, tokens, n_qkv, paged)),
-        attention=prompt_attention(two, llm, work, n_attention, paged),
-        fc=in_chunks(work, lambda tokens: fc(two, llm, tokens, n_fc, paged)),
-    )
 
 
 def every_layer(

@@ -73,6 +73,18 @@ def test_a_context_means_the_same_to_solve_and_compare() -> None:
         assert solved["gap"] == 0
 
 
+def test_a_mapping_of_the_step_says_what_the_whole_request_loses() -> None:
+    """Prompts of ten thousand tokens for three: a slow link makes the move to decode dear."""
+    point = ("--model", "llama-65b", "--batch", "1", "--context", "10076", "--output-tokens", "3")
+    slow = ("--set", "c2c.bandwidth=5GB/s")
+    (row,) = ask("solve", "mapping", *point, *slow)
+    (auto,) = ask("compare", "asymmetric", "--platform", "gh-asymmetric", *point, *slow)
+    assert row["total_s"] > 1.005 * row["auto_total_s"]
+    assert row["auto_total_s"] == pytest.approx(auto["total_s"], rel=1e-12)
+    assert row["auto_n_attention"] == auto["n_attention"]
+    assert row["step_ms"] < auto["step_ms"]
+
+
 @pytest.mark.parametrize("numbers", [(), ("--set", "hbm.memory=48GB", "--set", "lpddr.count=1")])
 def test_all_methods_agree(numbers: tuple[str, ...]) -> None:
     """Also where the room of a memory has an axis of a number that was set."""
