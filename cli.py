@@ -43,7 +43,7 @@ from nearkv.sweeps.commands import (
     validate,
 )
 from nearkv.sweeps.commands.options import shared_by
-from nearkv.sweeps.commands.printing import NO_ANSWER, tell
+from nearkv.sweeps.commands.printing import NO_ANSWER, tell, telling_time
 
 USAGE: Any = typer.BadParameter.__base__
 """Error that Typer raises for words it cannot use; it exports no name of it."""
@@ -140,7 +140,7 @@ class Nearkv(CommandGroup):
             warnings.showwarning = _once_printed()
             try:
                 # `python -m nearkv` is called so, too, in advice
-                with self.make_context("nearkv", words) as ctx:
+                with self.make_context("nearkv", words) as ctx, telling_time(words):
                     self.invoke(ctx)
                 if sys.stdout:
                     sys.stdout.flush()

@@ -28,7 +28,7 @@ def validate(
     """Compare every published claim with what the model predicts.
 
     Args:
-        paper: hilos, inf2, hillinfer, l3, h2m2 or independent; all by default.
+        paper: one of `sweeps.validation.claims.papers()`; all by default.
         ids: compare only these claims.
         claims: a CSV of your own claims, in place of the papers'.
         verdicts: keep only rows with these, the largest errors first.

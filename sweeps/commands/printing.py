@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +36,10 @@ BRIEF = (
 LATENCIES = "ttft_s,tpot_ms,"
 """Columns that come before these where requests arrive."""
 
+PATIENCE = 2.0
+"""Time after which a terminal says that a command is at work [s]."""
+OF_THEIR_OWN = (["design"], ["pareto"], ["sweep"])
+"""Commands that show how far they are."""
 NO_ANSWER = 3
 """Exit code of a command whose only row has no answer, so that scripts see it."""
 
@@ -381,6 +385,36 @@ def tell(line: str) -> None:
     console = Console(stderr=True, highlight=False, markup=False, emoji=False)
     with suppress(OSError):
         console.print(printable(line), soft_wrap=not console.is_terminal, crop=False)
+
+
+@contextmanager
+def telling_time(words: Sequence[str]) -> Iterator[None]:
+    """Say on a terminal after two seconds, and then less and less often, that a command works.
+
+    Args:
+        words: of the command; of those that show how far they are nothing is said.
+    """
+    import threading
+
+    over, name = threading.Event(), " ".join(words[:2])
+
+    def tell_time() -> None:
+        waited, more = 0.0, PATIENCE
+        while not over.wait(more):
+            waited += more
+            more = waited
+            tell(f"{name}: {waited:.0f} s so far")
+
+    if sys.stderr is None or not sys.stderr.isatty() or words[:1] in OF_THEIR_OWN:
+        yield
+        return
+    thread = threading.Thread(target=tell_time, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def ask(question: str) -> bool:

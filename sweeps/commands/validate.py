@@ -9,6 +9,7 @@ import typer
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.options import argument, flag, option
 from nearkv.sweeps.commands.printing import counted_by, print_table
+from nearkv.sweeps.validation.claims import papers
 
 SHOWN = "paper,id,stated,predicted,verdict,unit,claim,error,bound,where,explanation,command"
 """Columns a terminal shows of a claim; CSV and JSON hold all."""
@@ -31,7 +32,7 @@ def validate(
     line: typer.Context,
     paper: Annotated[
         str,
-        argument("PAPER", "hilos, inf2, hillinfer, l3, h2m2, independent or reuse."),
+        argument("PAPER", f"{', '.join(papers()[:-1])} or {papers()[-1]}."),
     ] = "",
     ids: Annotated[
         list[str], option("ID", "Compare only this claim: hilos-tput-max.", "--id")

@@ -5,19 +5,21 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from itertools import product
 from typing import Any
 
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.models import llm_from_part
+from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.catalog import load_llm, load_part, load_platform, names
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.machine import Machine
 from nearkv.hardware.schema import Quantity
-from nearkv.sweeps.evaluate.columns import OF_ONE_FIGURE, table
+from nearkv.sweeps.evaluate.columns import OF_ONE_FIGURE, stack, table
 from nearkv.sweeps.study.grid import Block
 from nearkv.sweeps.study.sizes import comma_list, pairs, size
 from nearkv.sweeps.study.study import Study, blocks
@@ -99,10 +101,34 @@ def blocks_of(question: WordedStudy) -> tuple[Block, ...]:
 def columns_of(question: WordedStudy, asked: tuple[str, ...] = OF_ONE_FIGURE) -> Columns:
     """The table that answers a question, with columns that begin as asked.
 
+    A queue is simulated once, whichever questions ask about it.
+
     Raises:
         InputError: the question refers to something that does not exist.
     """
-    return table(question.study, asked)
+    queues = _queues(question) if question.method == "simulate" else [question]
+    if len(queues) == 1:
+        return table(question.study, asked)
+    return stack([columns_of(queue, asked) for queue in queues])
+
+
+def _queues(question: WordedStudy) -> list[WordedStudy]:
+    """A question about every queue of a simulation, in the order of its rows."""
+    systems = comma_list(question.system)
+    if len(systems) > 1 and not question.platform:
+        return [question]  # they share the platform of the first
+    knobs = {system: question.knob for system in systems}
+    if len(systems) > 1:  # a knob is of the systems that have it
+        stated = pairs(filter(None, question.knob.split(";")), "knob")
+        for system in systems:
+            own = find_system(system).knobs
+            words = [f"{name}={value}" for name, value in stated.items() if name in own]
+            knobs[system] = ";".join(words)
+    names = product(systems, comma_list(question.model), comma_list(question.trace))
+    return [
+        replace(question, system=system, model=model, trace=trace, knob=knobs[system])
+        for system, model, trace in names
+    ]
 
 
 @cache

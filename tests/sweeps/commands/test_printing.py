@@ -7,8 +7,10 @@ import json
 import re
 import shlex
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support.command_line import invoke, printed
@@ -18,7 +20,7 @@ from support.screen import Screen
 from nearkv.cli import app, complain
 from nearkv.costmodel.model import registry
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.commands.printing import write_new
+from nearkv.sweeps.commands.printing import telling_time, write_new
 from nearkv.sweeps.tables.table import three_digits
 
 TWO = ("flexgen-ssd", "hilos", "--model", "opt-66b", "--context", "8k")
@@ -453,3 +455,23 @@ def test_a_file_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="File exists"):
         write_new(file, "second")
     assert file.read_text() == "first"
+
+
+def test_a_command_that_takes_long_says_so_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    told, lines = threading.Event(), list[str]()
+
+    def tell(line: str) -> None:
+        lines.append(line)
+        told.set()
+
+    monkeypatch.setattr("nearkv.sweeps.commands.printing.tell", tell)
+    monkeypatch.setattr("nearkv.sweeps.commands.printing.PATIENCE", 1e-3)
+    terminal = SimpleNamespace(isatty=lambda: True)
+    monkeypatch.setattr("sys.stderr", terminal)
+    with telling_time(["solve", "alpha", "--model"]):
+        assert told.wait(10)
+    assert lines[0] == "solve alpha: 0 s so far"
+    count = len(lines)
+    with telling_time(["design", "gpu"]):
+        pass
+    assert len(lines) == count
