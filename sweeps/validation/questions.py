@@ -117,7 +117,7 @@ def _queues(question: WordedStudy) -> list[WordedStudy]:
     systems = comma_list(question.system)
     if len(systems) > 1 and not question.platform:
         return [question]  # they share the platform of the first
-    knobs = {system: question.knob for system in systems}
+    knobs = dict.fromkeys(systems, question.knob)
     if len(systems) > 1:  # a knob is of the systems that have it
         stated = pairs(filter(None, question.knob.split(";")), "knob")
         for system in systems:
