@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nearkv.sweeps.commands.drawing import check_figure, save_figure
 from nearkv.sweeps.commands.options import argument, arguments, flag, option, with_options
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Figure = Annotated[
     str, option("FILE", "The figure to write: .pdf, .svg or .png.", "--output-file", "-o")
@@ -50,12 +54,15 @@ def of_figure(
     """Options of every figure: the table, the file, and what the figure says."""
 
 
-def draw(line: typer.Context, figure: str, **drawn: Any) -> None:
+def draw(
+    line: typer.Context, figure: str | Callable[[pd.DataFrame], str], **drawn: Any
+) -> None:
     """Draw the rows of a table that are kept, and write the figure as the options say.
 
     Args:
         line: of a command that takes the options of every figure.
-        figure: name of the function of `nearkv.plot`, which takes the command's own options.
+        figure: name of the function of `nearkv.plot`, which takes the command's own options, or
+            what chooses it.
         drawn: options in place of the command's own.
     """
     from nearkv.sweeps.figures import plot
@@ -67,7 +74,8 @@ def draw(line: typer.Context, figure: str, **drawn: Any) -> None:
     check_figure(stated["file"])
     use_font(stated["font"])
     rows = kept(read_table(stated["table"]), stated["where"])
-    axes = getattr(plot, figure)(rows, **arguments(line, of_figure) | drawn)
+    name = figure if isinstance(figure, str) else figure(rows)
+    axes = getattr(plot, name)(rows, **arguments(line, of_figure) | drawn)
     labels = pairs(stated["labels"], "--labels")
     restyle(axes, stated["title"], labels, stated["ylim"], stated["legend"])
     save_figure(axes.figure, stated["file"])
@@ -130,21 +138,28 @@ def policy_map(
     value: ValueOption = "throughput_tok_s",
     x: Across = "context_tok",
     y: Upwards = "batch",
-    by: ColourOption = "system",
+    by: ColourOption = "",
     boundaries: Annotated[
         str,
-        option("FILE", "A table of `solve crossover`: where exactly the best changes."),
+        option("FILE", "Where exactly the best changes, of `solve crossover` or `design`."),
     ] = "",
     width: Width = "page",
 ) -> None:
     """Draw which system is best over two axes, and by how much.
+
+    Of a grid of `design`, a map of technologies for each budget, and the margins.
 
     Example: nearkv plot map out.csv --x context_tok --y batch --boundaries flips.csv -o map.pdf
     """
     from nearkv.sweeps.figures.reading import read_table
 
     edges = read_table(boundaries) if boundaries else None
-    draw(line, "policy_map", boundaries=edges)
+    draw(line, _map_of, boundaries=edges)
+
+
+def _map_of(table: pd.DataFrame) -> str:
+    """The map that suits a table: of a grid of machines, or of systems."""
+    return "region_map" if "technology" in table else "policy_map"
 
 
 @with_options(of_figure)

@@ -11,6 +11,7 @@ from nearkv.sweeps.figures.breakdown import breakdown, footprint
 from nearkv.sweeps.figures.lines import lines
 from nearkv.sweeps.figures.papers import PaperFigure, draw, paper_figure
 from nearkv.sweeps.figures.policy_map import policy_map
+from nearkv.sweeps.figures.region_map import region_map
 from nearkv.sweeps.figures.scatter import pareto, parity, roofline
 from nearkv.sweeps.figures.series import varying
 from nearkv.sweeps.figures.style import save
@@ -30,6 +31,7 @@ __all__ = [
     "pareto",
     "parity",
     "policy_map",
+    "region_map",
     "roofline",
     "save",
     "tornado",

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -52,7 +51,7 @@ def policy_map(
     *,
     x: str = "context_tok",
     y: str = "batch",
-    by: str = "system",
+    by: str = "",
     boundaries: pd.DataFrame | None = None,
     width: str = "page",
     axes: Axes | None = None,
@@ -65,7 +64,7 @@ def policy_map(
         table: a row for every place and every value of `by`.
         value: the column that is compared.
         x, y: the columns of numbers along the axes.
-        by: the column whose values compete.
+        by: the column whose values compete; default: the system.
         boundaries: rows of `solve crossover` along x, with a column y: where exactly the best
             changes; drawn as lines.
         width: of a new figure, `column` or `page`.
@@ -83,13 +82,12 @@ def policy_map(
         >>> table = nearkv.compare(systems, model="opt-30b", batch="1:16:x4", context="1k:16k:x2")
         >>> axes = nearkv.plot.policy_map(table)
     """
+    by = by or "system"
     check_drawable(table, value, x, y, by)
     if x == y:
         raise InputError(f"{x} is named for both axes of the map; name another for one")
     table = repeated_where_blank(table, x, y, by)
     check_numbers(table, value)
-    places_x = _numbers(table, x)
-    places_y = _numbers(table, y)
     best = best_of(table, value, (x, y), by)
     target = new_axes(axes, width)
     for index, name in enumerate(distinct_values(table, by)):
@@ -97,15 +95,21 @@ def policy_map(
         target.fill_between([], [], color=colour(index), label=str(name))
         _name_region(target, best.winner == index, str(name))
     if boundaries is not None:
-        _check_boundaries(boundaries, x, y)
-        _draw_boundaries(target, boundaries, places_x, places_y, y)
-    texts_x = [short_number(place) for place in places_x]
-    texts_y = [short_number(place) for place in places_y]
-    target.set_xticks(range(len(texts_x)), texts_x)
-    target.set_yticks(range(len(texts_y)), texts_y)
-    target.set(xlabel=label_of(x), ylabel=label_of(y))
+        check_boundaries(boundaries, x, y)
+        draw_boundaries(target, boundaries, table, (x, y))
+    number_places(target, table, x, y)
     legend_above(target)
     return target
+
+
+def number_places(axes: Axes, table: pd.DataFrame, x: str, y: str) -> None:
+    """Write the numbers of both columns along a map."""
+    texts_x, texts_y = (
+        [short_number(place) for place in _numbers(table, column)] for column in (x, y)
+    )
+    axes.set_xticks(range(len(texts_x)), texts_x)
+    axes.set_yticks(range(len(texts_y)), texts_y)
+    axes.set(xlabel=label_of(x), ylabel=label_of(y))
 
 
 def best_of(table: pd.DataFrame, value: str, axes: tuple[str, str], by: str) -> BestPolicy:
@@ -159,32 +163,46 @@ def _name_region(axes: Axes, won: Booleans, name: str) -> None:
         axes.text(column + inset, row, name, ha=side, va="center", fontsize=6)
 
 
-def _check_boundaries(boundaries: pd.DataFrame, x: str, y: str) -> None:
-    """Refuse crossings along another axis than that of the map."""
+def check_boundaries(boundaries: pd.DataFrame, x: str, y: str) -> None:
+    """Refuse crossings along another axis than those of the map."""
     for name in (y, "along", "below", "above"):
         if name not in boundaries.columns:
             made = "make them with solve crossover"
             raise InputError(f"the boundaries have no column {name}; {made}")
     for along in distinct_values(boundaries, "along"):
-        if x not in (along, f"{along}_tok"):
+        names = (along, f"{along}_tok")
+        # those of a grid of machines lie along both axes
+        if x not in names and not (y in names and x in boundaries.columns):
             raise InputError(f"the boundaries lie along {along}, and the map's x is {x}")
 
 
-def _draw_boundaries(
+def draw_boundaries(
     axes: Axes,
     boundaries: pd.DataFrame,
-    places_x: Sequence[float],
-    places_y: Sequence[float],
-    y: str,
+    table: pd.DataFrame,
+    columns: tuple[str, str],
+    reach: float = 0.5,
 ) -> None:
-    """Draw, in every row of the map, where the best changes; between two ticks by its logarithm."""
-    ticks = np.arange(len(places_x), dtype=float)
-    heights = {place: index for index, place in enumerate(places_y)}
+    """Draw where the best changes along each line of the map; between ticks by its logarithm.
+
+    Args:
+        axes: of the map.
+        boundaries: where it changes.
+        table: of the map.
+        columns: across and upwards.
+        reach: half the length of each mark, as a share of a place.
+    """
+    x, y = columns
+    line: dict[str, Any] = {"color": "black", "linewidth": 1.2}
     for row in boundaries.dropna(subset=["below"]).to_dict("records"):
-        below, above = float(row["below"]), float(row["above"])
-        crossing = float(np.sqrt(below * above))
-        height = heights.get(float(row[y]))
-        if height is None or not places_x[0] <= crossing <= places_x[-1]:
+        is_across = x in (row["along"], f"{row['along']}_tok")
+        along, beside = (x, y) if is_across else (y, x)
+        values = _numbers(table, along)
+        lines = {value: place for place, value in enumerate(_numbers(table, beside))}
+        middle = lines.get(float(row[beside]))
+        crossing = float(np.sqrt(float(row["below"]) * float(row["above"])))
+        if middle is None or not values[0] <= crossing <= values[-1]:
             continue
-        place = float(np.interp(np.log(crossing), np.log(places_x), ticks))
-        axes.vlines(place, height - 0.5, height + 0.5, color="black", linewidth=1.2)
+        place = float(np.interp(np.log(crossing), np.log(values), np.arange(len(values))))
+        draw = axes.vlines if is_across else axes.hlines
+        draw(place, middle - reach, middle + reach, **line)

@@ -1,0 +1,191 @@
+"""Map of a grid of `design`: which technology wins where within each budget, and by how much."""
+
+from __future__ import annotations
+
+import string
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nearkv.costmodel.algebra.span import Numbers
+from nearkv.hardware.errors import check_known
+from nearkv.sweeps.evaluate.slo import higher_is_better
+from nearkv.sweeps.figures.policy_map import (
+    BestPolicy,
+    best_of,
+    check_boundaries,
+    draw_boundaries,
+    number_places,
+)
+from nearkv.sweeps.figures.series import check_drawable, check_numbers, distinct_values
+from nearkv.sweeps.figures.style import PAGE_WIDTHS, colour, load_pyplot, styled
+from nearkv.sweeps.tables.labels import label_of, without_unit
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+BUDGET, SHARE = "budget_usd", "best_share"
+"""Columns of a grid: the most that a machine may cost, and the share of draws that it wins."""
+SURE = 0.9
+"""Share of the draws from which on a winner is sure [1]."""
+OPAQUE = 0.45
+"""Opacity of a colour on which black letters are read."""
+PANEL_HEIGHT = 2.2
+"""Height of a map [inch]."""
+BAR_REACH = 0.28
+"""Half the length of a bar where the best changes, as a share of a cell."""
+MOST_SHADED = 10.0
+"""Margin from which on its shade is darkest."""
+
+
+@styled
+def region_map(
+    table: pd.DataFrame,
+    value: str = "throughput_tok_s",
+    *,
+    x: str = "context_tok",
+    y: str = "batch",
+    by: str = "",
+    boundaries: pd.DataFrame | None = None,
+    width: str = "page",
+) -> Axes:
+    """Draw a map for each budget: a letter for the best of `by` in every cell, below it the margin.
+
+    Cells that the best wins in less than 90 % of the draws are hatched, those that no machine
+    serves have a dash. Letters and hatches are read in grey.
+
+    Args:
+        table: of `nearkv.design` over a grid.
+        value: the column that is compared.
+        x, y: the columns of numbers along the axes.
+        by: the column whose values compete; default: the technology.
+        boundaries: the borders of the grid, which are drawn where exactly they lie.
+        width: `column` or `page`.
+
+    Returns:
+        The axes of the first map, to restyle.
+
+    Raises:
+        InputError: a column does not exist or holds no numbers.
+    """
+    by = by or "technology"
+    check_drawable(table, value, x, y, by)
+    check_numbers(table.dropna(subset=[value]), value)
+    check_known("width", [width], PAGE_WIDTHS)
+    if boundaries is not None:
+        check_boundaries(boundaries, x, y)
+    if BUDGET not in table:
+        table = table.assign(**{BUDGET: np.inf})
+    table = table.assign(**{by: table[by].fillna("")})
+    names = _winners(table, value, (x, y), by)
+    budgets = distinct_values(table, BUDGET)
+    size = (PAGE_WIDTHS[width], 2 * PANEL_HEIGHT)
+    figure = load_pyplot().figure(figsize=size, layout="constrained")
+    panels = figure.subplots(2, len(budgets), squeeze=False)
+    for budget, (upper, lower) in zip(budgets, panels.T, strict=True):
+        rows = table[table[BUDGET] == budget]
+        best = best_of(rows, value, (x, y), by)
+        rivals = map(str, distinct_values(rows, by))
+        order = [names.index(name) if name in names else -1 for name in rivals]
+        _draw_winners(upper, best, order)
+        if SHARE in rows:
+            shares = rows.pivot_table(SHARE, [y, x], by, "max", dropna=False)
+            _hatch_unsure(upper, best, shares[distinct_values(rows, by)].to_numpy(float))
+        if boundaries is not None:
+            own = boundaries.get(BUDGET, budget) == budget
+            draw_boundaries(upper, boundaries[own], rows, (x, y), BAR_REACH)
+        _write_margins(lower, best)
+        for panel in (upper, lower):
+            number_places(panel, rows, x, y)
+        upper.set(xlabel="", title=f"{budget:,.0f} USD" if np.isfinite(budget) else "")
+    for panel in panels[:, 1:].ravel():
+        panel.set_ylabel("")
+    first: Axes = panels[0, 0]
+    for index, name in enumerate(names):
+        label = f"{string.ascii_uppercase[index]}  {name}"
+        first.fill_between([], [], color=colour(index), alpha=OPAQUE, label=label)
+    handles, labels = first.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper left", ncols=4, frameon=False)
+    told = _told(value, SHARE in table, boundaries is not None)
+    figure.supxlabel(told, x=0.01, horizontalalignment="left", fontsize=6)
+    return first
+
+
+def _told(value: str, is_drawn: bool, has_borders: bool) -> str:
+    """What a reader must know of the map.
+
+    Args:
+        value: the column that is compared.
+        is_drawn: whether cells know their share of draws.
+        has_borders: whether borders are drawn.
+    """
+    told = f"Below: {without_unit(label_of(value))} of the best over the second's."
+    if has_borders:
+        told += " Bars: exact borders between cells."
+    if is_drawn:
+        told += f" Hatched: best in less than {SURE:.0%} of the draws."
+    return told
+
+
+def _winners(table: pd.DataFrame, value: str, axes: tuple[str, str], by: str) -> list[str]:
+    """Values of `by` that are the best somewhere, those first that are so most often."""
+    sign = 1.0 if higher_is_better(value) else -1.0
+    valued = table.assign(score=sign * table[value]).dropna(subset=["score"])
+    best = valued.groupby([BUDGET, *axes])["score"].idxmax()
+    return [str(name) for name in valued.loc[best, by].value_counts().index]
+
+
+def _draw_winners(axes: Axes, best: BestPolicy, order: list[int]) -> None:
+    """Colour each cell by its winner, whose letter stands in it; a dash where there is none.
+
+    Args:
+        axes: where to draw.
+        best: the winners.
+        order: place in the legend of each value that competes.
+    """
+    from matplotlib.colors import to_rgba
+
+    image = np.zeros((*best.winner.shape, 4))
+    for (row, column), winner in np.ndenumerate(best.winner):
+        letter = "-"
+        if winner >= 0:
+            image[row, column] = to_rgba(colour(order[winner]), OPAQUE)
+            letter = string.ascii_uppercase[order[winner]]
+        axes.text(column - 0.4, row + 0.4, letter, ha="left", va="top", fontsize=6)
+    axes.imshow(image, origin="lower", aspect="auto", interpolation="nearest")
+
+
+def _hatch_unsure(axes: Axes, best: BestPolicy, shares: Numbers) -> None:
+    """Hatch the cells that the winner wins in less than `SURE` of the draws.
+
+    Args:
+        axes: where to draw.
+        best: the winners.
+        shares: of each cell and value that competes, cells in the order of the map.
+    """
+    from matplotlib.patches import Rectangle
+
+    own = np.take_along_axis(shares, np.maximum(best.winner, 0).reshape(-1, 1), axis=1)
+    unsure = (own.reshape(best.winner.shape) < SURE) & (best.winner >= 0)
+    for row, column in np.argwhere(unsure):
+        corner = (column - 0.5, row - 0.5)
+        axes.add_patch(
+            Rectangle(corner, 1, 1, fill=False, hatch="////", linewidth=0, color="0.35")
+        )
+
+
+def _write_margins(axes: Axes, best: BestPolicy) -> None:
+    """Write in each cell how many times the second's value the best has, on a shade of it."""
+    shade = np.log(np.minimum(best.margin, MOST_SHADED)) / np.log(MOST_SHADED)
+    shade = np.where(best.winner >= 0, shade, 0.0)
+    axes.imshow(shade, cmap="Greys", vmin=0, vmax=2, origin="lower", aspect="auto")
+    for (row, column), margin in np.ndenumerate(best.margin):
+        text = (
+            "-"
+            if best.winner[row, column] < 0
+            else "only"
+            if np.isinf(margin)
+            else f"{margin:.3g}"
+        )
+        axes.text(column, row, text, ha="center", va="center", fontsize=5)
