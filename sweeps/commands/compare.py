@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,6 +26,9 @@ from nearkv.sweeps.commands.printing import (
     save,
     tell_solved,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @options.with_options(options.of_study, options.of_load, options.View)
@@ -83,11 +86,19 @@ def compare(
         print_chart(table, study, view)
         check_answered(table)
         return
-    extra = ["step_ms", "speedup"] if breakdown else []
-    for name in map(str, table):
-        is_band = name.startswith(("speedup_p", "faster_share"))
-        is_busy = name.startswith("time_s:") and (table[name] > 0).any()
-        if name.endswith("_ratio") or is_band or is_busy:
-            extra.append(name)
-    print_table(table, view, BRIEF, study, extra)
+    print_table(table, view, BRIEF, study, pinned(table, breakdown))
     tell_solved(study, view, table, questions.compare)
+
+
+def pinned(table: pd.DataFrame, breakdown: bool) -> list[str]:
+    """Columns that readers see at any width: ratios, their bands, and busy resources."""
+    shown = ["step_ms", "speedup"] if breakdown else []
+    # of requests that arrive there is no rate of decoding, and no band of its ratio
+    has_rate = table["speedup"].notna().any()
+    of_ratio = ("speedup_p", "faster_share")
+    band = of_ratio if has_rate else tuple(f"total_{name}" for name in of_ratio)
+    for name in map(str, table):
+        is_busy = name.startswith("time_s:") and (table[name] > 0).any()
+        if name.endswith("_ratio") or name.startswith(band) or is_busy:
+            shown.append(name)
+    return shown

@@ -119,7 +119,14 @@ def print_table(
         save_bytes(text.encode(), len(shown.rows), study, view.file)
     shown = shown_as(form)
     prices = prices_of(study, [*comma_list(view.columns), *extra])
-    told = (*below, *left_out(rows, shown, view), *prices, *papers_settings(study))
+    coverage = coverage_of(study, shown.names)
+    told = (
+        *below,
+        *left_out(rows, shown, view),
+        *coverage,
+        *prices,
+        *papers_settings(study),
+    )
     echo(text_of(replace(shown, below=told), form, view))
     check_answered(rows)
 
@@ -153,6 +160,43 @@ def prices_of(study: Study | None, names: Collection[str]) -> list[str]:
     if study is None or not study.systems or not is_of_costs(names):
         return []
     return price_sentences(blocks(study))
+
+
+def coverage_of(study: Study | None, names: Collection[str]) -> list[str]:
+    """Say how many measured runs lie in bands as those of the columns that are shown."""
+    if study is None or not study.band:
+        return []
+    from nearkv.sweeps.study.study import blocks
+    from nearkv.sweeps.uncertainty.made_of import coverage_told
+    from nearkv.sweeps.uncertainty.model_error import RATIO, VALUE
+
+    ends = {name for name in names if name.endswith(ends_of(study))}
+    ratios = {name for name in ends if "speedup_" in name or "_ratio_" in name}
+    of = [VALUE] * bool(ends - ratios) + [RATIO] * bool(ratios)
+    return [coverage_told(blocks(study), of)] if of else []
+
+
+def ends_of(study: Study) -> tuple[str, str]:
+    """Ends of the names of columns that hold the lower and upper end of a band, as `_p05`."""
+    from nearkv.sweeps.study.bands import Band
+
+    low, _, high = Band(float(study.band), study.samples, 0).suffixes
+    return f"_{low}", f"_{high}"
+
+
+def with_ends(names: Sequence[str], rows: Rows, study: Study | None) -> list[str]:
+    """Names of columns, and behind each time, rate and ratio the ends of its band."""
+    from nearkv.sweeps.uncertainty.model_error import error_power
+
+    if study is None or not study.band:
+        return list(names)
+    shown: dict[str, None] = {}
+    for name in names:
+        ends = [f"{name}{end}" for end in ends_of(study)]
+        errs = error_power(name) != 0 or name.endswith(("speedup", "_ratio"))
+        has_ends = errs and any(row.get(ends[0]) is not None for row in rows)
+        shown |= dict.fromkeys([name, *ends] if has_ends else [name])
+    return list(shown)
 
 
 def check_answered(table: pd.DataFrame | Rows) -> None:
@@ -199,6 +243,7 @@ def display(
     if view.pivot:
         return pivoted(rows, view.pivot, names, axes)
     if names and for_readers:
+        names = with_ends(names, rows, study)
         # rows that differ in a column that is not shown would look alike
         names = [*(axis for axis in axes if axis not in names), *names]
     if names:
@@ -208,7 +253,7 @@ def display(
         for name in dict.fromkeys(comma_list(usual))
         if name in rows[0] and not all(_is_as_usual(row, name) for row in rows)
     ]
-    return Display(rows, telling, [*axes, *extra])
+    return Display(rows, with_ends(telling, rows, study), [*axes, *extra])
 
 
 def axes_of(rows: Rows, study: Study | None) -> list[str]:

@@ -76,3 +76,20 @@ def error_rows(block: Block) -> list[Row]:
             row = {"system": block.system.name, **asdict(error)}
             rows.append({**row, **row.pop("law")})
     return rows
+
+
+def coverage_told(blocks: Iterable[Block], of: Iterable[str]) -> str:
+    """Say how many rows of sources left out lie in their 90 % bands, a share a kind of error.
+
+    Args:
+        blocks: of a study with a band.
+        of: `value`, `ratio` or both: what is shown.
+    """
+    shares = {}
+    for block in blocks:
+        for row in error_rows(block):
+            if row["of"] in of:
+                kind = "ratios" if row["of"] == RATIO else f"most time: {row['pool']}"
+                shares[kind] = f"{100 * row['inside']:.0f} %"
+    told = ", ".join(f"{shares[kind]} ({kind})" for kind in sorted(shares))
+    return f"Of sources left out, {told} of rows lie inside their 90 % band."

@@ -53,6 +53,7 @@ class ModelError:
         without: the paper or source whose rows are left out; empty for none.
         pool: of which rows it is the spread: of the mechanism, or of all where these are too few.
         rows, sources: how many are in the pool.
+        inside: share of all rows of the pool's kind in their 90 % bands, each without its source.
         law: of the logarithm.
     """
 
@@ -62,6 +63,7 @@ class ModelError:
     pool: str
     rows: int
     sources: int
+    inside: float
     law: SourceError
 
 
@@ -71,10 +73,16 @@ def model_errors() -> dict[tuple[str, str, str], ModelError]:
     table = {}
     with ERROR_TABLE.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            mechanism, of, without, pool, rows, sources, *law = row.values()
-            counts = int(rows), int(sources)
+            mechanism, of, without, pool, rows, sources, inside, *law = row.values()
             error = ModelError(
-                mechanism, of, without, pool, *counts, SourceError(*map(float, law))
+                mechanism=mechanism,
+                of=of,
+                without=without,
+                pool=pool,
+                rows=int(rows),
+                sources=int(sources),
+                inside=float(inside),
+                law=SourceError(*map(float, law)),
             )
             table[mechanism, of, without] = error
     return table

@@ -65,6 +65,7 @@ def _pooled(rows: Sequence[SampledClaim], mechanism: str) -> Row:
         "pool": mechanism if enough else ALL,
         "rows": len(pool),
         "sources": len(set(sources)),
+        "inside": np.nan,
         **{name: float(f"{value:.3g}") for name, value in asdict(law).items()},
     }
 
@@ -139,8 +140,21 @@ def measure_coverage(rows: Sequence[SampledClaim]) -> Rows:
 
 
 def record(rows: Sequence[SampledClaim]) -> None:
-    """Write the spreads of the models' errors, which every band is made of from then on."""
+    """Write the laws of the models' errors, which every band is made of from then on."""
     table = error_table(rows)
+    _write(table)
+    checks = [check_band(row, (90,)) for row in rows]
+    for line in table:
+        inside = [
+            check.inside[90]
+            for check in checks
+            if check.row.of == line["of"] and line["pool"] in (check.row.mechanism, ALL)
+        ]
+        line["inside"] = float(f"{np.mean(inside):.3g}")
+    _write(table)
+
+
+def _write(table: Rows) -> None:
     with replacing(ERROR_TABLE) as file:
         writer = csv.DictWriter(file, list(table[0]), lineterminator="\n")
         writer.writeheader()

@@ -99,3 +99,27 @@ def test_what_can_be_installed_is_compared() -> None:
     assert rest.split() == ["origin", "paper", "engine", "baseline"]
     assert "--installable leaves no system" in refusal("compare", "l3", "--installable", *words)
     assert "name systems" in refusal("compare", *words)
+
+
+PAIR = ("compare", "gpu", "cpu-offload", "--platform", "dgx-a100-pim", "--model", "opt-66b")
+BANDED = (*PAIR, "--context", "2k", "--band", "90", "--samples", "16")
+COVERED = r"Of sources left out, .*\d+ % \(most time: GPU\) of rows lie inside their 90 % band\."
+
+
+def test_columns_that_are_named_come_with_their_bands() -> None:
+    """A file has what was named alone; coverage is that of rows without their own source."""
+    chosen = ("--columns", "system,decode_tok_s")
+    shown = succeed(*BANDED, *chosen)
+    assert shown.split()[:4] == ["system", "decode_tok_s", "decode_tok_s_p05", "decode_tok_s_p95"]
+    assert re.search(COVERED, shown)
+    plain = succeed(*BANDED, *chosen, "--format", "csv")
+    assert plain.splitlines()[0] == "system,decode_tok_s"
+    assert "left out" not in succeed(*PAIR, "--context", "2k", *chosen)
+
+
+def test_bands_of_users_are_those_of_whole_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load has no rate of decoding, whose ratio was four columns of dashes."""
+    monkeypatch.setenv("COLUMNS", "200")
+    header = succeed(*BANDED, "--users", "8,16", "--output-tokens", "32").splitlines()[1].split()
+    assert {"ttft_s_p05", "ttft_s_p95", "total_speedup_p05", "total_faster_share"} <= {*header}
+    assert not {"speedup_p05", "faster_share"} & {*header}
