@@ -295,6 +295,7 @@ def gpu_servers(hw: Machine, llm: LLM, work: Workload, **knobs: Real) -> Estimat
     "hbf",
     platform="h3",
     cite="hbf",
+    technology="flash beside HBM",
     owns=("gpu", "host", "hbf"),
     several_gpus=True,
     attends=tuple(LAYER_CLASS),

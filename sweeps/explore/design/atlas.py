@@ -178,6 +178,19 @@ class Atlas:
         kept = self.store(f"{context:.0f}-{batch:.0f}", lambda: self._searched(asked))
         return [Region(each, **one) for each, one in zip(asked, kept, strict=True)]
 
+    def _at_border(self, workload: tuple[float, float], place: int) -> Region:
+        """The region of a workload within one of the budgets, without draws."""
+        within = self.budgets[place : place + 1]
+        budget = f"-within-{within[0].value:.0f}" if within else ""
+        alone = replace(
+            self,
+            budgets=within,
+            draws=False,
+            store=lambda name, compute: self.store(f"{name}{budget}-border", compute),
+        )
+        (region,) = alone.at(workload)
+        return region
+
     def _asked(self, workload: tuple[float, float]) -> list[Question]:
         """The question of one workload, within each budget."""
         context, batch = workload
@@ -279,7 +292,7 @@ class Atlas:
         below, above = border(along, low, high)
         context, batch = high.workload
         there = (above, batch) if along == "context" else (context, above)
-        found = high if there == high.workload else self.at(there)[place]
+        found = high if there == high.workload else self._at_border(there, place)
         if found.machines[:1] != high.machines[:1]:
             before = self._between(place, along, low, found)
             return before + self._between(place, along, found, high)

@@ -181,11 +181,13 @@ class Machines:
         return self.builds[place], number - (int(self.ends[place - 1]) if place else 0)
 
     def platform(self, number: int) -> Platform:
-        """One machine, with the roles that a system may read."""
+        """One machine, with the roles that a system may read; numbers that follow others stay."""
         builds, own = self.build(number)
         machine = builds.machine(own)
         roles = {
-            role: part for role, part in machine.roles.items() if self.reads(role, part)
+            role: replace(part, follows={})
+            for role, part in machine.roles.items()
+            if self.reads(role, part)
         }
         return replace(machine, roles=roles)
 

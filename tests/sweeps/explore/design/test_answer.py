@@ -129,9 +129,14 @@ def test_memory_that_computes_has_servers_with_a_price(system: str, server: str)
 def test_a_model_of_70b_has_a_machine_of_each_memory_for_60_000_usd(
     system: str, server: str
 ) -> None:
-    limits = {"budget": "60kUSD", "servers": server}
+    limits: dict[str, Any] = {"budget": "60kUSD", "servers": server}
     table = nearkv.design(system, "llama3.1-70b", context="128k", **limits)
     assert 10_000 < table["cost_usd"][0] <= 60_000
+
+
+def test_a_system_without_a_gpu_runs_where_links_follow_gpus() -> None:
+    table = nearkv.design("cpu-only", "llama3.1-8b", context="4k", servers="common-server")
+    assert table["gpus"].tolist() == [""]
 
 
 def test_a_desktop_of_one_or_two_cards_takes_two() -> None:
