@@ -219,7 +219,7 @@ def _power_under_load(answer: Evaluated, busy: Real) -> Real:
 
 
 def _joules(answer: Evaluated, span: Span) -> Real:
-    """Idle power all the time of a span, the rest while any resource of a role works [J].
+    """Idle power all the time of a span, the rest by what a role does [J].
 
     Energy is a sum over devices, overlapped or not. A device that states no power draws its idle
     power; NaN where one states no idle power, see `without_idle_power`.
@@ -230,13 +230,31 @@ def _joules(answer: Evaluated, span: Span) -> Real:
     working: Real = 0.0  # J
     for role, part in answer.devices.items():
         idle = part.maybe("idle_power", np.nan)
-        rise = part.count * (part.maybe("power", idle) - idle)
         always = always + part.count * idle
-        if np.any(rise):
-            working = working + rise * span.active_of(role)
+        if np.any(part.maybe("power", idle) - idle):
+            working = working + part.count * _joules_at_work(part, span, role)
     for name, watts in answer.estimate.accelerator_power.items():
         working = working + watts * _working_seconds(span, name)
     return always * span.seconds + working
+
+
+def _joules_at_work(part: Role, span: Span, role: str) -> Real:
+    """Energy of one part of a role beyond what it draws idle [J].
+
+    A part that says what it draws by what it does draws `power_waiting` of its power while any of
+    its resources works, `power_streaming` while it reads its memory, and all of it while it
+    multiplies; what it reads and multiplies at a time adds up to no more than its power.
+    """
+    idle = part.maybe("idle_power", np.nan)
+    power, active = part.maybe("power", idle), span.active_of(role)
+    most = (power - idle) * active
+    if "power_waiting" not in part:
+        return most
+    waiting = np.maximum(part.power_waiting * power, idle)
+    streaming = np.maximum(part.power_streaming * power, waiting)
+    reads = (streaming - waiting) * span.busy_of(f"{role}.hbm")
+    multiplies = (power - waiting) * span.busy_of(f"{role}.tensor")
+    return np.minimum((waiting - idle) * active + reads + multiplies, most)
 
 
 @column(

@@ -10,7 +10,7 @@ import pytest
 from support.systems import model
 from support.tiny import estimate
 
-from nearkv.costmodel.algebra.span import Leaf, Span
+from nearkv.costmodel.algebra.span import Leaf, Span, overlap, serial
 from nearkv.costmodel.mechanisms.serving.arrivals import under_load
 from nearkv.costmodel.model.estimate import fits
 from nearkv.costmodel.model.metrics import (
@@ -18,6 +18,7 @@ from nearkv.costmodel.model.metrics import (
     Evaluated,
     _alone,
     _decode_energy,
+    _joules_at_work,
     _throughput_per_cost,
     cost,
     energy,
@@ -45,6 +46,56 @@ def test_a_device_that_draws_the_same_at_work_and_idle() -> None:
     steady = hw.with_values({"gpu.count": 2, "gpu.power": 7.0, "gpu.idle_power": 7.0})
     joules = energy(Evaluated(answer, steady, ("gpu",)))
     assert joules == pytest.approx(2 * 7.0 * answer.total.seconds / (5 * 21), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("launching", "reading", "multiplying", "joules"),
+    [
+        (3.0, 0.0, 0.0, 3 * 20),  # 20 of 100 W beyond 10 W idle are 10 W more
+        (0.0, 3.0, 0.0, 3 * 60),
+        (0.0, 0.0, 3.0, 3 * 100),
+        (1.0, 2.0, 1.0, 20 + 2 * 60 + 100),
+    ],
+)
+def test_a_gpu_draws_by_what_it_does(
+    launching: float, reading: float, multiplying: float, joules: float
+) -> None:
+    """Ten seconds at 10 W idle; at work 20 W while it waits, 60 while it reads, 100 multiplying."""
+    numbers = {"idle_power": 10.0, "power_waiting": 0.2, "power_streaming": 0.6, "power": 100.0}
+    part = Role("a", "gpu", {"count": 1.0, **numbers})
+    span = serial(
+        launch=Leaf("gpu.launch", "wait", launching, 1.0, "s"),
+        read=Leaf("gpu.hbm", "read", reading, 1.0, "B"),
+        run=Leaf("gpu.tensor", "run", multiplying, 1.0, "FLOP"),
+    )
+    idle = 10 * (launching + reading + multiplying)
+    assert _joules_at_work(part, span, "gpu") == pytest.approx(joules - idle)
+    both = overlap(
+        read=Leaf("gpu.hbm", "read", 2.0, 1.0, "B"),
+        run=Leaf("gpu.tensor", "run", 2.0, 1.0, "FLOP"),
+    )
+    assert _joules_at_work(part, both, "gpu") == pytest.approx(2 * (100 - 10))  # no more than all
+    plain = Role("a", "gpu", {"idle_power": 10.0, "power": 100.0})
+    assert _joules_at_work(plain, span, "gpu") == pytest.approx(9 * idle)
+
+
+def test_few_users_of_eight_gpus_draw_what_was_measured() -> None:
+    """gpt-oss-120b on 8 H100, 4 users: nvidia-smi reads 1,777 W with idle spells, at most 2,208.
+
+    Not used to set a number (InferenceX, issue 828).
+    """
+    study = Study(
+        ("gpu",),
+        ("gpt-oss-120b",),
+        context="1k",
+        output_tokens="8k",
+        users="4",
+        platforms=("hgx-h100",),
+        knobs={"tp": "8"},
+    )
+    idle_host = load_platform("hgx-h100").machine().host.idle_power
+    drawn = table(study)["power_w"][0] - idle_host
+    assert 0.75 * 2208 < drawn < 2208
 
 
 def test_energy_of_decoding_is_what_every_further_token_adds() -> None:
