@@ -114,8 +114,7 @@ def bars(
     points = POINTS * AXES_SHARE * panel_width(target) * GROUP_WIDTH / count
     for index, (name, look) in enumerate(zip(series, looks(series), strict=True)):
         row = [marks.get((group, name)) for group in groups]
-        shown = look if points >= LEGIBLE else replace(look, hatch="")
-        _draw_series(target, row, (index, len(series), points), str(name), shown)
+        _draw_series(target, row, (index, len(series), points), str(name), look)
     if log:
         log_scale(target, "y")
     elif points >= LEGIBLE:

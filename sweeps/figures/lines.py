@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+HEADROOM = 0.06
+"""Share of a linear axis above the highest point, which a marker needs."""
+
 CROSS_HEIGHT = 0.05
 """Height of a row of crosses [share of the axes]."""
 
@@ -164,5 +167,7 @@ def _scale(axes: Axes, places: Numbers) -> None:
     finite = np.isfinite(low) and np.isfinite(high)
     if finite and low > 0 and high / low >= LOGARITHMIC_SPAN:
         log_scale(axes, "y")
+    elif finite and high > 0:
+        axes.set_ylim(0, high * (1 + HEADROOM))  # no marker is cut
     else:
         axes.set_ylim(bottom=0)

@@ -416,7 +416,7 @@ def _draw_statements(part: Any, groups: Mapping[str, Sequence[Statement]]) -> No
     for axes, (unit, group) in zip(drawn, groups.items(), strict=True):
         for place, row in enumerate(group[::-1]):
             low, high = row.predicted
-            axes.barh(place, low, 0.6, color=colour(4), label="predicted")
+            axes.barh(place, low, 0.6, color=colour(5), label="predicted")
             if low < high:
                 label = "predicted, up to"
                 axes.barh(place, high - low, 0.6, left=low, color=RANGE, label=label)

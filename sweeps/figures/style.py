@@ -64,8 +64,8 @@ COLOURS = (
     "#E69F00",
     "#009E73",
     "#CC79A7",
-    "#56B4E9",
     "#D55E00",
+    "#56B4E9",
     "#000000",
     "#888888",
 )
@@ -242,6 +242,8 @@ class Look:
 def looks(names: Sequence[object]) -> list[Look]:
     """Return how each series looks: a hue a system, in steps where a knob of it has several values.
 
+    Values of a second knob have a pattern each, in steps that begin anew.
+
     >>> [look.hatch for look in looks(["HILOS, devices 4", "HILOS, devices 8", "FLEX(SSD)"])]
     ['', '', '////']
     """
@@ -256,16 +258,25 @@ def looks(names: Sequence[object]) -> list[Look]:
     for index, hue in enumerate(hues):
         place = order.index(hue)
         turn = place // len(COLOURS)  # after all colours patterns move on by one
-        count, number = hues.count(hue), hues[:index].count(hue)
+        own = [text for text, other in zip(texts, hues, strict=True) if other == hue]
+        further = list(dict.fromkeys(map(_further, own)))
+        pattern = further.index(_further(texts[index]))
+        alike = [text for text in own if _further(text) == further[pattern]]
+        count, number = len(alike), alike.index(texts[index])
         shade = 2 * number / (count - 1) - 1 if count > 1 else -float(turn > 0)
         look = Look(
             _shaded(colour(place), shade),
-            HATCHES[(place + turn) % len(HATCHES)],
+            HATCHES[(place + turn + pattern) % len(HATCHES)],
             SERIES_MARKERS[index % len(SERIES_MARKERS)],
             DASHES[(index // len(SERIES_MARKERS)) % len(DASHES)],
         )
         series.append(look)
     return series
+
+
+def _further(text: str) -> str:
+    """Return the knobs of a series behind its system and the first of them."""
+    return text.partition(", ")[2].partition(", ")[2]
 
 
 def _shaded(name: str, shade: float) -> tuple[float, ...]:

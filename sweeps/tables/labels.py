@@ -32,6 +32,8 @@ COLUMN_LABELS: Mapping[str, str] = {
     "batch_run": "Sequences served together",
     "tok_s_per_kusd": "Throughput per kUSD (tok/s)",
     "alpha": "X-cache share",
+    "interval": "Spill interval (tokens)",
+    "chunk": "Chunk of a prompt (tokens)",
     "beta": "Share of KV off the GPU in the SmartSSD",
 }
 """Columns whose names say too little."""

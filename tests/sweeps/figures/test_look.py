@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.container import BarContainer
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
@@ -203,6 +204,19 @@ def test_steps_of_a_knob_are_one_hue_and_systems_are_not() -> None:
     assert np.argsort(four).tolist() == np.argsort(eight).tolist()
     assert np.mean(four) > np.mean(eight)
     assert np.argsort(other).tolist() != np.argsort(four).tolist()
+
+
+def test_a_second_knob_has_patterns_that_are_read_in_grey() -> None:
+    """The bars of HILOS's figure 10, beside the four systems that it is compared with."""
+    others = ["FLEX(SSD)", "FLEX(DRAM)", "FLEX(16 SSDs)", "DS+UVM(DRAM)"]
+    half = [f"HILOS, devices {count}, alpha 0.5" for count in (4, 8, 16)]
+    whole = [f"HILOS, devices {count}, alpha 1" for count in (4, 8)]
+    drawn = looks([*others, *half, *whole])
+    hilos = drawn[len(others) :]
+    assert len({look.hatch for look in hilos}) == 2
+    grey = [round(float(np.mean(to_rgb(look.colour))), 1) for look in drawn]
+    read = {(look.hatch, shade) for look, shade in zip(drawn, grey, strict=True)}
+    assert len(read) == len(drawn)
 
 
 def test_a_roof_is_the_lower_of_both_and_an_operator_lies_on_it() -> None:
