@@ -51,6 +51,7 @@ ROUNDED |= {"nemotron-4-15b": 0.005}
 ROUNDED |= {"minimax-m3": 0.005, "qwen3.5-397b-a17b": 0.002, "qwen3.5-27b": 0.02}
 ROUNDED |= {"kimi-k3": 0.01, "mimo-7b": 0.005, "deepseek-v4-flash": 0.002, "deepseek-v4-pro": 0.02}
 ROUNDED |= {"gemma-4-26b-a4b": 0.003, "nemotron-h-56b": 0.01, "qwen3-vl-30b-a3b": 0.002}
+ROUNDED |= {"minimax-m2.5": 0.01, "qwen3.6-27b": 0.005, "qwen3.6-35b-a3b": 0.01}
 ROUNDED |= {"qwen3-next-80b-a3b": 0.01, "mixtral-8x22b": 0.005, "llama4-maverick": 0.005}
 
 
@@ -77,6 +78,17 @@ def test_sixty_configs_name_the_card_that_states_their_parameters() -> None:
     assert all(re.match(r"(huggingface\.co|arxiv\.org)/\w", card) for card in CARDS.values())
     catalogued = {name for name in CONFIGS if name in names("model")}
     assert CARDS.keys() | catalogued == CONFIGS.keys()
+
+
+@pytest.mark.parametrize("name", sorted(tomllib.loads(TEXTS[-1]).keys() & set(names("model"))))
+def test_a_catalogued_model_has_the_published_config(name: str) -> None:
+    """Every key of the published one, with its value; widths of weights come beside them."""
+    catalogued = tomllib.loads(path_of("model", name).read_text())["config"]
+    published = OWN[name]["config"]
+    names_of_its_class = {"model_type", "remove_invalid_values", "tie_encoder_decoder"}
+    for shorter, longer in ((published, catalogued), (text_of(published), text_of(catalogued))):
+        for key in shorter.keys() - names_of_its_class - {"text_config"}:
+            assert longer[key] == shorter[key], key
 
 
 @pytest.mark.parametrize("name", CONFIGS)
