@@ -42,7 +42,9 @@ _ZOOMS = 7
 _EACH = 2048
 """Values of a whole number up to which every one is tried."""
 _RATIOS = 400
-"""Whole numbers that are tried of more, at equal ratios."""
+"""Values that are tried of a wider range, at equal ratios."""
+_FINEST = 1e-7
+"""The least of these, where it is no whole number, as a share of the largest."""
 _ROUNDING = 1e-12
 """Relative difference of two costs that is rounding [1]."""
 _ALIKE = 1e-9
@@ -245,23 +247,22 @@ def _moves_rules(question: _Question, name: str) -> bool:
 
 
 def _search(question: _Question, searched: list[str]) -> Resolved:
-    """Try all combinations of the searched knobs' values; of very many some, then closer ones.
+    """Try all combinations of the searched knobs' values.
 
-    Knobs that are solved together are so before, as if prompts were whole, and anew at the best.
+    Of a knob with very many, some are tried beside each combination of the others, then closer
+    ones. Knobs that are solved together are so before, as if prompts were whole, and anew at the
+    best.
     """
-    knobs = question.system.knobs
-    sampled = [name for name in searched if _is_sampled(knobs[name])]
+    sampled = [name for name in searched if _is_sampled(question.system.knobs[name])]
+    listed = [name for name in searched if name not in sampled]
     joint = _solve_jointly(_with_rules(question))
     trials = question.having(joint)
-    combinations = _combined(question, searched)
-    best = _best_of(trials, combinations)
-    tried = len(combinations[searched[0]]) if sampled else 0
-    for zoom in range(_ZOOMS if sampled else 0):
-        for name in sampled:
-            around = {other: best[other][np.newaxis] for other in searched}
-            around[name] = _near(knobs[name], best[name], zoom)
-            best = _best_of(trials, around)
-            tried += len(around[name])
+    combinations = _combined(trials, listed) if listed else {}
+    tried = 0
+    if sampled:
+        closest, tried = _sampled_best(trials.having(combinations), sampled)
+        combinations |= closest
+    best = _best_of(trials, combinations) if listed else combinations
     if question.explained or joint:
         chosen = {name: best[name] for name in searched}
         resolved = _solve_open_share(question.having(chosen))
@@ -271,6 +272,30 @@ def _search(question: _Question, searched: list[str]) -> Resolved:
     notes = _notes(question, resolved.estimate, sampled)
     estimate = replace(resolved.estimate, notes={**resolved.estimate.notes, **notes})
     return replace(resolved, estimate=estimate, tried=tried)
+
+
+def _sampled_best(
+    question: _Question, sampled: list[str]
+) -> tuple[dict[str, NDArray[np.float64]], int]:
+    """The best of some values of knobs with very many, then of closer ones, at each point.
+
+    Args:
+        question: all other searched knobs stated.
+        sampled: the knobs.
+
+    Returns:
+        Their values, and how many were tried.
+    """
+    combinations = _combined(question, sampled)
+    best = _best_of(question, combinations)
+    tried = len(combinations[sampled[0]])
+    for zoom in range(_ZOOMS):
+        for name in sampled:
+            around = {other: best[other][np.newaxis] for other in sampled}
+            around[name] = _near(question.system.knobs[name], best[name], zoom)
+            best = _best_of(question, around)
+            tried += len(around[name])
+    return best, tried
 
 
 def _notes(question: _Question, estimate: Estimate, sampled: Sequence[str]) -> Notes:
@@ -292,13 +317,22 @@ def _notes(question: _Question, estimate: Estimate, sampled: Sequence[str]) -> N
 
 
 def _apart(knob: Knob) -> str:
-    return "ratios" if knob.kind == "count" else "distances"
+    return "ratios" if _is_wide(knob) else "distances"
+
+
+def _is_wide(knob: Knob) -> bool:
+    """True if values of a knob are tried at equal ratios."""
+    return knob.high - knob.low > _EACH
+
+
+def _least(knob: Knob) -> float:
+    """The least value of a wide range that is tried, but for its lower end."""
+    return max(knob.low, knob.high * _FINEST if knob.is_continuous else 1.0)
 
 
 def _is_sampled(knob: Knob) -> bool:
     """True if a knob has too many values to try each."""
-    is_long = knob.kind == "count" and knob.high - knob.low > _EACH
-    return knob.is_continuous or is_long
+    return knob.is_continuous or (knob.kind == "count" and _is_wide(knob))
 
 
 def _combined(question: _Question, searched: list[str]) -> dict[str, NDArray[np.float64]]:
@@ -320,12 +354,13 @@ def _values(question: _Question, name: str) -> NDArray[np.float64]:
     """The values of a knob that are tried first: all, or some of very many: (values, *points)."""
     knob = question.system.knobs[name]
     points = (1,) * len(question.shape)
-    if knob.is_continuous:
-        return np.linspace(knob.low, knob.high, _VALUES).reshape(-1, *points)
     if not _is_sampled(knob):
         return np.arange(int(knob.low), int(knob.high) + 1.0).reshape(-1, *points)
-    ratios = np.geomspace(max(knob.low, 1.0), knob.high, _RATIOS)
-    return np.unique([knob.low, *np.round(ratios)]).reshape(-1, *points)
+    if not _is_wide(knob):
+        return np.linspace(knob.low, knob.high, _VALUES).reshape(-1, *points)
+    ratios = np.geomspace(_least(knob), knob.high, _RATIOS)
+    values = ratios if knob.is_continuous else np.round(ratios)
+    return np.unique([knob.low, *values]).reshape(-1, *points)
 
 
 def choices_of(
@@ -391,8 +426,8 @@ def tried_together(
 def _near(knob: Knob, best: NDArray[np.float64], zoom: int) -> NDArray[np.float64]:
     """Values between the neighbours of the best, as a further first axis; closer at each zoom."""
     reach = np.full(np.shape(best), (knob.high - knob.low) / (_VALUES - 1))
-    if knob.kind == "count":
-        reach = best * np.log(knob.high / max(knob.low, 1.0)) / (_RATIOS - 1)
+    if _is_wide(knob):
+        reach = best * np.log(knob.high / _least(knob)) / (_RATIOS - 1)
     reach = reach / ((_VALUES - 1) / 2) ** zoom
     offsets = np.linspace(-1.0, 1.0, _VALUES).reshape(-1, *(1,) * np.ndim(best)) * reach
     if knob.kind == "count":

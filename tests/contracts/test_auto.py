@@ -19,13 +19,11 @@ VALUES = 33
 CLOSE = 1e-8
 NOT_BEST = {"mapping-greedy", "mapping-a-major", "mapping-q-major", "mapping-f-major"}
 """Policies of the H2M2 paper, which are what their systems are named after."""
-COARSE = [("gpu", "offload")]
-"""Numbers in coarse steps beside many splits, of which another may be best between two steps."""
 KNOBS = [
     (system.name, knob.solver or name)
     for system in SYSTEMS.values()
     for name, knob in system.knobs.items()
-    if not knob.sets and knob.solver not in NOT_BEST and (system.name, name) not in COARSE
+    if not knob.sets and knob.solver not in NOT_BEST
 ]
 KNOBS = sorted(set(KNOBS))
 """A system and a knob, or the solver of several that are solved together."""
