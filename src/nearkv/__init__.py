@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from nearkv.sweeps.figures import plot as plot
     from nearkv.sweeps.study.study import Study as Study
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if not os.path.isdir(os.path.join(os.path.dirname(__file__), "hardware")):
     raise ImportError(
