@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from nearkv.costmodel.model.registry import ENGINE
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.options import argument
 from nearkv.sweeps.commands.printing import print_table, write_new
@@ -24,6 +23,7 @@ def systems(
 
     With --platform, which of them run on it, and what it lacks for the others.
     """
+    from nearkv.costmodel.model.registry import ENGINE
     from nearkv.sweeps.api import catalogues
 
     view = options.view_of(line)
