@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from nearkv.hardware.errors import InputError, check_known, unknown, warn
+from nearkv.hardware.errors import InputError, a_few, check_known, unknown, warn
 from nearkv.hardware.files import (
     FileTable,
     check_exists,
@@ -102,7 +102,7 @@ def _read_part(path: Path, name: str, what: str) -> Part:
     table = read_toml(path, what)
     if "kind" not in table:
         raise InputError(
-            f"{where} states no part type; add kind = ..., one of {', '.join(PART_TYPES)}"
+            f"{where} states no part type; add kind = ..., one of {a_few(PART_TYPES)}"
         )
     part_type = str(table["kind"])
     check_known("part type", [part_type], PART_TYPES, f"{where}: kind")
@@ -174,8 +174,8 @@ def load_platform(name: str, heirs: tuple[str, ...] = ()) -> Platform:
     `launch = { like = "aipc-4090" }` it is what that platform states of the role. A file
     may start from another platform (`base`), change numbers of its roles, fill them with other
     parts and leave roles out (`without`), which a table of the role then starts anew. A part is
-    looked for beside the file, then by name in the folders of `NEARKV_PATH`, in `./parts` and in
-    the catalogue.
+    looked for beside the file and in `parts` there, then by name in the folders of `NEARKV_PATH`,
+    in `./parts` and in the catalogue.
 
     One of the catalogue is read once a process, unless the user has files of his own, which may
     change and stand in for the catalogue's.
@@ -264,7 +264,7 @@ def _left_out(fields: FileTable, inherited: Mapping[str, Part], where: str) -> s
     without = fields.get("without", [])
     is_list = isinstance(without, list) and all(isinstance(role, str) for role in without)
     if not is_list or not set(without) <= inherited.keys():
-        roles = ", ".join(sorted(inherited))
+        roles = a_few(sorted(inherited))
         raise InputError(
             f"{where}: without = {without!r} must list roles of the base: {roles}"
         )
@@ -353,7 +353,7 @@ def _role(role: str, entry: FileTable, inherited: Part | None, path: Path) -> Pa
         changed = _changed(inherited, own, where)
         return replace(changed, follows={**changed.follows, **follows})
     if role not in PARTLESS:
-        parts = ", ".join(names("part"))
+        parts = a_few(names("part"), like=role)
         raise InputError(f'{where}: names no part; add part = "...", one of {parts}')
     numbers = numbers_of(own, keys_of(role, own), where)
     check_complete(numbers, role, where)
@@ -361,10 +361,11 @@ def _role(role: str, entry: FileTable, inherited: Part | None, path: Path) -> Pa
 
 
 def _part_name(name: str, platform: Path) -> str:
-    """A part as a platform names it: a file beside the platform's own goes first."""
-    beside = platform.parent / (name if name.endswith(".toml") else f"{name}.toml")
-    if beside != platform and beside.is_file():
-        return str(beside)
+    """A part as a platform names it: a file beside its own, or in `parts` there, goes first."""
+    file = name if name.endswith(".toml") else f"{name}.toml"
+    for beside in (platform.parent / file, platform.parent / "parts" / file):
+        if beside != platform and beside.is_file():
+            return str(beside)
     return name
 
 

@@ -49,11 +49,32 @@ RENAMED = {
 """Columns, options, systems and numbers of earlier versions, and their names now."""
 
 
-LISTED = 16
-"""Valid names that an error lists: those most like the one that is not."""
+LISTED = 8
+"""Names that an error lists at most."""
 _WORD = re.compile(r"[a-z]+|\d+(?:\.\d+)?")
 _ALIKE, _ALMOST_EQUAL = 0.6, 0.8
 """Least similarity of two names, as `difflib` measures it: of one initial, and of two."""
+
+
+def a_few(names: Iterable[str], like: str = "") -> str:
+    """List names in an error: all, or the first ones of many.
+
+    Args:
+        names: in the order in which they are listed.
+        like: what the user wrote; of many names those most like it are listed, if it is given.
+
+    >>> a_few("abc"), a_few("abcdefghij")
+    ('a, b, c', 'a, b, c, d, e, f, g, h, ...')
+    """
+    listed = list(names)
+    if len(listed) > LISTED:
+        nearest_first = (
+            sorted(listed, key=lambda n: -_likeness(like[:LONGEST_ECHO], n))
+            if like
+            else listed
+        )
+        listed = [*nearest_first[:LISTED], "..."]
+    return ", ".join(listed) or "none"
 
 
 def unknown(
@@ -81,9 +102,7 @@ def unknown(
     elif meant:
         hint = f"did you mean {meant!r}?"
     else:
-        if len(names) > LISTED:
-            names = [*sorted(names, key=lambda n: -_likeness(written, n))[:LISTED], "..."]
-        hint = f"valid are: {', '.join(names) or 'none'}"
+        hint = f"valid are: {a_few(names, like=written)}"
     return InputError(f"{prefix}unknown {what} {name!r}; {hint}")
 
 

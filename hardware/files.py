@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nearkv.hardware.errors import InputError, holds, unknown, warn, words_of
+from nearkv.hardware.errors import InputError, a_few, holds, unknown, warn, words_of
 
 FileTable = Mapping[str, Any]
 """A table of a TOML or JSON file."""
@@ -132,10 +132,10 @@ def read_rows(
         raise InputError(sentence) from None
     for name in needed:
         if name not in header:
-            listed = ", ".join(header) or "none"
+            listed = a_few(header, like=name)
             raise InputError(f"{path} has no column {name!r}; it has {listed}")
     if len(set(header)) < len(header):
-        listed = ", ".join(header)
+        listed = a_few(header)
         raise InputError(f"{path}: a column is there twice; its columns are {listed}")
     lines = []
     for number, cells in numbered:

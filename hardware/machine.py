@@ -10,7 +10,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.hardware.errors import InputError, NearkvError
+from nearkv.hardware.errors import InputError, NearkvError, a_few
 from nearkv.hardware.schema import PARTLESS
 
 SiValue = float | NDArray[np.float64]
@@ -84,7 +84,7 @@ class Machine:
         try:
             return self.roles[role]
         except KeyError:
-            roles = ", ".join(sorted(self.roles))
+            roles = a_few(sorted(self.roles), like=role)
             raise MissingNumberError(
                 f"platform {self.platform!r} has no {role!r}, which this system needs; "
                 f"its roles are {roles}"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from nearkv.hardware.errors import InputError, check_known, unknown, warn
+from nearkv.hardware.errors import InputError, a_few, check_known, unknown, warn
 from nearkv.hardware.machine import Machine
 from nearkv.hardware.schema import (
     NO_DEVICES,
@@ -372,7 +372,7 @@ class Platform:
         where = f"platform {self.name!r}"
         role, dot, name = address.partition(".")
         if not dot:
-            roles = ", ".join(sorted(self.roles))
+            roles = a_few(sorted(self.roles), like=address)
             raise InputError(
                 f"{address!r} is not ROLE.KEY, as in csd.count; the roles are {roles}"
             )

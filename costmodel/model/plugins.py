@@ -20,7 +20,7 @@ from nearkv.costmodel.model.estimate import Estimate, Fits
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.costmodel.model.workload import Workload
-from nearkv.hardware.errors import InputError
+from nearkv.hardware.errors import InputError, a_few
 from nearkv.hardware.machine import Machine
 from nearkv.hardware.schema import PARTLESS
 
@@ -147,7 +147,7 @@ def _misnamed(estimate: Estimate, hw: Machine) -> str:
             )
     for _, leaf, _ in chain(estimate.prefill.leaves(), estimate.step.leaves()):
         if leaf.resource.partition(".")[0] not in hw.roles:
-            roles = ", ".join(sorted(hw.roles.keys() - set(PARTLESS)))
+            roles = a_few(sorted(hw.roles.keys() - set(PARTLESS)))
             return (
                 f"names a resource {leaf.resource!r}; what stands before the dot is the role that "
                 f"is charged, one of {roles}"

@@ -11,7 +11,7 @@ from nearkv.costmodel.model.models import llm_from_part
 from nearkv.costmodel.model.registry import Knob, System, systems
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import Platform, load_llm, load_part, load_platform, names
-from nearkv.hardware.errors import InputError, check_known, unknown
+from nearkv.hardware.errors import InputError, a_few, check_known, unknown
 from nearkv.hardware.files import is_known, read_toml
 from nearkv.hardware.machine import recording
 from nearkv.solvers.knobs import LackingError, resolve_knobs
@@ -256,8 +256,9 @@ def hardware_numbers(name: str, sets: Mapping[str, str]) -> Rows:
     parts, platforms = names("part"), names("platform")
     is_part = is_known("part", name)
     if is_part and sets:
+        listed = a_few(platforms, like=name)
         raise InputError(
-            f"{name} is a part; --set replaces numbers of a platform, one of {', '.join(platforms)}"
+            f"{name} is a part; --set replaces numbers of a platform, one of {listed}"
         )
     is_file = name.endswith(".toml")
     if is_part or (is_file and "kind" in read_toml(Path(name), "platform or part")):

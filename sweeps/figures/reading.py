@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nearkv.hardware.errors import LISTED, InputError
+from nearkv.hardware.errors import InputError, a_few
 from nearkv.sweeps.figures.series import check_drawable
 from nearkv.sweeps.jobs.outputs import FORMS
 from nearkv.sweeps.study.sizes import comma_list, pairs, size
@@ -109,7 +109,7 @@ def kept(table: pd.DataFrame, where: Sequence[str]) -> pd.DataFrame:
             wanted = [_number(value, f"--where {column}") for value in comma_list(text)]
             is_kept = values.isin(wanted)
         if not is_kept.any():
-            known = ", ".join(f"{value}" for value in values.drop_duplicates()[:LISTED])
+            known = a_few(map(str, values.drop_duplicates()), like=text)
             raise InputError(f"--where {column}={text}: no row has that; there are {known}")
         table = table[is_kept].reset_index(drop=True)
     return table

@@ -11,7 +11,7 @@ import numpy as np
 
 from nearkv.costmodel.algebra.span import Numbers
 from nearkv.hardware.catalog import Platform
-from nearkv.hardware.errors import InputError, once
+from nearkv.hardware.errors import InputError, a_few, once
 from nearkv.hardware.schema import Quantity
 from nearkv.hardware.units import unit_of
 from nearkv.solvers.calibrate import (
@@ -111,7 +111,7 @@ def _checked(
     for address in addresses:
         platform.key(address)
         if address not in ranged:
-            known = ", ".join(ranged)
+            known = a_few(ranged, like=address)
             raise InputError(
                 f"--factor {address} has no range to fit it in; those that have: {known}"
             )

@@ -17,7 +17,7 @@ from nearkv.costmodel.algebra.span import Indices, Numbers
 from nearkv.costmodel.model.metrics import COLUMNS, Evaluated
 from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.catalog import load_platform
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.errors import InputError, a_few, unknown
 from nearkv.hardware.platform import Platform
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.study.bands import MODEL_ERROR, RATIO_ERROR, Band
@@ -287,7 +287,7 @@ def _test_bed(paper: str, usable: Sequence[Claim], platform: str) -> Platform:
     if not beds:
         raise InputError(f"no measured claim of {paper!r} is a column of a table")
     if platform and platform not in beds:
-        known = ", ".join(sorted(beds))
+        known = a_few(sorted(beds))
         raise InputError(
             f"no measured claim of {paper!r} is a column of a table on {platform}; "
             f"they are on {known}"

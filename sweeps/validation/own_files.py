@@ -9,7 +9,7 @@ from pathlib import Path
 from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.catalog import load_llm
-from nearkv.hardware.errors import InputError, check_known, unknown
+from nearkv.hardware.errors import InputError, a_few, check_known, unknown
 from nearkv.hardware.files import read_rows
 from nearkv.hardware.units import parse
 from nearkv.sweeps.study.sizes import size, size_or_none
@@ -166,9 +166,7 @@ def _measured_column(header: Sequence[str], path: Path) -> str:
         if name not in (*known, *measured):
             raise unknown("column", name, [*known, *COLUMNS], str(path))
     if len(measured) != 1:
-        have = (
-            f"it has {', '.join(measured)}" if measured else f"such as {', '.join(COLUMNS)}"
-        )
+        have = f"it has {', '.join(measured)}" if measured else f"such as {a_few(COLUMNS)}"
         raise InputError(f"{path} needs exactly one measured column; {have}")
     return measured[0]
 

@@ -10,6 +10,7 @@ from nearkv.hardware.errors import (
     InputError,
     NearkvError,
     NearkvWarning,
+    a_few,
     nearest,
     unknown,
     warn,
@@ -54,3 +55,11 @@ def test_of_many_names_an_error_lists_those_most_alike() -> None:
     assert "valid are: model-89, " in sentence
     assert sentence.endswith(", ...")
     assert sentence.count("model-") == LISTED
+
+
+def test_a_few_names_of_many_are_those_most_alike_or_the_first() -> None:
+    names = [f"role-{place}" for place in range(20)]
+    assert a_few(names[:LISTED]) == ", ".join(names[:LISTED])
+    assert a_few(names) == ", ".join([*names[:LISTED], "..."])
+    assert a_few(names, like="role-17").startswith("role-17, ")
+    assert a_few([]) == "none"

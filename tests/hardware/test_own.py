@@ -175,8 +175,11 @@ def test_a_check_names_the_key_of_all_that_is_wrong(tmp_path: Path) -> None:
     assert keys == [["gpu", "count"], ["csd", "count"], ["csd", "read"]]
 
 
-def test_a_part_is_found_beside_its_platform(tmp_path: Path) -> None:
-    write(tmp_path, 'kind = "link"\ntitle = "My link"\nbandwidth = "100 GB/s"\n', "fast.toml")
+@pytest.mark.parametrize("folder", [".", "parts"])
+def test_a_part_is_found_beside_its_platform(folder: str, tmp_path: Path) -> None:
+    (tmp_path / folder).mkdir(exist_ok=True)
+    link = 'kind = "link"\ntitle = "My link"\nbandwidth = "100 GB/s"\n'
+    write(tmp_path / folder, link, "fast.toml")
     text = 'base = "hilos-a100"\n[gpu_link]\npart = "fast"\ncount = 1\n'
     assert load_platform(write(tmp_path, text)).roles["gpu_link"].si["bandwidth"] == 100e9
 
