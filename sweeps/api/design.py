@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
+from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Unpack
@@ -34,6 +36,7 @@ from nearkv.sweeps.evaluate.slo import (
 from nearkv.sweeps.study.own_systems import load_plugins
 from nearkv.sweeps.study.sizes import comma_list, names
 from nearkv.sweeps.study.study import Study
+from nearkv.sweeps.tables.table import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,6 +58,7 @@ def design(
     users: Values = 0,
     best_per: str = "",
     borders: bool = False,
+    break_even: str = "",
     servers: Names = (),
     prices: Value = "",
     terms: Mapping[str, float] = MappingProxyType({}),
@@ -87,6 +91,8 @@ def design(
         best_per: of a grid, `system`, or `technology` for the best of all systems that keep KV in
             one place and attend in one way.
         borders: of a grid, find where exactly the best technology changes.
+        break_even: of a grid, a number of a part, as `lpddr.price`: instead of machines, at which
+            value of it the systems that own such a part win each cell, or lose it.
         servers: names or files of servers; all of the catalogue where none is named.
         prices: CSV of part,usd[,low,high,basis,date,source] in place of the catalogue's prices.
         terms: `years`, `usd_kwh`, `pue`, `utilisation` in place of those of ownership.toml.
@@ -143,7 +149,7 @@ def design(
     limits = _limits(names(budget, "--budget"), names(slo, "--slo"))
     budgets = [limit for limit in limits if limit.quantity == OF_PRICE]
     lengths = (len(study.context), len(study.batch), len(budgets))
-    is_grid = bool(best_per) or borders or max(lengths) > 1
+    is_grid = bool(best_per or break_even) or borders or max(lengths) > 1
     if is_grid:
         limits = tuple(limit for limit in limits if limit not in budgets)
     elif users:
@@ -171,7 +177,11 @@ def design(
         per = best_per or GROUPS[0]
         check_known("column", [per], GROUPS, "--best-per")
         grid = Atlas(question, budgets, per, bool(users), draws)
-        return _map(grid, borders, path_of(file, "file"), resume, report)
+        place = path_of(file, "file")
+        with keeping(grid, place, resume) if place else nullcontext(grid) as kept:
+            if break_even:
+                return _break_evens(kept, break_even, report)
+            return _map(kept, borders, report)
     answer = (serve if shared else best_machines)(question, seconds, report)
     table = table_of_rows(answer.rows(), answer.sentences())
     table.attrs["machine"] = [design.machine_file() for design in answer.designs]
@@ -182,32 +192,55 @@ def design(
     return table
 
 
-def _map(
-    atlas: Atlas, borders: bool, file: str, resume: bool, report: Report | None
-) -> pd.DataFrame:
-    """The table of a grid, whose answers are kept beside a file until all are there.
+@contextmanager
+def keeping(atlas: Atlas, file: str, resume: bool) -> Iterator[Atlas]:
+    """A grid whose answers are kept beside a file until all are there.
 
     Raises:
         InputError: the file cannot be written, or answers of another question are beside it.
-        KeyboardInterrupt: Ctrl-C came.
+        KeyboardInterrupt: stopped; its text says how to go on.
     """
     from nearkv.sweeps.jobs.parts import kept_answers
 
-    with ExitStack() as leaving:
-        if file:
-            place = place_of(Path(file))
-            depends = atlas.depends_on
-            keep = leaving.enter_context(kept_answers(place, depends, resume))
-            atlas = replace(atlas, store=keep)
-        regions = atlas.regions(report)
-        edges = atlas.borders(regions) if borders else []
+    with kept_answers(place_of(Path(file)), atlas.depends_on, resume) as store:
+        yield replace(atlas, store=store)
+
+
+def _map(atlas: Atlas, borders: bool, report: Report | None) -> pd.DataFrame:
+    """The best machines of all cells of a grid."""
+    regions = atlas.regions(report)
     every = [region for each in regions for region in each]
     rows = [row for region in every for row in region.rows()]
     table = table_of_rows(rows, atlas.sentences(regions))
     table.attrs["machine"] = [text for region in every for text in region.files()]
     table.attrs["command"] = [text for region in every for text in region.commands()]
     table.attrs["interrupted"] = False
-    table.attrs["borders"] = edges
+    table.attrs["borders"] = atlas.borders(regions) if borders else []
+    table.attrs["asked"] = atlas.question.text
+    return table
+
+
+def _break_evens(atlas: Atlas, address: str, report: Report | None) -> pd.DataFrame:
+    """The value of a number at which each cell of a grid changes hands."""
+    from nearkv.sweeps.explore.design.break_even import break_even, check_owned
+
+    check_owned(atlas.question, address)
+    regions = atlas.regions(report)
+    rows = []
+    for place, region in product(range(len(regions[0])), regions):
+        context, batch = region[place].workload
+        name = f"{context:.0f}-{batch:.0f}-{place}-{address}"
+        rows.append(atlas.store(name, partial(break_even, region[place], address)))
+    turned = sum(row["factor"] is not None for row in rows)
+    won = sum(row["owner_wins"] for row in rows)
+    cells = counted(len(rows), "cell")
+    told = (
+        f"Owners of {address} win {won} of {cells}; {turned} change hands at another value."
+    )
+    table = table_of_rows(rows, [told])
+    table.attrs["machine"] = table.attrs["command"] = [""] * len(rows)
+    table.attrs["interrupted"] = False
+    table.attrs["borders"] = []
     table.attrs["asked"] = atlas.question.text
     return table
 

@@ -29,6 +29,10 @@ SHOWN = (
     "batch_run,power_w,bottleneck"
 )
 """Columns that a terminal shows, the most important first."""
+OF_BREAK_EVEN = (
+    "budget_usd,context_tok,batch,owner_wins,at,unit,usd_per_gb,factor,part,owner,rival"
+)
+"""Columns of a number at which cells change hands."""
 OF_GRID = "budget_usd,context_tok,batch,technology"
 """Columns that come before these where workloads are a grid."""
 
@@ -78,6 +82,13 @@ def design(
     borders: Annotated[
         str,
         option("FILE.csv", "Of a grid, write where exactly the best technology changes."),
+    ] = "",
+    break_even: Annotated[
+        str,
+        option(
+            "PART.NUMBER",
+            "Of a grid, at which value its owners win a cell or lose it: lpddr.price.",
+        ),
     ] = "",
     servers: Annotated[
         str,
@@ -169,7 +180,9 @@ def design(
         below = [*below, f"The first row is what `{written}` prints{after}."]
     made_best = minimize or maximize or pareto or "cost_usd"
     usual = f"class,nodes,busy,req_s,system,{made_best},{SHOWN}"
-    if is_grid:
+    if break_even:
+        usual = OF_BREAK_EVEN
+    elif is_grid:
         made_best = minimize or maximize or "throughput_tok_s"
         usual = f"{OF_GRID},system,{made_best},best_share,reason,{SHOWN}"
     print_table(table, view, usual, title=table.attrs["asked"], below=below)

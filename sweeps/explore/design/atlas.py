@@ -57,12 +57,16 @@ class Region:
 
     Attributes:
         question: that is answered.
-        machines: numbers of the best machine of each group and of its knobs, the best of all first.
-        shares: of each, the share of draws in which it is the best [1]; none where not asked.
+        per: the column of `GROUPS` of which each value is shown with its best machine.
+        machines: numbers of the best machine of each system and of its knobs, the best of all
+            first.
+        shares: of those shown, the share of draws in which each is the best [1]; none where not
+            asked.
         outcomes: how many machines ended how, in words.
     """
 
     question: Question
+    per: str
     machines: Sequence[tuple[int, int]]
     shares: Sequence[float]
     outcomes: Mapping[str, int]
@@ -73,25 +77,39 @@ class Region:
         study = self.question.study
         return float(study.context[0]), float(study.batch[0])
 
-    def winner(self, per: str) -> str:
+    @property
+    def groups(self) -> dict[str, tuple[int, int]]:
+        """Each system, or technology, and its best machine, the best of all first."""
+        best: dict[str, tuple[int, int]] = {}
+        for row, split in self.machines:
+            system = self.question.deployments_of(row).system
+            group = system.technology if self.per == "technology" else system.name
+            best.setdefault(group, (row, split))
+        return best
+
+    @property
+    def winner(self) -> str:
         """The system or the technology of the best machine; empty where none serves."""
-        for row, _ in self.machines[:1]:
-            return group_of(self.question, row, per)
-        return ""
+        return next(iter(self.groups), "")
 
     @cached_property
     def designs(self) -> list[Design]:
-        """Its machines, with the knobs that are tried together."""
-        return designs_of(self.question, self.machines)
+        """The best machine of each system, or technology."""
+        return designs_of(self.question, [*self.groups.values()])
+
+    @property
+    def asked(self) -> Row:
+        """Its budget and its workload."""
+        goal, (context, batch) = self.question.goal, self.workload
+        budget = {"budget_usd": goal.budget.value} if goal.budget else {}
+        return {**budget, "context_tok": context, "batch": batch}
 
     def rows(self) -> Rows:
         """A row a machine, or one that says why no machine serves."""
-        goal, (context, batch) = self.question.goal, self.workload
-        told: Row = {"budget_usd": goal.budget.value} if goal.budget else {}
         if not self.machines:
-            asked = {"context_tok": context, "batch": batch}
-            return [{**told, **asked, "status": "infeasible", "reason": self.reason}]
-        rows = [{**told, **each.row(goal.columns)} for each in self.designs]
+            return [{**self.asked, "status": "infeasible", "reason": self.reason}]
+        columns = self.question.goal.columns
+        rows = [{**self.asked, **each.row(columns)} for each in self.designs]
         for row, share in zip(rows, self.shares, strict=False):
             row["best_share"] = share
         return rows
@@ -176,7 +194,8 @@ class Atlas:
         asked = self._asked(workload)
         context, batch = workload
         kept = self.store(f"{context:.0f}-{batch:.0f}", lambda: self._searched(asked))
-        return [Region(each, **one) for each, one in zip(asked, kept, strict=True)]
+        pairs = zip(asked, kept, strict=True)
+        return [Region(question, self.per, **one) for question, one in pairs]
 
     def _at_border(self, workload: tuple[float, float], place: int) -> Region:
         """The region of a workload within one of the budgets, without draws."""
@@ -227,15 +246,14 @@ class Atlas:
         return answers
 
     def _answer(self, search: MachineSearch) -> dict[str, Any]:
-        """Fields of a region beside its question, from a search that ended."""
-        question, groups = search.question, dict[str, tuple[int, int]]()
-        for row, split in machines_of(search.kept) if search.meets else ():
-            groups.setdefault(group_of(question, row, self.per), (row, split))
-        machines, shares = list(groups.values()), list[float]()
-        if self.draws and machines:
-            rivals = [design.block for design in designs_of(question, machines)]
-            shares = best_shares(question.goal, rivals, DRAWS).tolist()
+        """Fields of a region that a search found."""
+        machines = machines_of(search.kept) if search.meets else []
         outcomes = dict(search.outcomes)
+        found = Region(search.question, self.per, machines, (), outcomes)
+        shares = list[float]()
+        if self.draws and machines:
+            rivals = [design.block for design in found.designs]
+            shares = best_shares(search.question.goal, rivals, DRAWS).tolist()
         return {"machines": machines, "shares": shares, "outcomes": outcomes}
 
     def sentences(self, regions: Sequence[Sequence[Region]]) -> list[str]:
@@ -244,7 +262,7 @@ class Atlas:
         for within in zip(*regions, strict=True):
             budget = within[0].question.goal.budget
             where = f"Within {budget.value:,.0f} USD: " if budget else ""
-            wins = Counter(each.winner(self.per) or "no machine" for each in within)
+            wins = Counter(each.winner or "no machine" for each in within)
             told = ", ".join(f"{name} {count}" for name, count in wins.most_common())
             said.append(f"{where}of {counted(len(within), 'cell')} {told}.")
         return said
@@ -286,7 +304,7 @@ class Atlas:
         """
         if not low.machines or not high.machines:
             return []
-        first, second = low.winner(self.per), high.winner(self.per)
+        first, second = low.winner, high.winner
         if first == second:
             return []
         below, above = border(along, low, high)
@@ -303,12 +321,6 @@ class Atlas:
         ends = {"from": first, "to": second, "below": below, "above": above}
         systems = [each.designs[0].system for each in (low, high)]
         return [{**row, **ends, "from_system": systems[0], "to_system": systems[1]}]
-
-
-def group_of(question: Question, row: int, per: str) -> str:
-    """The system of a machine, or its technology, as one of `GROUPS` says."""
-    system = question.deployments_of(row).system
-    return system.technology if per == "technology" else system.name
 
 
 def border(along: str, low: Region, high: Region) -> tuple[float, float]:

@@ -221,6 +221,19 @@ class Machines:
             self.columns[address] = np.array([*values, np.nan])
         return self.columns[address][places[machines]]
 
+    def scaled(self, address: str, factor: float) -> Machines:
+        """The machines with one number of all parts in its role, `role.key`, times a factor.
+
+        Raises:
+            InputError: no machine has such a number.
+        """
+        role, _, key = address.partition(".")
+        table, _ = self.tables.get(role, ([], None))
+        values = [numbers.get(key, np.nan) for numbers in table]
+        if not np.isfinite(values).any():
+            raise InputError(f"{address}: no machine that may be built has such a number")
+        return replace(self, columns={address: factor * np.array([*values, np.nan])})
+
     def alike(self, read: Collection[str]) -> Integers:
         """A number a machine, equal where machines have the same roles and state the same keys.
 
