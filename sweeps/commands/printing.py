@@ -235,6 +235,7 @@ def display(
         return Display(rows)
     names = list(comma_list(view.columns))
     if names:
+        _refuse_absent(rows[0], names)
         check_columns(rows[0], names)
     axes = axes_of(rows, study)
     for_readers = view.form not in ("csv", "json")
@@ -254,6 +255,21 @@ def display(
         if name in rows[0] and not all(_is_as_usual(row, name) for row in rows)
     ]
     return Display(rows, with_ends(telling, rows, study), [*axes, *extra])
+
+
+def _refuse_absent(row: Row, names: Sequence[str]) -> None:
+    """Refuse a column that other answers have, and say when one does.
+
+    Raises:
+        InputError: there is such a name.
+    """
+    from nearkv.sweeps.evaluate.catalogue import column_rows
+
+    definitions = {column["column"]: column["what"] for column in column_rows()}
+    for name in names:
+        if name not in row and name in definitions:
+            meaning = definitions[name]
+            raise InputError(f"--columns {name}: no row here has it ({meaning})")
 
 
 def axes_of(rows: Rows, study: Study | None) -> list[str]:

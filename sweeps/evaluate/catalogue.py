@@ -192,10 +192,10 @@ LOWER_IS_BETTER = {
     "footprint_gb:kv": "K and V of the batch after its last token; with --columns [GB]",
     "x_over_kv": "bytes of X over those of K and V, of one token; of systems with an X-cache [1]",
     **{
-        f"{name}_p{share}_{unit}": f"{what} that {share} % of the requests keep [{unit}]"
-        for name, unit, what in (
-            ("ttft", "s", "time to first token"),
-            ("tpot", "ms", "time per output token"),
+        f"{name}_p{share}_{unit}": f"{what} that {share} % of the requests keep{when} [{unit}]"
+        for name, unit, what, when in (
+            ("ttft", "s", "time to first token", "; with --method simulate alone"),
+            ("tpot", "ms", "time per output token", ", where they arrive"),
         )
         for share in (50, 90, 99)
     },

@@ -119,8 +119,8 @@ def _metrics(
 def _warn_if_idle(name: str, study_blocks: Sequence[Block]) -> None:
     """Warn of a knob on which no answer depends: all its choices, or some values, give the same.
 
-    The values are those stated, its default, and the ends and the middle of its range. A study in
-    which nothing fits says nothing of its knobs.
+    The values are those stated, its default, the ends and the middle of its range, and of counts
+    a small one. A study in which nothing fits says nothing of its knobs.
     """
     labels: dict[str, None] = {}
     trials: list[EffectTrial] = []
@@ -134,6 +134,10 @@ def _warn_if_idle(name: str, study_blocks: Sequence[Block]) -> None:
         inside = np.floor(middle) if knob.kind == "count" else middle
         stated = [axis.values for axis in block.grid.axes if axis.name == name]
         tried = [*np.ravel(stated), knob.low, inside, knob.high]
+        if (
+            knob.kind == "count"
+        ):  # of a range up to millions, what matters is far below its middle
+            tried.append(max(knob.low, np.floor(knob.high**0.25)))
         if not isinstance(knob.default, str):
             tried.append(knob.default)
         if knob.choices:

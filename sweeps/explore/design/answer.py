@@ -384,7 +384,7 @@ def nearest_miss(question: Question, nearest: Sequence[Design]) -> str:
     """Why no machine meets every limit: the one that misses least, and by how much which limit."""
     goal, batch = question.goal, question.study.batch[0]
     if not nearest:
-        lacked = f"holds the model, runs it with the knobs and has a {goal.objectives[0]}"
+        lacked = f"holds the model, runs it with the knobs and has a value of {goal.objectives[0]}"
         return f"no machine that may be built {lacked}"
     row = nearest[0].row(goal.columns)
     fitted = ", ".join(filter(None, (row[f"{role}s"] for role in SLOTS)))

@@ -123,3 +123,14 @@ def test_bands_of_users_are_those_of_whole_requests(monkeypatch: pytest.MonkeyPa
     header = succeed(*BANDED, "--users", "8,16", "--output-tokens", "32").splitlines()[1].split()
     assert {"ttft_s_p05", "ttft_s_p95", "total_speedup_p05", "total_faster_share"} <= {*header}
     assert not {"speedup_p05", "faster_share"} & {*header}
+
+
+@pytest.mark.parametrize(
+    ("name", "when"),
+    [("ttft_p90_s", "with --method simulate alone"), ("fits_share", "with --band")],
+)
+def test_a_column_that_other_answers_have_says_when(name: str, when: str) -> None:
+    words = ("compare", "gpu", "--model", "llama3.1-8b", "--rate", "1", "--columns", name)
+    sentence = refusal(*words)
+    assert f"--columns {name}: no row here has it" in sentence
+    assert when in sentence

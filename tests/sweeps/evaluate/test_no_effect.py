@@ -182,6 +182,14 @@ def test_a_knob_that_matters_is_no_warning(
     assert not [one for one in recwarn if "changes nothing" in str(one.message)]
 
 
+def test_a_chunk_below_the_prompt_matters_however_long_it_may_be() -> None:
+    """Whole prompts of 1,024 tokens and chunks of 512k are alike; chunks of 32 are not."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        knobs = {"chunk": "auto"}
+        nearkv.compare("cpu-only", "gpt-oss-120b", context="1k", batch=1, knobs=knobs)
+
+
 def test_the_knob_that_is_solved_for_is_not_looked_at() -> None:
     """`solve` evaluates a share at its ends, at its best, by each rule, as measured, as `auto`.
 
