@@ -81,8 +81,8 @@ def coverage(record: bool = False) -> pd.DataFrame:
         record: pool the model errors anew, for every later band.
 
     Returns:
-        A row a group of rows: sources, the shares inside the 50, 80 and 90 % bands, the median
-        width of the 90 % band (upper over lower end), and its interval score.
+        A row a group of rows: sources, the share inside the 90 % band, its median width (upper over
+        lower end), and its interval score.
     """
     from nearkv.sweeps.validation import coverage
     from nearkv.sweeps.validation.evidence import sampled_claims

@@ -14,11 +14,11 @@ HEADING = """# Coverage: how many measured runs lie in the bands
 
 Every measured and simulated row whose metric is a column (inputs of the models, one-sided bounds
 and rows that contradict their own paper left out), each in a band whose model error is estimated
-from *other* sources alone. inside_50, inside_80 and inside_90 are the shares of the rows that lie
-inside, inside_90_by_source is the mean of the sources' shares; a row that states a range does so
-with both ends. width is the upper over the lower end of the 90 % band (median), score its interval
-score in logarithms (mean; less is better, and a wide band does not pay). strangers are rows of
-sources that no fit has seen. `make bands` writes this page and the model errors.
+from *other* sources alone. inside is the share of the rows that lie inside their 90 % band,
+inside_by_source the mean of the sources' shares; a row that states a range does so with both ends.
+width is the upper over the lower end of the band (median), score its interval score in logarithms
+(mean; less is better, and a wide band does not pay). strangers are rows of sources that no fit has
+seen. `make bands` writes this page and the model errors.
 """
 
 

@@ -18,7 +18,7 @@ JUDGED = ("id", "stated", "predicted", "error", "verdict")
 HEADING = """# Validation: every published claim beside its prediction
 
 Match: within 10 %; near: within 25 %; miss: further, explained in misses.md; inconsistent: the
-paper contradicts itself, its tables or physics, with the proof (errata.md). Errors are those of
+paper contradicts itself, its tables or physics, with the proof (misses.md). Errors are those of
 numbers that a measurement or a simulation gave. Counted apart are yes_no and bounds, which hold or
 do not, restated inputs, identities and arithmetic, and rows that a number was fitted_to. Of the
 numbers, blind ones had not been read until the model was finished, and unfitted ones do not move

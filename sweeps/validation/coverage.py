@@ -31,8 +31,8 @@ from nearkv.sweeps.validation.claims import HELD_OUT, INDEPENDENT
 from nearkv.sweeps.validation.evidence import EVIDENCE_SAMPLES, SampledClaim
 from nearkv.sweeps.validation.prediction import is_formula
 
-LEVELS = (50, 80, 90)
-"""Shares of the measurements that bands should hold [%]."""
+LEVEL = 0.9
+"""Share of the measurements that a band should hold [1]."""
 FEWEST_SOURCES = 5
 """Least sources of a pool of one mechanism; with fewer, all mechanisms are pooled."""
 
@@ -72,41 +72,32 @@ def _pooled(rows: Sequence[SampledClaim], mechanism: str) -> Row:
 
 @dataclass(frozen=True)
 class BandCheck:
-    """A claim and its bands, which are made without any row of its source.
+    """A claim and its 90 % band, which is made without any row of its source.
 
     Attributes:
         row: the claim.
-        inside: whether all that it states lies in the band, by level in percent.
-        width: upper over lower end of the 90 % band [1].
-        score: interval score of that band, of logarithms [1].
+        inside: True if all that it states lies in the band.
+        width: upper over lower end [1].
+        score: interval score, of logarithms [1].
     """
 
     row: SampledClaim
-    inside: dict[float, bool]
+    inside: bool
     width: float
     score: float
 
 
-def check_band(row: SampledClaim, levels: Sequence[float] = LEVELS) -> BandCheck:
-    """Compare a claim with its bands."""
+def check_band(row: SampledClaim) -> BandCheck:
+    """Compare a claim with its band."""
     samples = np.log(row.samples) + _model_error(row)
     if row.claim.over in find_system(row.claim.system).optima:
         samples = np.minimum(samples, np.maximum(np.log(row.samples), 0.0))
     stated = np.log(row.stated)
-    inside = {}
-    for level in levels:
-        low, high = _ends(samples, level)
-        inside[level] = bool(np.all((low <= stated) & (stated <= high)))
-    low, high = _ends(samples, 90)
-    score = interval_score(low, high, stated, 0.9)
+    low, high = quantiles(samples, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    inside = bool(np.all((low <= stated) & (stated <= high)))
+    score = interval_score(low, high, stated, LEVEL)
     width = float(np.exp(np.mean(high - low)))
     return BandCheck(row, inside, width, float(np.mean(score)))
-
-
-def _ends(samples: Numbers, level: float) -> tuple[Numbers, Numbers]:
-    outside = (100 - level) / 200
-    low, high = quantiles(samples, [outside, 1 - outside])
-    return low, high
 
 
 def _model_error(row: SampledClaim) -> Numbers:
@@ -143,10 +134,10 @@ def record(rows: Sequence[SampledClaim]) -> None:
     """Write the laws of the models' errors, which every band is made of from then on."""
     table = error_table(rows)
     _write(table)
-    checks = [check_band(row, (90,)) for row in rows]
+    checks = [check_band(row) for row in rows]
     for line in table:
         inside = [
-            check.inside[90]
+            check.inside
             for check in checks
             if check.row.of == line["of"] and line["pool"] in (check.row.mechanism, ALL)
         ]
@@ -163,19 +154,14 @@ def _write(table: Rows) -> None:
 
 
 def _summary(results: Sequence[BandCheck]) -> Row:
-    shares = {}
-    for level in LEVELS:
-        inside = [result.inside[level] for result in results]
-        shares[f"inside_{level}"] = float(np.mean(inside))
+    inside = np.array([result.inside for result in results])
     sources = np.array([result.row.source for result in results])
-    of_source = [np.mean(np.array(inside)[sources == name]) for name in np.unique(sources)]
-    widths = [result.width for result in results]
-    penalties = [result.score for result in results]
+    of_source = [np.mean(inside[sources == name]) for name in np.unique(sources)]
     return {
         "sources": len(of_source),
         "rows": len(results),
-        **shares,
-        "inside_90_by_source": float(np.mean(of_source)),
-        "width": float(np.median(widths)),
-        "score": float(np.mean(penalties)),
+        "inside": float(np.mean(inside)),
+        "inside_by_source": float(np.mean(of_source)),
+        "width": float(np.median([result.width for result in results])),
+        "score": float(np.mean([result.score for result in results])),
     }

@@ -601,7 +601,7 @@ def test_thousands_of_heads_are_refused_before_tables_of_them_are_made() -> None
     assert np.isfinite(resolve("lpddr-only", many, 32.0, 1024.0).estimate.step.seconds)
 
 
-# --- Where the H2M2 paper contradicts itself, its tables or arithmetic (docs/errata.md) ---
+# --- Where the H2M2 paper contradicts itself, its tables or arithmetic (docs/misses.md) ---
 
 
 def at(batch: float, lengths: Real) -> Workload:

@@ -435,7 +435,7 @@ def test_hillinfer_keeps_its_copy_of_the_keys_where_it_scores_them(source: int) 
     assert needed(answer) == pytest.approx(tiers)
 
 
-# --- HillInfer's inconsistencies, each with its numbers (docs/errata.md) ---
+# --- HillInfer's inconsistencies, each with its numbers (docs/misses.md) ---
 
 
 STATED = {claim.id: claim for claim in load("hillinfer")}

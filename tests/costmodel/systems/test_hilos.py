@@ -329,7 +329,7 @@ def test_hilos_rebuilds_the_share_alpha_from_x_and_stores_both() -> None:
     assert needed(answer) == pytest.approx(expected)
 
 
-# --- Where the HILOS paper contradicts itself, its tables or physics (docs/errata.md) ---
+# --- Where the HILOS paper contradicts itself, its tables or physics (docs/misses.md) ---
 
 
 STATED = {claim.id: claim for claim in load("hilos")}

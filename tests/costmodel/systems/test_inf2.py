@@ -508,7 +508,7 @@ def test_weights_and_two_layers_leave_the_rest_of_host_memory() -> None:
     assert room == pytest.approx(1e6 - ALL_WEIGHTS / 2 - 2 * FINAL_KV / 3)
 
 
-# --- Where the INF² paper contradicts itself, its tables or physics (docs/errata.md) ---
+# --- Where the INF² paper contradicts itself, its tables or physics (docs/misses.md) ---
 
 
 STATED = {claim.id: claim for claim in load("inf2")}

@@ -410,7 +410,7 @@ def test_units_take_a_quarter_of_a_chip_and_a_tenth_of_the_power() -> None:
     assert shares == pytest.approx({"rank_pu_area_pct": 25.0, "pu_power_pct": 10.0})
 
 
-# --- Where the L3 paper contradicts itself, its tables or arithmetic (docs/errata.md) ---
+# --- Where the L3 paper contradicts itself, its tables or arithmetic (docs/misses.md) ---
 
 
 STATED = {claim.id: claim for claim in load("l3")}

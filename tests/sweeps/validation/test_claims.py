@@ -150,7 +150,7 @@ def check_gpus_as_served() -> None:
     most = np.quantile([abs(row["error"]) for row in served], 0.9)
     assert middle <= 0.12
     assert most <= 0.35
-    page = (DOCS / "evidence.md").read_text().replace(" %", "%")
+    page = (DOCS / "trust.md").read_text().replace(" %", "%")
     for line in sources:
         assert f"| {line['source']} | {line['rows']:g} | {line['median_error']:.1%} |" in page
     assert f"medians is {middle:.1%}, nine in ten rows are within {most:.1%}" in page
@@ -194,7 +194,7 @@ def test_misses_of_no_claim_are_not_explained() -> None:
 
 def test_tests_named_by_the_errata_exist() -> None:
     tests = DOCS.parent / "tests"
-    named = re.findall(r"`(?:tests/[\w/]+\.py::)?(test_\w+)`", (DOCS / "errata.md").read_text())
+    named = re.findall(r"`(?:tests/[\w/]+\.py::)?(test_\w+)`", (DOCS / "misses.md").read_text())
     written = {
         name
         for file in tests.rglob("test_*.py")

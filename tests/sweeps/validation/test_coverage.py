@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +14,11 @@ import pytest
 from support.command_line import succeed
 
 from nearkv.solvers.uncertainty.quantiles import interval_score
-from nearkv.sweeps.uncertainty.model_error import ERROR_TABLE, error_power
+from nearkv.sweeps.uncertainty.model_error import ERROR_TABLE, error_power, find_error
 from nearkv.sweeps.validation.coverage import check_band, error_table, measure_coverage
 from nearkv.sweeps.validation.evidence import SampledClaim, sampled_claims
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -32,13 +36,24 @@ def test_bands_hold_what_was_measured(rows: list[SampledClaim]) -> None:
     """Each source left out, 85 to 95 % lie inside the 90 % bands, strangers less often."""
     groups = by_group(rows)
     for name in ("all", "papers", "ratios", "most time: GPU", "most time: CPU", "most time: links"):
-        assert 0.85 <= groups[name]["inside_90"] <= 0.95, name
-    assert groups["strangers"]["inside_90"] >= 0.78
+        assert 0.85 <= groups[name]["inside"] <= 0.95, name
+    assert groups["strangers"]["inside"] >= 0.78
     assert groups["ratios"]["width"] <= 1.7
     assert groups["most time: GPU"]["width"] <= 2.8
     assert groups["most time: links"]["width"] <= 2.0
-    for row in groups.values():
-        assert row["inside_50"] <= row["inside_80"] <= row["inside_90"]
+
+
+@pytest.mark.slow
+def test_what_is_told_of_coverage_is_measured(rows: list[SampledClaim]) -> None:
+    """Below every band and in README: shares of rows without their own source, in percent."""
+    groups = by_group(rows)
+    for kind in ("GPU", "CPU", "links", "flash"):
+        told = find_error(kind, "value", "").inside
+        assert told == pytest.approx(groups[f"most time: {kind}"]["inside"], abs=0.03)
+    assert find_error("CPU", "ratio", "").inside == pytest.approx(groups["ratios"]["inside"])
+    stated = re.search(r"of sources left out, (\d+) % of rows", (ROOT / "README.md").read_text())
+    assert stated
+    assert float(stated[1]) == pytest.approx(100 * groups["all"]["inside"], abs=2)
 
 
 @pytest.mark.slow
@@ -67,7 +82,7 @@ def test_draws_of_a_claim_are_in_its_unit(rows: list[SampledClaim]) -> None:
 def test_every_prediction_lies_in_its_own_band(rows: list[SampledClaim]) -> None:
     for row in rows:
         prediction = replace(row, stated=row.predicted)
-        assert check_band(prediction, (90,)).inside[90], row.claim.id
+        assert check_band(prediction).inside, row.claim.id
 
 
 def test_the_interval_score_is_least_at_the_true_quantiles() -> None:
