@@ -12,6 +12,8 @@ from nearkv.sweeps.commands.printing import print_table
 
 HEADING = """# Coverage: how many measured runs lie in the bands
 
+For those who ask whether bands are as wide as errors are.
+
 Every measured and simulated row whose metric is a column (inputs of the models, one-sided bounds
 and rows that contradict their own paper left out), each in a band whose model error is estimated
 from *other* sources alone. inside is the share of the rows that lie inside their 90 % band,
