@@ -149,14 +149,21 @@ def _shape_of(table: FileTable, where: str) -> tuple[Config, ConfigShape]:
     return _guess(table, model_type, where)
 
 
+_GENERATES = re.compile("CausalLM|ConditionalGeneration|LMHead")
+"""In names of architectures that generate tokens."""
+
+
 def _guess(table: FileTable, model_type: str, where: str) -> tuple[Config, ConfigShape]:
     """An unknown model_type, where every key is one of a known family.
 
     Raises:
         InputError: naming the key that no family has, or what the config leaves unsaid.
     """
-    if "type_vocab_size" in table or table.get("is_encoder_decoder"):
-        kind = f"{where}: model_type {model_type!r} is that of an encoder"
+    architectures = " ".join(map(str, table.get("architectures") or ()))
+    if "type_vocab_size" in table or (
+        architectures and not _GENERATES.search(architectures)
+    ):
+        kind = f"{where}: {architectures or model_type} is an encoder"
         raise InputError(f"{kind}, which generates no tokens; give a decoder's config")
     strange: list[str] = []
     problem = ""

@@ -533,7 +533,10 @@ def test_a_model_is_named_after_its_file_or_the_folder_of_its_config(tmp_path: P
 
 
 def test_an_encoder_is_refused_as_one(tmp_path: Path) -> None:
-    encoder = {**LLAMA, "model_type": "xlm-roberta", "hidden_act": "gelu", "type_vocab_size": 1}
-    (path := tmp_path / "bge.json").write_text(json.dumps(encoder))
-    with pytest.raises(InputError, match="'xlm-roberta' is that of an encoder, which generates no"):
-        load_llm(str(path))
+    """A head that ranks passages, and a BERT whose config names no architecture."""
+    path = tmp_path / "bge.json"
+    ranker = {"model_type": "xlm-roberta", "architectures": ["XLMRobertaForSequenceClassification"]}
+    for own in (ranker, {"model_type": "bert", "type_vocab_size": 2}):
+        path.write_text(json.dumps({**LLAMA, **own, "hidden_act": "gelu"}))
+        with pytest.raises(InputError, match="is an encoder, which generates no tokens"):
+            load_llm(str(path))
