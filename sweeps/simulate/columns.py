@@ -73,14 +73,30 @@ def _of_point(block: Block, point: Slices, knobs: dict[str, float]) -> dict[str,
         trace = alike(scalar(work.prompt), scalar(work.output))
     arrivals = work.arrivals
     queue = simulate(trace, serving, arrivals, block.seed)
+    if arrivals is None:
+        return _of_batch(queue)
     columns = _times(queue)
-    if arrivals is None:  # one batch: the time of all, and of a token in memory
-        columns |= {"total_s": queue.seconds, "tpot_ms": 1e3 * queue.decoding}
-    else:
-        met = queue.meets(arrivals)
-        columns["goodput_req_s"] = float(np.sum(met)) / queue.seconds
-        columns["users_served"] = float(np.sum(queue.sojourn[met])) / queue.seconds
+    met = queue.meets(arrivals)
+    columns["goodput_req_s"] = float(np.sum(met)) / queue.seconds
+    columns["users_served"] = float(np.sum(queue.sojourn[met])) / queue.seconds
     return columns
+
+
+def _of_batch(queue: SimulatedQueue) -> dict[str, float]:
+    """Columns of one batch, as the closed form means them: a request that is put back waits.
+
+    So `batch_run` are those in memory at a time, and `ttft_s` is all that is not decoding.
+    """
+    requests, tokens = len(queue.output), float(np.sum(queue.output - 1))
+    decoding = queue.decoding * tokens
+    return {
+        "batch_run": decoding / queue.seconds,
+        "total_s": queue.seconds,
+        "throughput_tok_s": queue.throughput,
+        "ttft_s": (float(np.sum(queue.sojourn)) - decoding) / requests,
+        "tpot_ms": 1e3 * queue.decoding if tokens else np.nan,
+        "preempted": float(queue.preempted),
+    }
 
 
 def _times(queue: SimulatedQueue) -> dict[str, float]:

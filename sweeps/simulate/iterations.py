@@ -88,10 +88,22 @@ class Iterations:
             chunks,
             tokens(_NODES // 4),
         )
-        self.alone = Interpolant(
-            lambda length: serving.prefill(dp, load(0.0, 0.0, length, length)).seconds,
+        self._alone = Interpolant(
+            lambda n, length: (
+                serving.prefill(dp * n, load(0.0, 0.0, n * length, length)).seconds / n
+            ),
+            _ONE_BY_ONE[1:],
             tokens(4 * _NODES),
         )
+
+    def alone(self, present: float, tokens: float) -> float:
+        """A prompt during which no other token comes; those present fill the other stages [s].
+
+        Args:
+            present: requests of the replica, this one among them [1].
+            tokens: of it [1].
+        """
+        return self._alone(min(present, _ONE_BY_ONE[-1]), tokens)
 
     def seconds(
         self, n: float, tokens: float, prompt: float = 0, squares: float = 0

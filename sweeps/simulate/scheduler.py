@@ -192,7 +192,8 @@ class SimulatedReplica:
     def begin(self) -> None:
         """Decode until the next event, or compute one prompt first, while decoding pauses."""
         if self.loading and not self.rules.chunked:
-            seconds = self.rules.iterations.alone(self.loading[0].computed)
+            first = self.loading[0]
+            seconds = self.rules.iterations.alone(self.running, first.computed)
             self.run = PlannedRun(0.0, 0.0, self.now + seconds)
         elif self.running:
             self.plan(np.inf, self._chunk())

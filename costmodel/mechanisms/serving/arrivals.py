@@ -29,7 +29,7 @@ from functools import cached_property
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Booleans, Port, Real, serial
+from nearkv.costmodel.algebra.span import Booleans, Port, Real, Span, serial
 from nearkv.costmodel.mechanisms.serving.residents import (
     bisect,
     crossing,
@@ -601,6 +601,18 @@ def _balanced(
     return at(crossing(more, 0.0 * doublings, 1.0 + 0.0 * doublings))
 
 
+def _first_token(work: Workload, serving: Serving, ttft: Real) -> Span:
+    """The time to the first token: the prompt's own, as far as it goes, and waiting [s]."""
+    load = serving.load_of(work, 0.0, serving.replicas * work.prompt)
+    prompt = serving.prefill(serving.replicas, load)
+    own = np.minimum(prompt.seconds, ttft)
+    wait = Port("queue.wait", "wait", 1.0, "s")
+    return serial(
+        waiting=wait(ttft - own, "in line, for an iteration to end, and beside others"),
+        prompt=own / np.maximum(prompt.seconds, _LEAST_RATE) * prompt,
+    )
+
+
 def under_load(
     work: Workload,
     serving: Serving,
@@ -636,7 +648,6 @@ def under_load(
     iteration = serving.iteration_of(work, n, serving.chunked * carried)
     tokens = np.maximum(work.output - 1, _LEAST_RATE)
     paced = response.decoding / (tokens * np.maximum(iteration.seconds, _LEAST_RATE))
-    waiting = Port("queue.wait", "wait", 1.0, "s")
     held = requests_held(work, serving)
     is_short = np.greater(work.batch, held)
     if arrivals.users is None:
@@ -646,7 +657,7 @@ def under_load(
         by_memory = np.less(held, serving.most_running) & np.less(serving.reserve, 1)
         notes = {PUT_BACK: is_short & by_memory}
     return Estimate(
-        prefill=serial(waiting=waiting(latency.ttft, "line, residual and prompt")),
+        prefill=_first_token(work, serving, latency.ttft),
         step=paced * iteration,
         fits=fits,
         work=replace(work, batch=rate * response.sojourn),

@@ -110,7 +110,7 @@ class FlexgenBlock:
     @property
     def batches(self) -> Real:
         """GPU batches, n: one without a sequence does nothing and hides nothing [1]."""
-        return np.minimum(self.asked, self.b)
+        return np.minimum(self.asked, np.maximum(self.b, 1.0))
 
     @property
     def sequences(self) -> Real:

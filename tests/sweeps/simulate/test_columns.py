@@ -102,3 +102,29 @@ def test_a_mean_length_is_no_whole_number(tmp_path: Path) -> None:
     row = asked(tmp_path, *THREE)
     assert row["context_tok"] == pytest.approx(3500 / 3)
     assert row["output_tokens"] == pytest.approx(35 / 3)
+
+
+@pytest.mark.parametrize("stages", [1, 2, 8])
+def test_a_simulated_batch_means_what_the_closed_form_does(stages: int) -> None:
+    """Little's law: those in memory, at a token each tpot; all else of a request's life is waiting.
+
+    On stages prompts and those that decode fill them, as in the closed form.
+    """
+    knobs = {"tp": 8 // stages, "dp": 1, "pp": stages}
+    fluid, played = (
+        nearkv.compare(
+            "gpu",
+            model="opt-66b",
+            platform="dgx-a100-pim",
+            trace="longbench",
+            knobs=knobs,
+            method=method,
+        ).iloc[0]
+        for method in ("fluid", "simulate")
+    )
+    for name in ("total_s", "ttft_s", "tpot_ms", "throughput_tok_s"):
+        assert played[name] == pytest.approx(fluid[name], rel=0.05), name
+    assert played["batch_run"] <= fluid["batch_run"]
+    in_memory = played["throughput_tok_s"] / played["output_tokens"] * (played["output_tokens"] - 1)
+    assert played["batch_run"] == pytest.approx(in_memory * played["tpot_ms"] / 1e3)
+    assert np.isnan(played.get("ttft_p50_s", np.nan))

@@ -25,7 +25,7 @@ def serving(dp: float = 1.0, budget: float = 100.0, chunked: float = 1.0, **more
         return Leaf("gpu", "run", 1 + (load.sequences / 2 + load.prompt / 100) / dp, 1.0, "s")
 
     def prefill(requests: Real, load: Load) -> Span:
-        return Leaf("gpu", "run", 1 + load.prompt / dp / 100, 1.0, "s")
+        return Leaf("gpu", "run", (requests + load.prompt / 100) / dp, 1.0, "s")
 
     capacity = dp * more.pop("capacity", 1e6)
     return Serving(

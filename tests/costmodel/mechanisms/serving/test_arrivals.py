@@ -17,6 +17,7 @@ from nearkv.costmodel.model.estimate import fits
 from nearkv.costmodel.model.workload import Arrivals, Load, Serving, Workload
 from nearkv.solvers.goodput import first_within, quantile, within
 from nearkv.sweeps.simulate.play import simulate
+from nearkv.sweeps.study.study import Study, blocks
 from nearkv.sweeps.study.traces import Trace
 
 
@@ -50,6 +51,19 @@ def test_a_user_alone_waits_for_nothing_either() -> None:
     assert user.latency.ttft == pytest.approx(0.21, rel=1e-3)
     assert user.latency.tpot == pytest.approx(0.11, rel=1e-3)
     assert user.rate == pytest.approx(1 / (0.21 + 10 * 0.11), rel=1e-3)
+
+
+@pytest.mark.parametrize(("users", "most"), [("1", 0.05), ("32", 0.95)])
+def test_a_prompt_of_its_own_is_no_waiting(users: str, most: float) -> None:
+    """The time to the first token of one user is the prompt's, but for iterations that it rides."""
+    study = Study(("gpu",), ("llama3.1-70b",), users=users, context="8k", platforms=("hgx-h200",))
+    (block,) = blocks(study)
+    estimate = block.resolved(block.grid.whole).estimate
+    seconds = estimate.prefill.attribution()
+    total = estimate.prefill.seconds
+    assert total == pytest.approx(estimate.latency.ttft)
+    assert sum(seconds.values()) == pytest.approx(total)
+    assert 0 <= seconds["queue.wait"] <= most * total
 
 
 def test_a_step_carries_the_prompt_tokens_that_come_in_its_time() -> None:
