@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Booleans, Integers, Numbers, Real, Span
+from nearkv.costmodel.algebra.span import Booleans, Integers, Numbers, Real, Span, quotient
 from nearkv.costmodel.mechanisms.serving.arrivals import FULL, PUT_BACK
 from nearkv.costmodel.model.estimate import STATUSES, Estimate, Fits
 from nearkv.costmodel.model.llm import LLM
@@ -348,7 +348,7 @@ def _longest(span: Span, ok: Booleans) -> tuple[Categories, Numbers]:
     seconds = span.attribution()
     stacked = np.stack(np.broadcast_arrays(*seconds.values()))
     longest = np.argmax(stacked, axis=0) + 1
-    share = np.max(stacked, axis=0) / span.seconds
+    share = quotient(np.max(stacked, axis=0), span.seconds)  # no step of one-token answers
     names = ("", *seconds)
     return Categories(np.where(ok, longest, 0), names), np.where(ok, share, np.nan)
 
