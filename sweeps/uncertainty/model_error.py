@@ -74,25 +74,23 @@ def model_errors() -> dict[tuple[str, str, str], ModelError]:
     with ERROR_TABLE.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             mechanism, of, without, pool, rows, sources, inside, *law = row.values()
-            error = ModelError(
-                mechanism=mechanism,
-                of=of,
-                without=without,
-                pool=pool,
-                rows=int(rows),
-                sources=int(sources),
-                inside=float(inside),
-                law=SourceError(*map(float, law)),
+            table[mechanism, of, without] = ModelError(
+                mechanism,
+                of,
+                without,
+                pool,
+                int(rows),
+                int(sources),
+                float(inside),
+                SourceError(*map(float, law)),
             )
-            table[mechanism, of, without] = error
     return table
 
 
 def find_error(mechanism: str, of: str, source: str) -> ModelError:
     """The model error of a mechanism, from rows of other sources than the one named."""
     table = model_errors()
-    known = (mechanism, of, source) in table
-    return table[mechanism, of, source if known else ""]
+    return table.get((mechanism, of, source)) or table[mechanism, of, ""]
 
 
 def mechanism_of(block: Block, resource: str) -> str:

@@ -26,9 +26,8 @@ from nearkv.sweeps.study.sizes import comma_list, size_or_none
 from nearkv.sweeps.uncertainty.model_error import RATIO, VALUE, slowest
 from nearkv.sweeps.uncertainty.sampled import drawn_numbers
 from nearkv.sweeps.validation.claims import (
+    BY_OTHERS,
     FITTED_TO,
-    HELD_OUT,
-    INDEPENDENT,
     RESTATED,
     RUNS,
     Claim,
@@ -71,8 +70,7 @@ def is_run(claim: Claim) -> bool:
 
 def source_of(paper: str, claim: Claim) -> str:
     """The paper of a claim, or the source of an independent measurement."""
-    by_others = paper in (INDEPENDENT, *HELD_OUT)
-    return claim.where.partition(";")[0] if by_others else paper
+    return claim.where.partition(";")[0] if paper in BY_OTHERS else paper
 
 
 # --- design points --------------------------------------------------------------------------------
@@ -263,7 +261,7 @@ def claimed(paper: str, platform: str = "") -> Evidence:
     Raises:
         InputError: no such paper, or no such claim of it on that machine.
     """
-    if paper in (INDEPENDENT, *HELD_OUT):
+    if paper in BY_OTHERS:
         raise InputError("nothing is fitted to the independent measurements; name a paper")
     usable = [claim for claim in load(paper) if is_run(claim) and not claim.is_blind]
     test_bed = _test_bed(paper, usable, platform)

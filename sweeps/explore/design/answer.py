@@ -22,7 +22,7 @@ from nearkv.sweeps.evaluate.columns import BOTTLENECK, columns, on_request
 from nearkv.sweeps.evaluate.ground import ORIGIN
 from nearkv.sweeps.evaluate.slo import Target
 from nearkv.sweeps.explore.design.deployments import Deployments
-from nearkv.sweeps.explore.design.flips import flips_of, winning_share
+from nearkv.sweeps.explore.design.flips import FLIP_SAMPLES, best_shares, flips_of
 from nearkv.sweeps.explore.design.goal import Goal
 from nearkv.sweeps.explore.design.question import Question
 from nearkv.sweeps.explore.design.space import Builds
@@ -335,7 +335,7 @@ class Answer:
             f"{name} {cell_text(next_best)} after {cell_text(value)}."
         )
         if self.question.draws:
-            share = winning_share(goal, first.block, second.block)
+            share, _ = best_shares(goal, [first.block, second.block], FLIP_SAMPLES)
             said += f" It wins in {share:.0%} of the draws of all uncertain numbers."
         turning = flips_of(goal, first.block, second.block)[:TURNING]
         if not turning:

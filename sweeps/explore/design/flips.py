@@ -88,18 +88,6 @@ def flips_of(goal: Goal, first: Block, second: Block) -> list[tuple[str, bool]]:
     ]
 
 
-def winning_share(
-    goal: Goal, first: Block, second: Block, samples: int = FLIP_SAMPLES
-) -> float:
-    """Share of draws of all uncertain numbers in which the first machine is no worse [1]."""
-    names = {*draws_of(first.platform).values(), *draws_of(second.platform).values()}
-    band = Band(90.0, samples, 0, tuple(sorted(names)))
-    own, other = (
-        goal.worth(block, drawn_numbers(block, band), samples) for block in (first, second)
-    )
-    return float(np.mean(own <= other))
-
-
 def best_shares(goal: Goal, rivals: Sequence[Block], samples: int) -> Numbers:
     """Share of draws of all uncertain numbers, prices too, in which each machine is the best [1].
 

@@ -18,7 +18,7 @@ from nearkv.costmodel.algebra.span import Numbers
 from nearkv.hardware.schema import Key, Quantity
 from nearkv.sweeps.evaluate.probe import Probe, column
 from nearkv.sweeps.evaluate.slo import Target
-from nearkv.sweeps.explore.design.flips import winning_share
+from nearkv.sweeps.explore.design.flips import best_shares
 from nearkv.sweeps.explore.design.goal import Goal
 from nearkv.sweeps.study.bands import draws_of
 from nearkv.sweeps.study.grid import Block
@@ -194,16 +194,20 @@ WINNERS = [
 
 
 def check_winner(winner: tuple[str, str, str, bool, str, str], count: int, samples: int) -> None:
-    """How often the first of two machines is no worse."""
+    """How often the first of two machines is no worse, beside which the second errs."""
     first, second, name, is_more, model, context = winner
     asked = Question((first, second), model, name, context).asked
     goal = Goal((name,), (is_more,), (Target("total_s", "", False, 1e9, "--slo"),))
     own, other = direct(asked, name, count, seed=7)
+    error = model_error(asked[1], "ratio", count, seed=3)
+    other = other * np.exp(POWER.get(name, 1) * error)
     wins = own >= other if is_more else own <= other
-    share = float(np.mean(wins & ~np.isnan(own) | np.isnan(other)))
+    answered = ~(np.isnan(own) & np.isnan(other))
+    share = float(np.mean((wins & ~np.isnan(own) | np.isnan(other))[answered]))
     noise = np.sqrt(max(share * (1 - share), 1 / samples) * (1 / count + 1 / samples))
-    won = winning_share(goal, asked[0], asked[1], samples)
+    won, lost = best_shares(goal, asked, samples)
     assert won == pytest.approx(share, abs=4 * noise)
+    assert won + lost == pytest.approx(1)
 
 
 def test_a_winner_wins_as_often_in_direct_draws() -> None:
