@@ -124,6 +124,7 @@ def test_memory_that_computes_has_servers_with_a_price(system: str, server: str)
         ("hillinfer", "common-server"),
         ("h2m2", "h2m2-server"),
         ("hbf", "hbf-server"),
+        ("hbf", "hbf-pcie-server"),
     ],
 )
 def test_a_model_of_70b_has_a_machine_of_each_memory_for_60_000_usd(
