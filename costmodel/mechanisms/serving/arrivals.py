@@ -435,8 +435,10 @@ class Loop:
     """Users of a replica who ask again once they are answered.
 
     Who asks again does so as an iteration ends. So prompts that come first never meet one another
-    but those of the same iteration, as none comes while decoding pauses; and users whose requests
-    are all alike fall into step, and meet another prompt only where more than one begins in each.
+    but those of the same iteration, as none comes while decoding pauses. Users whose requests are
+    all alike fall into step where a router sends those that meet to several replicas, and then meet
+    another prompt only where more than one begins in each iteration. On one replica nothing parts
+    those that began together, as far as one iteration has room for their prompts.
 
     Attributes:
         work, serving: the requests, and how they are served.
@@ -462,14 +464,31 @@ class Loop:
     @property
     def most_starts(self) -> Real:
         """Prompts that begin in an iteration where all decode, or where each is full [1]."""
+        return np.minimum(self.inside / self.steps, self.room)
+
+    @property
+    def room(self) -> Real:
+        """Prompts of an iteration that is full; without end where they come first [1]."""
         serving, prompt = self.serving, self.work.prompt
         of_budget = np.maximum(serving.budget - 1, 1.0) / (
             prompt + self.strangers * self.steps
         )
         of_chunk = np.maximum(serving.minimum_chunk, 1.0) / prompt
         full = np.where(np.greater(serving.budget, 0), of_budget, of_chunk)
-        full = np.where(np.greater(serving.chunked, 0), full, np.inf)
-        return np.minimum(self.inside / self.steps, full)
+        return np.where(np.greater(serving.chunked, 0), full, np.inf)
+
+    def beside(self, starts: Real, alike: Booleans) -> Real:
+        """Prompts that begin in an iteration beside another one [1].
+
+        Args:
+            starts: that begin in one on average [1].
+            alike: whether all requests are.
+        """
+        in_step = np.maximum(starts - 1, 0.0)
+        together = self.strangers * starts
+        kept = np.minimum(together, np.maximum(self.room - 1, 0.0))
+        parted = np.where(np.greater(self.serving.replicas, 1), in_step, kept)
+        return np.where(alike, np.maximum(parted, in_step), together)
 
     def respond(self, starts: Real) -> Response:
         """The response in which as many prompts begin in an iteration, x.
@@ -485,7 +504,7 @@ class Loop:
         work, serving, dp = self.work, self.serving, self.serving.replicas
         n = starts * self.steps
         alike = np.less_equal(work.spread.longest, 1)
-        beside = np.where(alike, np.maximum(starts - 1, 0.0), self.strangers * starts)
+        beside = self.beside(starts, alike)
         replica = Replica(work, serving, self.strangers * n)
         added, chunked, chunks = (
             replica.seconds_added(beside),

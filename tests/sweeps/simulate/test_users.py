@@ -38,9 +38,12 @@ def error_of(seed: int) -> float:
     return float(np.max(np.abs(errors)))
 
 
-@pytest.mark.parametrize("seed", [4, 19, 25, 39])
+@pytest.mark.parametrize("seed", [4, 19, 25, 29, 39])
 def test_users_are_answered_as_in_the_simulation(seed: int) -> None:
-    """Prompts of unlike lengths, that fill 0.4 of the iterations (4), or of four replicas (19)."""
+    """Prompts of unlike lengths, that fill 0.4 of the iterations (4), or of four replicas (19).
+
+    Alike, on one replica (29): those that began together stay so, as no router parts them.
+    """
     assert error_of(seed) < 0.15
 
 
