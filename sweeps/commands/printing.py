@@ -36,7 +36,7 @@ BRIEF = (
 LATENCIES = "ttft_s,tpot_ms,"
 """Columns that come before these where requests arrive."""
 
-PATIENCE = 2.0
+QUIET_SECONDS = 2.0
 """Time after which a terminal says that a command is at work [s]."""
 OF_THEIR_OWN = (["design"], ["pareto"], ["sweep"])
 """Commands that show how far they are."""
@@ -460,7 +460,7 @@ def telling_time(words: Sequence[str]) -> Iterator[None]:
     over, name = threading.Event(), " ".join(words[:2])
 
     def tell_time() -> None:
-        waited, more = 0.0, PATIENCE
+        waited, more = 0.0, QUIET_SECONDS
         while not over.wait(more):
             waited += more
             more = waited

@@ -31,7 +31,7 @@ from nearkv.sweeps.validation.claims import HELD_OUT, INDEPENDENT
 from nearkv.sweeps.validation.evidence import EVIDENCE_SAMPLES, SampledClaim
 from nearkv.sweeps.validation.prediction import is_formula
 
-LEVEL = 0.9
+SHARE_INSIDE = 0.9
 """Share of the measurements that a band should hold [1]."""
 FEWEST_SOURCES = 5
 """Least sources of a pool of one mechanism; with fewer, all mechanisms are pooled."""
@@ -93,9 +93,9 @@ def check_band(row: SampledClaim) -> BandCheck:
     if row.claim.over in find_system(row.claim.system).optima:
         samples = np.minimum(samples, np.maximum(np.log(row.samples), 0.0))
     stated = np.log(row.stated)
-    low, high = quantiles(samples, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    low, high = quantiles(samples, [(1 - SHARE_INSIDE) / 2, (1 + SHARE_INSIDE) / 2])
     inside = bool(np.all((low <= stated) & (stated <= high)))
-    score = interval_score(low, high, stated, LEVEL)
+    score = interval_score(low, high, stated, SHARE_INSIDE)
     width = float(np.exp(np.mean(high - low)))
     return BandCheck(row, inside, width, float(np.mean(score)))
 
