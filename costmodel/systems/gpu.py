@@ -376,10 +376,11 @@ def served(
         - used * looked_up_on_host(hw, llm)
     )
     offloaded = np.minimum(1e9 * offload * split.gpus, weights)
+    working = at_work(hw, split, in_flash)
     servers = GpuServers(
-        at_work(hw, split), llm, split, mtp, offloaded / weights, chunk, common, in_flash
+        working, llm, split, mtp, offloaded / weights, chunk, common, in_flash
     )
-    usable = usable_memory(servers.hw) / split.fullest(llm.layers)
+    usable = usable_memory(working) / split.fullest(llm.layers)
     together = np.where(np.greater(chunk, 0), chunk, work.prompt)
     kept_by_engine = engine_memory(hw, llm, split, together)
     read_only: dict[str, Real] = {"weights": weights - offloaded}
@@ -410,7 +411,7 @@ def served(
     }
     memories: dict[str, tuple[Contents, Real]] = {"gpu": (read_only | written, usable)}
     if in_flash:
-        part = servers.hw.hbf
+        part = working.hbf
         room = part.count * part.memory / split.fullest(llm.layers)
         memories = {"gpu": (written, usable), "hbf": (read_only, room)}
     if np.any(offload):
@@ -427,11 +428,11 @@ def served(
     return missed(answer, stated, "hilos-multinode", np.greater(offload, 0))
 
 
-def at_work(hw: Machine, split: GpuSplit) -> Machine:
+def at_work(hw: Machine, split: GpuSplit, in_flash: bool) -> Machine:
     """The machine with the GPUs that serve, each with its links and flash; the rest idles."""
     roles = ("gpu", "nvlink", "gpu_link")
     counts = {f"{role}.count": split.gpus for role in roles if role in hw.roles}
-    if "hbf" in hw.roles:
+    if in_flash:
         counts["hbf.count"] = hw.hbf.count * split.gpus / hw.gpu.count
     return hw.with_values(counts)
 
