@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support.systems import SYSTEMS, model
-from support.tiny import ALL_WEIGHTS, KV, STREAMED, TINY, WORK, amounts, split, two_kinds
+from support.tiny import ALL_WEIGHTS, KV, STREAMED, TINY, WORK, amounts, split
 
-import nearkv
 from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.mechanisms.serving.shared_prefix import SharedPrefix
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
@@ -88,21 +86,6 @@ def test_sharing_gains_nothing_for_one_sequence() -> None:
     assert shared.prefill.seconds == pytest.approx(float(own.prefill.seconds), rel=1e-9)
 
 
-def test_a_prompt_behind_a_prefix_multiplies_as_the_end_of_a_long_one() -> None:
-    rest = Workload(1.0, 100.0, 10.0)
-    added = SharedPrefix(900.0, rest).prompt_flops(TINY)
-    whole, first, last = (TINY.prefill_attention_flops(1, n) for n in (1000.0, 900.0, 100.0))
-    assert 100 * added == pytest.approx(whole - first - last)
-    assert added == pytest.approx(TINY.attention_flops(1, 900.0))
-
-
-def test_a_window_that_the_rest_fills_sees_nothing_of_the_prefix() -> None:
-    layer = two_kinds(64.0).layer_types["window"]
-    filled, short = (SharedPrefix(500.0, Workload(1.0, n, 2.0)) for n in (64.0, 15.0))
-    assert filled.read_bytes(layer) == 0
-    assert short.read_bytes(layer) == pytest.approx(layer.kv_bytes(1, 48))
-
-
 def test_each_layer_of_experts_waits_for_flash_once_a_step() -> None:
     hw = load_platform("h3").machine()
     mixtral = model("mixtral-8x7b", hw)
@@ -110,14 +93,6 @@ def test_each_layer_of_experts_waits_for_flash_once_a_step() -> None:
     step = resolve_knobs(SYSTEMS["hbf"], hw, mixtral, Workload(8.0, 4096.0, 64.0), knobs)
     waited = amounts(step.estimate.step)["hbf.latency wait"]
     assert waited == pytest.approx(32 * 20e-6)
-
-
-def test_what_cannot_be_shared_is_refused() -> None:
-    sparse = nearkv.compare(
-        "gpu", model="deepseek-v3.2", context="8k", knobs={"prefix": 4096, "shared": "on"}
-    )
-    assert sparse["status"][0] == "not-modelled"
-    assert "chooses tokens of its own" in sparse["reason"][0]
 
 
 # --- what H3 can and cannot gain --------------------------------------------------------------
