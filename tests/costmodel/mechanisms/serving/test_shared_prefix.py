@@ -62,7 +62,7 @@ def test_a_window_that_the_rest_fills_sees_nothing_of_the_prefix() -> None:
 
 @pytest.mark.parametrize(("shared", "status"), [("on", "not-modelled"), ("off", "ok")])
 def test_what_cannot_be_shared_is_refused(shared: str, status: str) -> None:
-    knobs = {"prefix": 4096, "shared": shared}
+    knobs = {"prefix": "4096", "shared": shared}
     row = nearkv.compare("gpu", model="deepseek-v3.2", context="8k", knobs=knobs)
     assert row["status"][0] == status
     assert ("chooses tokens of its own" in row["reason"][0]) == (shared == "on")
