@@ -14,7 +14,7 @@ TESTS ?= tests/solvers/test_frontier.py
 SYSTEMS := flexgen-ssd flexgen-dram flexgen-16ssd deepspeed-uvm hilos
 SHOWN := system,model,batch,context_tok,status,decode_tok_s,throughput_tok_s,step_ms
 
-.PHONY: help reasons walk setup demo validation bands golden check test quick deep browser pictures readme site lint type sizes fuzz mutants cover resume performance lock
+.PHONY: help atlas reasons walk setup demo validation bands golden check test quick deep browser pictures readme site lint type sizes fuzz mutants cover resume performance lock
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
 
@@ -39,6 +39,9 @@ validation: setup ## write docs/validation.md, a row a paper, anew
 
 bands: setup ## pool the model errors anew, write docs/coverage.md
 	$(BIN)/nearkv coverage --record --format markdown > docs/coverage.md
+
+atlas: setup ## search the cells of docs/atlas.md anew, draw them: ten minutes
+	$(BIN)/python docs/atlas.py
 
 reasons: setup ## write the table of docs/not-modelled.md anew
 	$(BIN)/python docs/not_modelled.py

@@ -31,6 +31,8 @@ SURE = 0.9
 """Share of the draws from which on a winner is sure [1]."""
 OPAQUE = 0.45
 """Opacity of a colour on which black letters are read."""
+TICK_SIZE = 5.5
+"""Height of numbers along a map, of which several stand in a row [point]."""
 PANEL_HEIGHT = 2.2
 """Height of a map [inch]."""
 BAR_REACH = 0.28
@@ -98,6 +100,7 @@ def region_map(
         _write_margins(lower, best)
         for panel in (upper, lower):
             number_places(panel, rows, x, y)
+            panel.tick_params(labelsize=TICK_SIZE)
         upper.set(xlabel="", title=f"{budget:,.0f} USD" if np.isfinite(budget) else "")
     for panel in panels[:, 1:].ravel():
         panel.set_ylabel("")
@@ -181,11 +184,7 @@ def _write_margins(axes: Axes, best: BestPolicy) -> None:
     shade = np.where(best.winner >= 0, shade, 0.0)
     axes.imshow(shade, cmap="Greys", vmin=0, vmax=2, origin="lower", aspect="auto")
     for (row, column), margin in np.ndenumerate(best.margin):
-        text = (
-            "-"
-            if best.winner[row, column] < 0
-            else "only"
-            if np.isinf(margin)
-            else f"{margin:.3g}"
-        )
+        text = f"{margin:.2f}" if np.isfinite(margin) else "only"
+        if best.winner[row, column] < 0:
+            text = "-"
         axes.text(column, row, text, ha="center", va="center", fontsize=5)

@@ -26,7 +26,7 @@ from nearkv.sweeps.tables.table import Row
 DOUBLINGS = 6
 """A number is looked at up to 64 times as high, and down to a 64th."""
 EXACT = 1e-9
-"""Distance of the factor's logarithm to which it is found [1]."""
+"""Distance of the factor's logarithm to which it is found, and of values that tie [1]."""
 GB = 1e9
 """Bytes of a gigabyte, as prices count it [B]."""
 
@@ -67,14 +67,14 @@ def break_even(region: Region, address: str) -> Row:
         """By how much the owners lead, on a logarithmic scale; at most `FAR`."""
         search = searched(question, address, 2.0**doublings)
         own = float(np.min(search.kept.costs[:, 1])) if search.meets else np.inf
-        if own == beaten:
-            return 0.0
+        if np.isclose(own, beaten, EXACT, 0):  # who ties does not win
+            return -EXACT
         if not np.isfinite([own, beaten]).all():
             return FAR if own < beaten else -FAR
         # rates are negative, as less is better
         return float(np.log(own / beaten) if own < 0 else np.log(beaten / own))
 
-    wins = lead(0.0) >= 0
+    wins = lead(0.0) > 0
     row = {**region.asked, "number": address, "owner_wins": wins}
     row |= dict.fromkeys(("factor", "part", "at", "unit", "usd_per_gb", "owner"))
     row["rival"] = rival[0].system if rival else ""
@@ -106,7 +106,7 @@ def _reach(lead: Callable[[float], float], wins: bool) -> tuple[float, float] | 
     """Doublings between which who wins changes, those nearest to none; None where it never does."""
     for far in range(1, DOUBLINGS + 1):
         for sign in (1, -1):
-            if (lead(sign * far) >= 0) != wins:
+            if (lead(sign * far) > 0) != wins:
                 return sign * (far - 1), sign * far
     return None
 

@@ -313,3 +313,28 @@ def test_a_grid_without_a_machine_prints_its_rows_and_writes_no_machine(tmp_path
     assert "no machine is within the budget" in " ".join(succeed(*grid).split())
     file = str(tmp_path / "best.toml")
     assert "first row has no machine" in refusal(*grid, "--machine-out", file)
+
+
+def test_a_grid_that_was_stopped_goes_on_and_ends_in_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, whole = tmp_path / "map.csv", tmp_path / "whole.csv"
+    asked = ("design", "h2m2,gpu", "--server", "h2m2-server,mac-studio-desktop")
+    grid = (*asked, "--model", "llama3.1-70b", "--context", "8k,16k,32k", "--budget", "20kUSD")
+    succeed(*grid, "-o", str(whole))
+
+    def press(done: int, workloads: int) -> None:
+        assert workloads == 3
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("nearkv.sweeps.commands.design._progress", lambda: press)
+        stopped = invoke(*grid, "-o", str(file))
+    assert stopped.exit_code == 130
+    assert "2 answers are safe" in " ".join(stopped.stderr.split())
+    assert not file.exists()
+    assert "--resume" in refusal(*grid, "-o", str(file))
+    assert "of another study" in refusal(*grid, "--batch", "4", "-o", str(file), "--resume")
+    succeed(*grid, "-o", str(file), "--resume")
+    assert file.read_bytes() == whole.read_bytes()

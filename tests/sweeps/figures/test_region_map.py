@@ -44,7 +44,7 @@ def test_each_cell_has_the_letter_of_its_winner_and_the_margin_below() -> None:
     assert names == ["A  drives", "B  GPU memory"]
     assert texts(cheap) == ["B", "A"]
     assert texts(dear) == ["A", "-"]
-    assert texts(cheap_margin) == ["4", "1.5"]
+    assert texts(cheap_margin) == ["4.00", "1.50"]
     assert texts(dear_margin) == ["only", "-"]
     assert [cheap.get_title(), dear.get_title()] == ["20,000 USD", "60,000 USD"]
 
@@ -77,6 +77,6 @@ def test_a_map_of_one_budget_has_no_title_and_times_are_won_by_the_least() -> No
     assert texts(first) == ["A", "A"]
     figure = first.get_figure(root=True)
     assert figure
-    assert texts(figure.axes[1]) == ["4", "1.5"]
+    assert texts(figure.axes[1]) == ["4.00", "1.50"]
     with pytest.raises(InputError, match="unknown column 'joy'"):
         plot.region_map(GRID, "joy")

@@ -1,0 +1,71 @@
+"""The page of the atlas says what the CSVs beside it say, and these what `design` says."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import nearkv
+from nearkv.sweeps.study.study_files import load_study
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture(scope="module")
+def atlas() -> ModuleType:
+    """The script that writes the page."""
+    spec = importlib.util.spec_from_file_location("atlas", DOCS / "atlas.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_first_paragraph_is_that_of_the_cells(atlas: ModuleType) -> None:
+    cells, turns = pd.read_csv(atlas.CELLS), pd.read_csv(atlas.TURNS)
+    assert atlas.paragraph(cells, turns) in (DOCS / "atlas.md").read_text()
+    study = load_study(atlas.STUDY)
+    asked = {*study.context}, {*study.batch}
+    for _, own in cells.groupby("budget_usd"):
+        assert ({*own["context_tok"]}, {*own["batch"]}) == asked
+        assert len(own.drop_duplicates(["context_tok", "batch"])) == 40
+    served = cells[cells["status"] == "ok"]
+    shares = served.groupby(atlas.KEYS)["best_share"].sum()
+    assert np.allclose(shares, 1)
+    rates = served.groupby(atlas.KEYS)["throughput_tok_s"]
+    assert (served["throughput_tok_s"] <= rates.transform("first")).all()
+
+
+def test_the_cell_of_an_idea_is_won_most_narrowly_or_lost_so(atlas: ModuleType) -> None:
+    """Of cells that are sorted, the best first: drives win the second, a GPU the others."""
+    rows = [
+        (8, "GPU memory", 8), (8, "drives", 2), (16, "drives", 4), (16, "GPU memory", 3),
+        (32, "drives", 9), (32, "GPU memory", 3), (64, "GPU memory", 6), (64, "host memory", 2),
+        (128, "GPU memory", 6), (128, "host memory", 5),
+    ]  # fmt: skip
+    cells = pd.DataFrame(rows, columns=["context_tok", "technology", "throughput_tok_s"])
+    cells = cells.assign(batch=1, budget_usd=atlas.BUDGET)
+    narrow = atlas.closest(cells, "drives")
+    assert (narrow["context_tok"], narrow["ratio"]) == (16, pytest.approx(4 / 3))
+    lost = atlas.closest(cells, "host memory")
+    assert (lost["context_tok"], lost["ratio"]) == (128, pytest.approx(5 / 6))
+    assert atlas.closest(cells, "near drives").empty
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(3))
+def test_three_cells_are_what_design_says_of_them_alone(atlas: ModuleType, seed: int) -> None:
+    cells = pd.read_csv(atlas.CELLS)
+    rows = cells[cells["status"] == "ok"].drop_duplicates(atlas.KEYS)
+    row = rows.iloc[int(np.random.default_rng(seed).integers(len(rows)))]
+    study = load_study(atlas.STUDY).but(context=row["context_tok"], batch=row["batch"])
+    alone = nearkv.design(study, budget=f"{row['budget_usd']}USD", maximize="throughput_tok_s")
+    assert alone["system"][0] == row["system"]
+    assert alone["server"][0] == row["server"]
+    assert alone["throughput_tok_s"][0] == pytest.approx(row["throughput_tok_s"], rel=1e-9)
