@@ -50,7 +50,8 @@ def test_what_is_told_of_coverage_is_measured(rows: list[SampledClaim]) -> None:
     for kind in ("GPU", "CPU", "links", "flash"):
         told = find_error(kind, "value", "").inside
         assert told == pytest.approx(groups[f"most time: {kind}"]["inside"], abs=0.03)
-    assert find_error("CPU", "ratio", "").inside == pytest.approx(groups["ratios"]["inside"])
+    told = find_error("CPU", "ratio", "").inside
+    assert told == pytest.approx(groups["ratios"]["inside"], abs=0.03)
     stated = re.search(r"of sources left out, (\d+) % of rows", (ROOT / "README.md").read_text())
     assert stated
     assert float(stated[1]) == pytest.approx(100 * groups["all"]["inside"], abs=2)
