@@ -295,10 +295,10 @@ def respond(replica: Replica, rate: Real) -> Response:
     """The response to a stream, given how many others decode beside a request.
 
     A request begins after its own prompt, when the next iteration is mixed as often as a departure
-    leaves a prompt behind; then that chance returns to w at a rate r, which makes runs as uneven as
-    busy periods of k iterations: (1 + r) / (1 - r) = (1 - w) E[k^2] / E[k] / (1 - chance)^2. The
-    next request goes to the replica with fewest, so that others = n^2 / (n + 1 - 1 / dp), none
-    where a few have a replica each.
+    leaves a prompt behind, fewer where a router finds a replica without one; then that chance
+    returns to w at a rate r, which makes runs as uneven as busy periods of k iterations: (1 + r) /
+    (1 - r) = (1 - w) E[k^2] / E[k] / (1 - chance)^2. The next request goes to the replica with
+    fewest, so that others = n^2 / (n + 1 - 1 / dp), none where a few have a replica each.
 
     Args:
         replica: where requests are served.
@@ -313,7 +313,8 @@ def respond(replica: Replica, rate: Real) -> Response:
     shared = -np.expm1(-rate * pace.mixed)
     riding = apart * pace.chance(pace.busy) + (1 - apart) * shared
     u = 1 - plain / pace.mean
-    left_behind = u * (1 + rate * replica.mean_as_met(pace.added) / (2 * (1 - u)))
+    in_line = rate * replica.mean_as_met(pace.added) / (2 * pace.choice * (1 - u))
+    left_behind = pace.chance(u) * (1 + in_line)
     after = chunked * riding + (1 - chunked) * left_behind
     runs = (
         (1 - w) * replica.mean_as_met(replica.chunks) / (1 - np.minimum(after, 0.95)) ** 2

@@ -18,7 +18,7 @@ from nearkv.costmodel.model.workload import Arrivals, Load, Serving, Workload
 from nearkv.solvers.goodput import first_within, quantile, within
 from nearkv.sweeps.simulate.play import simulate
 from nearkv.sweeps.study.study import Study, blocks
-from nearkv.sweeps.study.traces import Trace
+from nearkv.sweeps.study.traces import Trace, alike
 
 
 def iteration(load: Load) -> Span:
@@ -136,6 +136,27 @@ def test_a_second_replica_takes_half_of_the_requests() -> None:
     each = at_rate(work(1.0, 101.0), pair, 2 * rate)
     assert each.at_once == pytest.approx(one.at_once, rel=0.03)
     assert each.latency.tpot == pytest.approx(one.latency.tpot, rel=0.03)
+
+
+def test_a_prompt_leaves_few_behind_where_a_router_chooses() -> None:
+    """Long prompts that come first, few tokens, two replicas: against the simulation.
+
+    A prompt that comes while another is computed goes to the replica that computes none.
+    """
+    one = serving(chunked=0.0)
+
+    def halved(load: Load) -> Span:
+        return iteration(load.share(0.5))
+
+    def first(requests: Real, load: Load) -> Span:
+        return Leaf("gpu", "run", (0.1 * requests + 0.001 * load.prompt) / 2, 1.0, "s")
+
+    pair = replace(one, replicas=2.0, iteration=halved, prefill=first)
+    trace, rate = alike(5000.0, 40.0), 0.15
+    closed = at_rate(trace.workload, pair, rate).latency
+    queue = simulate(trace, pair, Arrivals(rate=rate), 1)
+    assert closed.tpot == pytest.approx(np.mean(queue.tpot), rel=0.1)
+    assert closed.ttft == pytest.approx(np.mean(queue.ttft), rel=0.1)
 
 
 def test_prompts_have_no_luck_where_the_numbers_that_run_decide() -> None:
