@@ -91,8 +91,8 @@ def test_limits_vary_a_study_from_a_file(tmp_path: Path) -> None:
     assert "slo: its limits are for requests that arrive" in refused
 
 
-def test_users_that_are_alike_fall_into_step() -> None:
-    """None waits for another's prompt, in the closed form as in the simulation."""
+def test_eight_users_that_are_alike_hardly_meet() -> None:
+    """One in eighteen begins beside another in 127 iterations; of those simulated, none."""
     asked = {
         method: nearkv.compare(
             "gpu",
@@ -107,7 +107,7 @@ def test_users_that_are_alike_fall_into_step() -> None:
     }
     for column in ("ttft_s", "tpot_ms", "batch_run", "throughput_tok_s"):
         closed, simulated = asked["fluid"][column], asked["simulate"][column]
-        assert closed.tolist() == pytest.approx(simulated.tolist(), rel=0.03), column
+        assert closed.tolist() == pytest.approx(simulated.tolist(), rel=0.06), column
 
 
 @pytest.mark.parametrize(
