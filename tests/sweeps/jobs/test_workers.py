@@ -98,7 +98,14 @@ def marked(mark: str) -> list[int]:
 @pytest.mark.stops
 @pytest.mark.parametrize(
     ("after", "everybody"),
-    [(0.2, True), (0.45, False), (0.6, True), (0.7, False), (0.8, True), (1.0, False)],
+    [
+        (0.45, False),
+        (0.8, True),
+        *(
+            pytest.param(*moment, marks=pytest.mark.deep)
+            for moment in [(0.2, True), (0.6, True), (0.7, False), (1.0, False)]
+        ),
+    ],
 )
 def test_ctrl_c_while_workers_start(tmp_path: Path, after: float, everybody: bool) -> None:
     """Wherever it strikes, all as in a terminal or the parent alone: one line, no process stays."""
