@@ -186,10 +186,10 @@ def ends_of(study: Study) -> tuple[str, str]:
 
 def with_ends(names: Sequence[str], rows: Rows, study: Study | None) -> list[str]:
     """Names of columns, and behind each time, rate and ratio the ends of its band."""
-    from nearkv.sweeps.uncertainty.model_error import error_power
-
     if study is None or not study.band:
         return list(names)
+    from nearkv.sweeps.uncertainty.model_error import error_power
+
     shown: dict[str, None] = {}
     for name in names:
         ends = [f"{name}{end}" for end in ends_of(study)]

@@ -235,13 +235,18 @@ def worse_with_more_hardware(trial: ContractCase, changes: int, seed: int) -> It
 
 
 def hardware_addresses(hw: Machine) -> list[str]:
-    """All rates, capacities and counts of a machine, as `role.key`: more of each is more."""
+    """All rates, capacities and counts of a machine, as `role.key`: more of each is more.
+
+    What follows another number is left out: it changes with that.
+    """
     addresses = []
     for role, part in hw.roles.items():
         for key in part.values:
             units = {keys[key].unit for keys in PART_TYPES.values() if key in keys}
-            if key in _CAPACITIES or not units.isdisjoint(_RATE_UNITS):
-                addresses.append(f"{role}.{key}")
+            is_more = key in _CAPACITIES or not units.isdisjoint(_RATE_UNITS)
+            address = f"{role}.{key}"
+            if is_more and address not in hw.follows:
+                addresses.append(address)
     return addresses
 
 

@@ -25,8 +25,7 @@ LINES = (
     "solve batch --system flexgen-ssd --model opt-30b --context 8k --format json",
     "solve hardware --system flexgen-dram --model opt-30b --context 8k --vary host.memory"
     " --slo batch_run=8 --format json",
-    "solve crossover --system flexgen-ssd,hilos --model opt-30b --along context=4k:64k"
-    " --format json",
+    "solve crossover --system hilos,inf2 --model opt-30b --along context=4k:64k --format json",
     "solve subbatch --model gpt-175b --requests 2k,3k,4k --time-limit 1 --format json",
     "solve placement --model opt-30b --context 256 --output-tokens 8 --gpu-batch 4"
     " --num-batches 2 --format json",
@@ -40,7 +39,7 @@ LINES = (
     "pareto --system hilos --model opt-30b --batch 1:64:x2 --context 8k --by step_ms,cost_usd"
     " --where batch_run>=4 --columns system,step_ms,cost_usd --format json",
     "sensitivity hilos --model opt-30b --context 8k --of step_ms --knob alpha=0.3 --format json",
-    "solve crossover --system flexgen-ssd,hilos --model opt-30b --along context=4k:64k"
+    "solve crossover --system hilos,inf2 --model opt-30b --along context=4k:64k"
     " --of step_ms --batch 4 --output-tokens 8 --format json",
     "solve mapping --model opt-66b --platform gh-asymmetric --method greedy --set hbm.memory=80GB"
     " --format json",
