@@ -175,7 +175,7 @@ def test_compare_lays_all_systems_side_by_side() -> None:
             "did you mean 'n_fc'",
         ),
         (("compare", "inf2", "hillinfer", "--model", "opt-30b", "--knob", "n_fc=3"), "interval"),
-        (("compare", "inf2", "hillinfer", "--model", "opt-30b", "--knob", "n_fc=3"), "retention"),
+        (("compare", "inf2", "hillinfer", "--model", "opt-30b", "--knob", "n_fc=3"), "hot_share"),
         ((*POINT, "--columns", "n_fcc"), "did you mean 'n_fc'"),
         (("solve", "mapping", "--model", "gpt3-175b", "--platform", "hilos-a100"), "hbm"),
         (("estimate", "oracle", "--model", "gpt3-175b", "--knob", "n_fc=97"), "from 0 to 96"),
