@@ -74,7 +74,7 @@ def test_fifty_random_cells_change_hands_at_their_price(seed: int, tmp_path: Pat
         "budget": f"{random.choice([15, 20, 40, 60])}kUSD",
     }
     role = str(random.choice(["lpddr", "csd", "hbf", "dimm"]))
-    servers = f"{SERVERS},hbf-server,common-server"
+    servers = f"{SERVERS},hbf-server,l3-server"
     check_price(role, "h2m2,hilos,hillinfer,l3,hbf,gpu", tmp_path, servers, **asked)
 
 
