@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 BRIEF = (
     "system,model,platform,trace,batch,rate_req_s,users,context_tok,output_tokens,status,"
     "speedup,note,goodput_req_s,users_served,ttft_p99_s,tpot_p99_ms,tpot_p90_ms,"
-    "step_ms,step_bottleneck,short_of,short_gb,batch_run,throughput_tok_s,bottleneck,decode_tok_s,alpha,"
+    "step_ms,short_of,short_gb,step_bottleneck,batch_run,throughput_tok_s,bottleneck,decode_tok_s,alpha,"
     "total_speedup,bottleneck_share,tp,dp,pp,ep,attention,devices,n_attention,n_qkv,n_fc,prefill_s,"
     "energy_j_tok,memory_energy_j_tok,tpot_ms,tok_s_per_kusd,kv_gpu_gb,kv_host_gb,"
     "kv_drive_gb"

@@ -18,6 +18,7 @@ from support.command_line import succeed
 from support.helpers import COMMAND
 
 import nearkv
+from nearkv.costmodel.model import registry
 from nearkv.sweeps.figures.style import load_pyplot
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -140,6 +141,8 @@ def test_a_page_works_from_an_empty_folder(
         pytest.skip("a test of its own follows this page")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
+    # what a page's plugin registers is gone after it
+    monkeypatch.setattr(registry, "_SYSTEMS", registry.systems().copy())
     names: dict[str, object] = {}
     for block in blocks(page):
         if block.file:

@@ -465,7 +465,7 @@ def test_a_command_that_takes_long_says_so_on_a_terminal(monkeypatch: pytest.Mon
         told.set()
 
     monkeypatch.setattr("nearkv.sweeps.commands.printing.tell", tell)
-    monkeypatch.setattr("nearkv.sweeps.commands.printing.PATIENCE", 1e-3)
+    monkeypatch.setattr("nearkv.sweeps.commands.printing.QUIET_SECONDS", 1e-3)
     terminal = SimpleNamespace(isatty=lambda: True)
     monkeypatch.setattr("sys.stderr", terminal)
     with telling_time(["solve", "alpha", "--model"]):

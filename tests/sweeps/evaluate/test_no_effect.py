@@ -108,7 +108,7 @@ def test_estimate_tells_as_a_command_and_costs_its_evaluation_from_python(
     "command",
     [
         "solve alpha",
-        "solve crossover --system hilos,flexgen-ssd --along context=1k:2k",
+        "solve crossover --system hilos,inf2 --along context=4k:64k",
         "solve batch --system hilos",
         "solve hardware --vary csd.count --slo throughput_tok_s=0.1",
         "solve subbatch --requests 2k,3k",
