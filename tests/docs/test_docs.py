@@ -126,14 +126,33 @@ FOLLOW: dict[str, Callable[[Block, dict[str, object]], None]] = {
     "python": follow_python,
 }
 PAGES = [page for page in sorted(DOCS.rglob("*.md")) if blocks(page)]
+LONG = ("atlas", "design", "experts", "figures", "reuse")
+"""Pages whose commands take more than five seconds of work: `make deep` follows them."""
 
 
 def test_pages_have_blocks() -> None:
     assert {page.stem for page in PAGES} >= {"start", "tutorial", "own", "figures", "cluster"}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.stem in LONG], ids=lambda page: page.stem
+)
+def test_every_command_of_a_page_is_one(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each command and option exists; nothing is run."""
+    monkeypatch.setattr("nearkv.cli.Command.invoke", lambda *_: None)
+    for block in blocks(page):
+        if block.language == "console":
+            follow_console(block, {})
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.deep if page.stem in LONG else pytest.mark.slow)
+        for page in PAGES
+    ],
+    ids=lambda page: page.stem,
+)
 def test_a_page_works_from_an_empty_folder(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

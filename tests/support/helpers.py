@@ -14,16 +14,16 @@ COMMAND = Path(sys.executable).with_name("nearkv")
 AXES = [
     "--system=hilos",
     "--model=opt-66b",
-    "--batch=1:20:+1",
+    "--batch=1:10:+1",
     "--context=4k:200k:+4k",
     "--set=csd.count=1:10:+1",
     "--set=uplink.bandwidth=10GB/s:59GB/s:+1GB/s",
     "--columns=batch,context_tok,csd.count,alpha,step_ms",
 ]
-"""Half a million rows, in pieces enough to be killed between them."""
+"""A quarter of a million rows, in pieces enough to be killed between them."""
 SMALL = ["--batch", "1", "--context", "4k"]
 """The same with 500 rows."""
-ROWS = 500_000
+ROWS = 250_000
 
 
 def sweep_command(file: Path, *more: str) -> list[str]:

@@ -79,7 +79,7 @@ def test_a_knob_stands_for_its_number_and_ranges_are_kept() -> None:
     assert find_hardware(POINT, "csd.count=1:50", ["throughput_tok_s=0.5"])[0]["limit"] == "never"
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_all_targets_are_reached_at_once() -> None:
     wanted = ["throughput_tok_s>=0.2", "step_ms<=70000", "speedup:flexgen-ssd>=5"]
     each = [find_hardware(POINT, "csd.count", [target])[0]["value"] for target in wanted]

@@ -123,7 +123,7 @@ def test_what_a_killed_sweep_was_writing_is_dropped(
 
 def test_a_full_disk_keeps_what_is_finished(tmp_path: Path, whole: dict[str, Bytes]) -> None:
     file = tmp_path / "out.csv"
-    printed = refused(with_small_files(15 << 10, sweep_command(file)))
+    printed = refused(with_small_files(7 << 10, sweep_command(file)))
     assert "cannot be written (File too large)" in printed
     assert safe_pieces(file) > 2
     assert f"{ROWS:,} finished rows are safe" in printed

@@ -31,7 +31,7 @@ def by_group(rows: list[SampledClaim]) -> Mapping[str, Mapping[str, Any]]:
     return {row["rows_of"]: row for row in measure_coverage(rows)}
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_bands_hold_what_was_measured(rows: list[SampledClaim]) -> None:
     """Each source left out, 85 to 95 % lie inside the 90 % bands, strangers less often."""
     groups = by_group(rows)
@@ -43,7 +43,7 @@ def test_bands_hold_what_was_measured(rows: list[SampledClaim]) -> None:
     assert groups["most time: links"]["width"] <= 2.0
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_what_is_told_of_coverage_is_measured(rows: list[SampledClaim]) -> None:
     """Below every band and in README: shares of rows without their own source, in percent."""
     groups = by_group(rows)
@@ -57,7 +57,7 @@ def test_what_is_told_of_coverage_is_measured(rows: list[SampledClaim]) -> None:
     assert float(stated[1]) == pytest.approx(100 * groups["all"]["inside"], abs=2)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_the_recorded_model_errors_are_those_of_the_claims(rows: list[SampledClaim]) -> None:
     """`make bands` writes them; a change of the physics must run it."""
     with ERROR_TABLE.open(encoding="utf-8", newline="") as file:
@@ -71,7 +71,7 @@ def test_the_recorded_model_errors_are_those_of_the_claims(rows: list[SampledCla
             assert float(before[name]) == pytest.approx(now[name], rel=0.05, abs=0.005)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_draws_of_a_claim_are_in_its_unit(rows: list[SampledClaim]) -> None:
     """`acc-neox-32` states seconds of a step, whose column has milliseconds."""
     for row in rows:
@@ -79,7 +79,7 @@ def test_draws_of_a_claim_are_in_its_unit(rows: list[SampledClaim]) -> None:
         assert np.abs(np.log(middle / row.predicted)).max() < 1, row.claim.id
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_every_prediction_lies_in_its_own_band(rows: list[SampledClaim]) -> None:
     for row in rows:
         prediction = replace(row, stated=row.predicted)
