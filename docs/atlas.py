@@ -104,19 +104,20 @@ def closest(cells: pd.DataFrame, technology: str) -> pd.Series:
 
 
 def paragraph(cells: pd.DataFrame, turns: pd.DataFrame) -> str:
-    """The first paragraph of the page, from the CSVs beside it."""
+    """The first paragraph of the page and its list, a line an idea, from the CSVs beside it."""
     within = cells[cells["budget_usd"] == BUDGET]
     first = within.drop_duplicates(KEYS)
     wins = first["technology"].value_counts()
-    won = ", ".join(f"{name} {count}" for name, count in wins.items())
+    won = ", ".join(f"{name} in {count}" for name, count in wins.items())
     said = [
-        f"For those who ask which memory wins where: of {len(first)} cells of Llama-3.1-70B, each "
-        "with a context of 8k to 1M tokens, a batch of 1 to 256 and the machine within "
-        f"{BUDGET:,} USD that generates most tokens per second, {won}."
+        f"For those who ask which memory wins where. Each of {len(first)} cells is a context of 8k "
+        "to 1M tokens and a batch of 1 to 256 of Llama-3.1-70B; within "
+        f"{BUDGET:,} USD most tokens per second come from {won}. The ideas of the papers:"
     ]
     for technology, (papers, _) in IDEAS.items():
-        said.append(_idea(cells, turns, technology, papers, int(wins.get(technology, 0))))
-    return " ".join(said)
+        wins_of = int(wins.get(technology, 0))
+        said.append(f"- {_idea(cells, turns, technology, papers, wins_of)}")
+    return "\n".join(said)
 
 
 def _idea(

@@ -111,6 +111,11 @@ def _read_part(path: Path, name: str, what: str) -> Part:
     title = str(table.get("title", name))
     no_numbers = _PART_KEYS | _SERVER_KEYS if part_type == "server" else _PART_KEYS
     entries = {key: entry for key, entry in table.items() if key not in no_numbers}
+    if "base" in entries:
+        raise InputError(
+            f"{where}: a part has no base: state all of its numbers, or change those of another "
+            "in a platform, below part = ..."
+        )
     numbers = numbers_of(entries, PART_TYPES[part_type], where)
     if "config" in table:
         return _from_config(table, path.stem, title, numbers, where)

@@ -43,7 +43,8 @@ class Role:
         except KeyError:
             raise MissingNumberError(
                 f"platform {self.platform!r} has no {self.name}.{key}, which this system needs; "
-                "use the platform of its paper (see `nearkv systems`)"
+                "use the platform of its paper (see `nearkv systems`), or state it, in the part or "
+                f"by --set {self.name}.{key}=VALUE"
             ) from None
 
     def __contains__(self, key: str) -> bool:

@@ -73,7 +73,7 @@ def design(
     ] = "",
     users: Annotated[
         str,
-        option("NUMBERS", "Sequences of one batch, not of load: all served at once."),
+        option("NUMBERS", "Sequences that start together and are all held at once: 16."),
     ] = "",
     best_per: Annotated[
         str,
@@ -103,14 +103,18 @@ def design(
         option("FILE.csv", "Prices of your own: part,usd[,low,high,basis,date,source]."),
     ] = "",
     years: Annotated[
-        float | None, option("NUMBER", "Years over which a purchase is paid for.")
+        float | None,
+        option("NUMBER", "Years over which a purchase is paid for; 4 by default."),
     ] = None,
-    usd_kwh: Annotated[float | None, option("USD", "Price of electricity.")] = None,
+    usd_kwh: Annotated[
+        float | None, option("USD", "Price of electricity; 0.1 by default.")
+    ] = None,
     pue: Annotated[
-        float | None, option("FACTOR", "Power of the building over that of the machine.")
+        float | None,
+        option("FACTOR", "Power of the building over the machine's; 1.4 by default."),
     ] = None,
     utilisation: Annotated[
-        float | None, option("SHARE", "Share of the hours with requests to serve.")
+        float | None, option("SHARE", "Share of the hours with requests; 0.7 by default.")
     ] = None,
     rent: Annotated[
         bool,

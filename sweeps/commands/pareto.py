@@ -26,7 +26,7 @@ def pareto(
         list[str],
         option(
             "COLUMN<=VALUE",
-            "Keep only such designs: step_ms<=200. = stands for the better side.",
+            "Keep only such designs: step_ms<=200; step_ms=200 means the better side.",
         ),
     ] = [],
     yes: options.Yes = False,

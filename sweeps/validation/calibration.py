@@ -271,6 +271,12 @@ def sentences(calibration: Calibration) -> list[str]:
             f"their errors correlate at {fit.correlation[i, j]:+.3f}; "
             "the rows determine their combination better than either."
         )
+    kept = [name for name, half in zip(factors, fit.half, strict=True) if half >= 1]
+    if kept:
+        lines.append(
+            f"A written platform leaves {', '.join(kept)} as stated, so it does not predict what "
+            "stands under fitted."
+        )
     if calibration.weaker:
         others = ", ".join(calibration.weaker)
         lines.append(f"Left as stated, as they move the rows less: {others} (--factor).")
