@@ -342,7 +342,7 @@ def _role(role: str, entry: FileTable, inherited: Part | None, path: Path) -> Pa
     for name in own if role == "derate" else ():
         check_factor(name, where)
     if "part" in entry:
-        name = _part_name(str(entry["part"]), path)
+        name = part_name(str(entry["part"]), path)
         check_exists("part", name, f"{where}: part")
         part = load_part(name)
         check_role(part, role, f"{where}: part")
@@ -365,8 +365,8 @@ def _role(role: str, entry: FileTable, inherited: Part | None, path: Path) -> Pa
     return Part(role, role, role, numbers)
 
 
-def _part_name(name: str, platform: Path) -> str:
-    """A part as a platform names it: a file beside its own, or in `parts` there, goes first."""
+def part_name(name: str, platform: Path) -> str:
+    """A part as a platform or server names it: a file beside its own, or in `parts`, goes first."""
     file = name if name.endswith(".toml") else f"{name}.toml"
     for beside in (platform.parent / file, platform.parent / "parts" / file):
         if beside != platform and beside.is_file():

@@ -9,6 +9,7 @@ from nearkv.hardware.catalog import load_llm, load_part, load_platform
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.files import FileTable, read_toml
 from nearkv.hardware.schema import PART_TYPES, ROLES, Key, Quantity, keys_of, quantity
+from nearkv.hardware.server import load_server
 from nearkv.hardware.units import unit_of
 
 _PLATFORM_HEADER = """\
@@ -106,7 +107,7 @@ def _short(number: Quantity) -> str:
 
 
 def problems(path: Path) -> list[str]:
-    """All that is wrong with a part or platform file, a sentence each; none where it loads.
+    """All that is wrong with a part, server or platform file, a sentence each; none if it loads.
 
     Raises:
         InputError: the file cannot be read as TOML.
@@ -114,7 +115,8 @@ def problems(path: Path) -> list[str]:
     table = read_toml(path, "part or platform")
     if "kind" in table:
         keys = PART_TYPES.get(str(table["kind"]), {})
-        return _wrong_numbers(table, keys, str(path)) or _refusal(load_part, path)
+        load = load_server if table["kind"] == "server" else load_part
+        return _wrong_numbers(table, keys, str(path)) or _refusal(load, path)
     faults = []
     for role, entry in table.items():
         if isinstance(entry, dict):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.hardware.catalog import load_part, load_platform
+from nearkv.hardware.catalog import load_part, load_platform, part_name
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.files import check_exists, names, path_of, read_toml
 from nearkv.hardware.platform import Part, Platform
@@ -80,12 +80,16 @@ class Server:
         platform: the machine it makes as it is delivered, with what systems read of it.
         includes: roles whose parts its price includes.
         slots: by role.
+        own: parts that slots name and the catalogue lacks.
+        files: the files of `own`, and of the server if it is a user's, by name.
     """
 
     part: Part
     platform: Platform
     includes: tuple[str, ...]
     slots: Mapping[str, Slot]
+    own: tuple[Part, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def delivered(self) -> dict[str, Fitted]:
@@ -103,8 +107,8 @@ class Server:
         return self.machine({})
 
     def parts(self, role: str) -> list[Part]:
-        """Parts of the catalogue that fit a slot, by name."""
-        return list(filter(self.slots[role].fits, _catalogue()))
+        """Parts of the catalogue that fit a slot, by name, then the user's own."""
+        return list(filter(self.slots[role].fits, [*_catalogue(), *self.own]))
 
     def check(self, build: Mapping[str, Fitted], memory: float = 0.0) -> None:
         """Refuse a build that cannot be assembled.
@@ -219,7 +223,8 @@ def load_server(name: str) -> Server:
     """Read a server, by name or from a user's .toml file.
 
     Raises:
-        InputError: an unknown name, or a slot that states no part, count or source.
+        InputError: an unknown name, a slot that states no part, count or source, or one that takes
+            what is no part and no form of one.
     """
     path = path_of("server", name)
     where = str(path)
@@ -230,7 +235,28 @@ def load_server(name: str) -> Server:
     stated = table.get("slots", {})
     slots = {role: _slot(slot, f"{where}: slots.{role}") for role, slot in stated.items()}
     includes = tuple(map(str, table.get("includes", ())))
-    return Server(part, load_platform(platform), includes, slots)
+    files = _own_parts(slots, path)
+    own = tuple(map(load_part, files.values()))
+    if name.endswith(".toml"):
+        files[part.name] = str(path.absolute())
+    return Server(part, load_platform(platform), includes, slots, own, files)
+
+
+def _own_parts(slots: Mapping[str, Slot], path: Path) -> dict[str, str]:
+    """Files of parts that slots name and the catalogue lacks, by name.
+
+    Raises:
+        InputError: a slot takes what is no part and no form of one.
+    """
+    known = {known for part in _catalogue() for known in (part.name, part.form)}
+    files = {}
+    for role, slot in slots.items():
+        for taken in slot.takes:
+            if taken not in known:
+                file = part_name(taken, path)
+                check_exists("part", file, f"{path}: slots.{role}: takes")
+                files[taken] = str(path_of("part", file).absolute())
+    return files
 
 
 def ownership(stated: Mapping[str, float]) -> Part:

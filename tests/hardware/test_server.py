@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+import nearkv
 from nearkv.hardware.catalog import load_part
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.files import names
+from nearkv.hardware.own import problems
 from nearkv.hardware.server import Fitted, Server, load_server
 
 GIB = 2.0**30
@@ -151,6 +157,27 @@ def test_every_server_is_a_machine_as_delivered(name: str) -> None:
     for role in server.includes:
         assert machine.roles[role].si["price"] == 0
     assert all(server.parts(role) for role in server.slots)
+
+
+def test_a_server_of_a_user_takes_a_part_that_lies_beside_it(tmp_path: Path) -> None:
+    """By design from its path alone, and the written machine gives the same answer."""
+    for folder, name in (("servers", "hillinfer-server"), ("parts", "smartssd")):
+        shutil.copy(Path(nearkv.__file__).parent / f"hardware/{folder}/{name}.toml", tmp_path)
+    file, part = tmp_path / "hillinfer-server.toml", tmp_path / "smartssd.toml"
+    file = file.rename(tmp_path / "mine.toml")
+    file.write_text(file.read_text().replace('["smartssd"]', '["smartssd", "my-csd"]'))
+    assert "takes: unknown part 'my-csd'" in problems(file)[0]
+    part.write_text(part.read_text().replace("value = 3.0, unit", "value = 3.1, unit"))
+    part.rename(tmp_path / "my-csd.toml")
+    assert problems(file) == []
+    assert [each.name for each in load_server(str(file)).parts("csd")] == ["smartssd", "my-csd"]
+    asked: dict[str, Any] = {"context": "32k", "budget": "40kUSD", "maximize": "throughput_tok_s"}
+    table = nearkv.design("hilos", "llama3.1-70b", servers=str(file), **asked)
+    assert table["csds"][0] == "1 x my-csd"
+    machine = tmp_path / "best.toml"
+    machine.write_text(table.attrs["machine"][0])
+    again = nearkv.estimate("hilos", "llama3.1-70b", context="32k", platform=str(machine))
+    assert again["throughput_tok_s"] == table["throughput_tok_s"][0]
 
 
 def test_links_come_with_what_they_connect() -> None:

@@ -132,7 +132,7 @@ class Design:
 
     def machine_file(self) -> str:
         """The machine as the TOML of a platform: what differs from that of its server."""
-        base = self.builds.server.platform
+        base, files = self.builds.server.platform, self.builds.server.files
         lines = [f'title = "{self.machine.name}"', f'base = "{base.name}"']
         for role, part in self.machine.roles.items():
             before = base.roles.get(role)
@@ -141,8 +141,9 @@ class Design:
             lines += ["", f"[{role}]"]
             own: Mapping[str, Quantity] = {}
             if role not in PARTLESS:
-                lines.append(f'part = "{part.name}"')
-                own = load_part(part.name).numbers
+                name = files.get(part.name, part.name)
+                lines.append(f'part = "{name}"')
+                own = load_part(name).numbers
             for key, number in part.numbers.items():
                 if number != own.get(key):
                     lines.append(f'{key} = "{number.value!r} {number.unit}"')
