@@ -313,6 +313,12 @@ def left_out(rows: Rows, shown: Display, view: View) -> list[str]:
     return [*sentences, *why]
 
 
+OF_POWER = {"power_w", "energy_j_tok", "decode_energy_j_tok"}
+NO_POWER = (
+    "a device that it owns states no idle_power, or no kernel_power_... of its kernel"
+)
+
+
 def _blanks(rows: Rows, view: View) -> list[str]:
     """Sentences on systems that run and have no number in a column that was asked for."""
     from nearkv.costmodel.model.metrics import COLUMNS, COSTS
@@ -326,7 +332,7 @@ def _blanks(rows: Rows, view: View) -> list[str]:
         counts = Counter(str(row.get("system")) for row in runs if row[name] is None)
         for system, count in counts.items():
             where = f"at {counted(count, 'design point')}"
-            why = f"`nearkv columns show {name}` says why"
+            why = NO_POWER if name in OF_POWER else f"`nearkv columns show {name}` says why"
             sentences.append(f"-: {system} runs {where} without {name}; {why}.")
     return sentences
 
