@@ -117,7 +117,7 @@ class _Question:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Objective of all numbers together."""
+        """Shape of all design points: every number of the question broadcasts to it."""
         parts = [vars(self.llm), vars(self.work), vars(self.work.spread), self.stated]
         parts += [role.values for role in self.hw.roles.values()]
         if self.work.arrivals is not None:
@@ -317,6 +317,7 @@ def _notes(question: _Question, estimate: Estimate, sampled: Sequence[str]) -> N
 
 
 def _apart(knob: Knob) -> str:
+    """In words, what is equal between the values of a knob that are tried first."""
     return "ratios" if _is_wide(knob) else "distances"
 
 

@@ -172,8 +172,9 @@ def coverage_of(study: Study | None, names: Collection[str]) -> list[str]:
 
     ends = {name for name in names if name.endswith(ends_of(study))}
     ratios = {name for name in ends if "speedup_" in name or "_ratio_" in name}
-    of = [VALUE] * bool(ends - ratios) + [RATIO] * bool(ratios)
-    return [coverage_told(blocks(study), of)] if of else []
+    kinds = {VALUE: ends - ratios, RATIO: ratios}
+    shown = [kind for kind, columns in kinds.items() if columns]
+    return [coverage_told(blocks(study), shown)] if shown else []
 
 
 def ends_of(study: Study) -> tuple[str, str]:
@@ -296,27 +297,34 @@ def left_out(rows: Rows, shown: Display, view: View) -> list[str]:
     names_no_machine = bool(view.columns) and differ and "platform" not in shown.names
     if view.pivot or names_no_machine:
         sentences += unequal(rows, shown.names)
-    why: dict[str, None] = {}
-    for row in rows:
-        name, status = row.get("system", "It"), row.get("status")
-        reason, short_of = row.get("reason"), row.get("short_of")
-        if status == "not-modelled" and reason and "reason" not in shown.names:
-            why[f"n/m: {name}: {reason}."] = None
-        if status == "infeasible" and short_of and not SHORTAGE & {*shown.names}:
-            why[f"OOM: {name} lacks memory in {short_of}."] = None
-    why |= dict.fromkeys([*_blanks(rows, view), *_slow(rows, view)])
+    why = [*_unanswered(rows, shown.names), *_blanks(rows, view), *_slow(rows, view)]
     short = next((row for row in rows if row.get("status") == "infeasible"), {})
     if "system" in short:
         asked = f"nearkv estimate {short['system']} ... --footprint"
         more = GIVES_MORE.get(str(short.get("short_of")), "")
-        why[f"{asked} lists what lies in each memory{more}."] = None
-    return [*sentences, *why]
+        why.append(f"{asked} lists what lies in each memory{more}.")
+    return [*sentences, *dict.fromkeys(why)]
+
+
+def _unanswered(rows: Rows, shown: Collection[str]) -> list[str]:
+    """Sentences on rows without an answer, where the columns that are shown do not say why."""
+    sentences = []
+    for row in rows:
+        name, status = row.get("system", "It"), row.get("status")
+        reason, short_of = row.get("reason"), row.get("short_of")
+        if status == "not-modelled" and reason and "reason" not in shown:
+            sentences.append(f"n/m: {name}: {reason}.")
+        if status == "infeasible" and short_of and not SHORTAGE & {*shown}:
+            sentences.append(f"OOM: {name} lacks memory in {short_of}.")
+    return sentences
 
 
 OF_POWER = {"power_w", "energy_j_tok", "decode_energy_j_tok"}
+"""Columns that need the power of every device that a system owns."""
 NO_POWER = (
     "a device that it owns states no idle_power, or no kernel_power_... of its kernel"
 )
+"""Reason why a row that runs has none of these."""
 
 
 def _blanks(rows: Rows, view: View) -> list[str]:
@@ -486,8 +494,6 @@ def telling_time(words: Sequence[str]) -> Iterator[None]:
 
 def ask(question: str) -> bool:
     """Ask the user; where there is no terminal to ask on, the answer is no."""
-    import sys
-
     try:
         return sys.stdin.isatty() and typer.confirm(question, err=True)
     except typer.Abort:
@@ -518,7 +524,6 @@ def check_new(file: Path) -> None:
     """
     import os
 
-    from nearkv.hardware.errors import InputError
     from nearkv.sweeps.evaluate.provenance import place_of
 
     place_of(file)
