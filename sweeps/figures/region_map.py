@@ -110,25 +110,25 @@ def region_map(
         first.fill_between([], [], color=colour(index), alpha=OPAQUE, label=label)
     handles, labels = first.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper left", ncols=4, frameon=False)
-    told = _told(value, SHARE in table, boundaries is not None)
-    figure.supxlabel(told, x=0.01, horizontalalignment="left", fontsize=6)
+    caption = _caption(value, SHARE in table, boundaries is not None)
+    figure.supxlabel(caption, x=0.01, horizontalalignment="left", fontsize=6)
     return first
 
 
-def _told(value: str, is_drawn: bool, has_borders: bool) -> str:
-    """What a reader must know of the map.
+def _caption(value: str, has_shares: bool, has_borders: bool) -> str:
+    """Explain the numbers, bars and hatches of the map below it.
 
     Args:
         value: the column that is compared.
-        is_drawn: whether cells know their share of draws.
+        has_shares: whether cells know their share of draws.
         has_borders: whether borders are drawn.
     """
-    told = f"Below: {without_unit(label_of(value))} of the best over the second's."
+    caption = f"Below: {without_unit(label_of(value))} of the best over the second's."
     if has_borders:
-        told += " Bars: exact borders between cells."
-    if is_drawn:
-        told += f" Hatched: best in less than {SURE:.0%} of the draws."
-    return told
+        caption += " Bars: exact borders between cells."
+    if has_shares:
+        caption += f" Hatched: best in less than {SURE:.0%} of the draws."
+    return caption
 
 
 def _winners(table: pd.DataFrame, value: str, axes: tuple[str, str], by: str) -> list[str]:

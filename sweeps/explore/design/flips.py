@@ -73,17 +73,19 @@ def flips_of(goal: Goal, first: Block, second: Block) -> list[tuple[str, bool]]:
     trials = [*numbers, *numbers]
     far = np.array([each.low for each in numbers] + [each.high for each in numbers])
     turned = np.flatnonzero((_lead(goal, first, second, trials, far) < 0) & (far > 0))
-    trials, over = [trials[row] for row in turned], far[turned]
-    still, rows = np.array([each.stated for each in trials]), np.arange(len(turned))
+    trials, after = [trials[row] for row in turned], far[turned]
+    stated, rows = np.array([each.stated for each in trials]), np.arange(len(turned))
+    # the ranking stands at the values before, and is turned at those after
+    before = stated
     for _ in range(ROUNDS if trials else 0):
-        edges = np.linspace(still, over, PARTS + 1)
+        edges = np.linspace(before, after, PARTS + 1)
         lead = _lead(goal, first, second, trials * PARTS, edges[1:].reshape(-1))
         turning = np.argmax(lead.reshape(PARTS, -1) < 0, axis=0)
-        still, over = edges[turning, rows], edges[turning + 1, rows]
-    change = np.abs(np.log(over / np.array([each.stated for each in trials])))
-    misses = np.isinf(_worth(goal, first, trials, over))
+        before, after = edges[turning, rows], edges[turning + 1, rows]
+    change = np.abs(np.log(after / stated))
+    misses = np.isinf(_worth(goal, first, trials, after))
     return [
-        (trials[row].text(float(over[row])), bool(misses[row]))
+        (trials[row].text(float(after[row])), bool(misses[row]))
         for row in np.argsort(change)
     ]
 

@@ -76,16 +76,16 @@ class Sizes:
         count = "" if TIERS[self.name].medium in WHOLE_ROLES else f"{parts:.0f}x"
         each = capacity if not count else capacity / parts
         size, unit = next(
-            (each / size, unit)
-            for unit, size in BYTE_UNITS.items()
-            if each % size == 0 or size == 1
+            (each / in_bytes, unit)
+            for unit, in_bytes in BYTE_UNITS.items()
+            if each % in_bytes == 0 or in_bytes == 1
         )
         return f"{self.name}={count}{size:.0f}{unit}"
 
 
 @dataclass(frozen=True)
 class TierSizes:
-    """Which sizes are open, and what is asked of them.
+    """Sizes of every tier to choose from, and the question that they are to meet.
 
     Attributes:
         question: about the tiers at their largest, with the nodes and the mean TTFT asked for.
@@ -210,6 +210,7 @@ def sizes_of(node: Node, text: str) -> Sizes:
     name, equals, listed = (part.strip() for part in text.partition("="))
     where = f"--tier {name}"
     each, count = node.part(name)
+    # 2x4TB states drives; the x of 1TB:8TB:x2 is the ratio of a range
     if equals and "x" in listed.replace(":x", ":"):
         texts = [f"{name}={item}" for item in comma_list(listed)]
     elif equals:
@@ -228,7 +229,7 @@ def sizes_of(node: Node, text: str) -> Sizes:
 
 
 def _with_nodes(sizes: TierSizes) -> TierSizes:
-    """What is asked of as many nodes as are stated, or of the fewest that the largest tiers need.
+    """Set the nodes: as many as are stated, or the fewest with which the largest tiers do.
 
     Without a wait no number of nodes is enough where the mean of the requests alone is too long.
     """
