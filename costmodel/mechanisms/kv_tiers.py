@@ -22,7 +22,7 @@ from nearkv.hardware.machine import Machine, Role
 
 @dataclass(frozen=True)
 class Place:
-    """Where the blocks of a tier lie.
+    """The memory that holds the blocks of a tier, and its way to the GPUs.
 
     Attributes:
         medium: role of the platform that holds them.

@@ -200,7 +200,7 @@ class System:
 
     @property
     def origin(self) -> str:
-        """Where it comes from.
+        """Its kind of source: `own`, `engine`, `paper` or `baseline`.
 
         `own` is of a user's file, `engine` can be installed, `paper` is what the cited paper
         proposes, `baseline` what a paper compares with.

@@ -28,7 +28,7 @@ from nearkv.sweeps.study.prompt_blocks import PromptBlocks
 REUSE_POLICIES = ("victim", "exclusive", "inclusive", "write-through")
 """What a tier keeps beside the one above it."""
 ADMISSIONS = ("all", "second-touch")
-"""Which blocks enter the tiers behind the first: all, or those that were accessed twice."""
+"""Blocks that enter the tiers behind the first: all, or those that were accessed twice."""
 
 
 @dataclass(frozen=True)

@@ -304,7 +304,7 @@ def _why_alpha(row: Row) -> str:
 
 
 def _balance(bound_by: str) -> str:
-    """What would move a balance: the resource that slows on either side of it."""
+    """Resources that would move a balance if they were faster: those on either side of it."""
     below, equals, above = bound_by.removeprefix("memory, ").partition(" = ")
     return f"; a faster {above} would raise it, a faster {below} lower it" if equals else ""
 

@@ -164,7 +164,7 @@ def _elasticities(point: _Point, factors: Sequence[_Factor]) -> Rows:
 
 
 def _importance(row: Row) -> tuple[float, float]:
-    """How far the column moves over a number's range, then its elasticity."""
+    """The swing of the column over a number's range; on ties its elasticity decides."""
     return row["swing"] or 0.0, abs(row["elasticity"] or 0.0)
 
 

@@ -45,7 +45,7 @@ MOST_WASTE = 4
 ALPHABET = "alphabet"
 """Place of a row by the names and numbers that identify it."""
 ROW_TIES = ("cost_usd", "parts", ALPHABET)
-"""What decides between rows that tie: the lower cost, fewer parts, the alphabet."""
+"""Columns that decide between rows that tie: the lower cost, fewer parts, the alphabet."""
 
 
 def best(study: Study, reducer: Best, run: SweepRun, only: Sequence[str] = ()) -> Columns:

@@ -33,9 +33,9 @@ MOST_POINTS = 10**7
 DIGITS = 10
 """Significant digits to which values are compared; beyond these they tie."""
 BEST = "meet every limit"
-"""How a point ends that has an answer within all limits."""
+"""End of a point that has an answer within all limits."""
 NO_BETTER = "no better than the best by what is known before"
-"""How a point ends that is not evaluated."""
+"""End of a point that is not evaluated."""
 ENDS = {"infeasible": "are short of memory", "not-modelled": "are not modelled"}
 """Status of a point without an answer -> how it ends, in words."""
 

@@ -38,7 +38,7 @@ class TooSlowError(BaseException):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command line did.
+    """The answer to a command line.
 
     Attributes:
         words: the line.
@@ -58,13 +58,13 @@ class Outcome:
     seconds: float
 
     def same_as(self, other: Outcome) -> bool:
-        """Whether two lines had the same answer."""
+        """True if two lines had the same answer."""
         mine, theirs = (self.code, self.out, self.err), (other.code, other.out, other.err)
         return mine == theirs and self.files == other.files
 
     @property
     def faults(self) -> list[str]:
-        """What is wrong with it; nothing where it is right."""
+        """Faults of the answer; none where it is right."""
         return list(_faults(self))
 
 

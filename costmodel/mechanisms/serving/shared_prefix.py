@@ -21,10 +21,10 @@ _CHOOSING = (Indexed, Compressed)
 
 @dataclass(frozen=True)
 class SharedPrefix:
-    """What attention to a shared prefix adds to a layer that attends to the rest alone.
+    """A prefix that all requests share, and the attention to it beyond that to the rest alone.
 
-    A window sees the prefix only until the rest fills it, so all is the difference of what a layer
-    does with the prefix and without.
+    A window sees the prefix only until the rest fills it, so every amount is what a layer does with
+    the prefix, less what it does without.
 
     Attributes:
         tokens: p [1].
@@ -35,7 +35,7 @@ class SharedPrefix:
     rest: Workload
 
     def _added(self, of_layer: Callable[[Real, Real], Real]) -> Real:
-        """What a layer's bytes, or FLOPs, of one sequence grow by at the mean context."""
+        """Bytes, or FLOPs, that the prefix adds to a layer for one sequence at the mean context."""
         context = self.rest.context
         return of_layer(1, self.tokens + context) - of_layer(1, context)
 

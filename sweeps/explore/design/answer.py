@@ -47,15 +47,16 @@ CLOSE = 1e-7
 SLOTS = ("gpu", "hbm", "lpddr", "host", "ssd", "csd", "raid", "dimm")
 """Roles whose parts are columns of the answer."""
 OVER, UNPRICED = "over the budget", "without a price"
-"""How machines end that are not evaluated, beside those that cannot be better."""
+"""Ends of machines that are not evaluated, beside those that cannot be better."""
 UNTRIED = (OVER, UNPRICED, NO_BETTER)
+"""All ends of machines that are not evaluated."""
 OF_A_BATCH = (
     "All sequences start at once: ttft_s is the mean over this batch, of which the last waits "
     "longest, and stages of a pipeline are taken as full. As many run at once as memory holds, so "
     "a machine of less memory may have a shorter tpot_ms. For users who come one by one put "
     "--users in place of --batch in the command below."
 )
-"""What times of a batch are, for readers who know load as requests that arrive over time."""
+"""Meaning of the times of a batch, for readers who know load as requests that arrive."""
 Report = Callable[[int, int], None]
 """Takes the number of machines, or of workloads of a grid, that are done, and of all."""
 
@@ -240,7 +241,7 @@ class MachineSearch(Search):
 
     @property
     def text(self) -> str:
-        """How many machines there are, and how they ended."""
+        """The number of machines, and of those that ended in each way."""
         kept = [
             f"{self.outcomes[name]:,} {name}" for name in UNTRIED if self.outcomes[name]
         ]
@@ -299,7 +300,7 @@ class Answer:
         return [design.row(self.question.goal.columns) for design in self.designs]
 
     def sentences(self) -> list[str]:
-        """How all machines ended, what the times are of, and what would change the ranking."""
+        """Sentences on the search, on the meaning of its times, and on what turns the ranking."""
         said = [self.search.text]
         if self.question.study.batch[0] > 1:
             said.append(OF_A_BATCH)
@@ -324,7 +325,7 @@ class Answer:
         return said
 
     def flips(self) -> list[str]:
-        """Who comes second, and what would make it the first."""
+        """Sentences on the second machine, and on numbers that would make it the first."""
         first, second = self.designs[:2]
         goal = self.question.goal
         value, next_best = map(float, np.abs(self.search.kept.costs[:2, 1]))
@@ -398,13 +399,13 @@ def nearest_miss(question: Question, nearest: Sequence[Design]) -> str:
 
 
 def missed(goal: Goal, design: Design) -> str:
-    """Which limits a machine misses, and by how much."""
+    """The limits that a machine misses, with its values, in words."""
     row = design.row(goal.columns)
     return "; ".join(filter(None, (_miss(limit, row) for limit in goal.limits)))
 
 
 def _miss(limit: Target, row: Row) -> str:
-    """By how much a row misses a limit; empty where it does not."""
+    """The value of a row beside a limit that it misses; empty where it does not."""
     asked = "asked" if limit.at_least else "allowed"
     where = f"where {cell_text(limit.value)} is {asked} ({limit.option})"
     if row[limit.quantity] is None:

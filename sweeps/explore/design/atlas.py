@@ -1,4 +1,4 @@
-"""Which machine wins where: the best of each technology, or system, over a grid of workloads.
+"""Atlas of machines: the best of each technology, or system, over a grid of workloads.
 
 A cell of the grid is one workload within one budget, answered as `best_machines` answers it alone.
 Machines are laid out and priced once for all cells. A search within a larger budget begins with the
@@ -268,7 +268,7 @@ class Atlas:
         return said
 
     def borders(self, regions: Sequence[Sequence[Region]]) -> Rows:
-        """Where exactly the best technology changes between workloads beside each other.
+        """Find where exactly the best technology changes between workloads beside each other.
 
         Args:
             regions: those of `regions`.

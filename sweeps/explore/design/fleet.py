@@ -29,7 +29,7 @@ from nearkv.sweeps.jobs.search import Best, Candidates, Kept
 from nearkv.sweeps.tables.table import Categories, Rows, cell_text, counted
 
 SERVED = "throughput_tok_s"
-"""How fast a machine serves a class, in tokens that it generates."""
+"""Column of the rate at which a machine serves a class, in tokens that it generates."""
 IDLE = "serve no class within the limits"
 """How a machine ends that is no kind of node."""
 
@@ -131,7 +131,7 @@ class Fleet(Answer):
         return rows
 
     def sentences(self) -> list[str]:
-        """What all machines need together, and how sure it is that none need less."""
+        """Sentences on what all machines need together, and whether any need less."""
         name = self.question.goal.objectives[0]
         machines = counted(int(self.mix.count.sum()), "machine")
         kinds = len(self.search.kept.rows)

@@ -13,8 +13,8 @@ from nearkv.sweeps.jobs.search import Best, candidates_at
 from nearkv.sweeps.study.grid import NO_NUMBERS, Block
 
 TIES = ("cost_usd", "parts", "row", "total_s", "split")
-"""What decides between machines that tie: the lower cost, fewer parts, the alphabet, which `row`
-follows, and between values of the knobs of one machine the seconds of its batch."""
+"""Columns that decide between machines that tie: the lower cost, fewer parts, the alphabet, which
+`row` follows, and between values of the knobs of one machine the seconds of its batch."""
 
 
 @dataclass(frozen=True)

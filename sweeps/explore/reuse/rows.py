@@ -115,7 +115,7 @@ def _quantile(values: Numbers, weights: Numbers, share: float) -> float:
 
 
 def _row(question: Reuse, place: int, hits: Hits) -> dict[str, Any]:
-    """What a tier of all nodes does, and how a prefix of its mean hit comes back from it."""
+    """The row of a tier of all nodes: its hits, the ways back of a mean hit, traffic and wear."""
     node, own = question.node, question.own[place]
     tokens = hits.tokens[:, place]
     written = question.rate_of_all * float(hits.written[place])
@@ -158,7 +158,7 @@ def _row(question: Reuse, place: int, hits: Hits) -> dict[str, Any]:
 
 
 def _ways(node: Node, tier: Tier, mean: float, prompt: float) -> dict[str, Any]:
-    """How a prefix of a mean length comes back, which way is fastest, and from which length."""
+    """Columns of the ways back of a prefix of a mean length, and of the fastest of them."""
     ways = node.ways(tier, mean, queries=prompt - mean)
     every = {way: scalar(value) for way, value in ways.items()}
     rest = scalar(node.prefill(prompt) - node.compute(mean))

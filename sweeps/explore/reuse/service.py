@@ -95,7 +95,7 @@ def is_replayed(question: Reuse) -> bool:
 
 
 def hits_of(question: Reuse) -> Hits:
-    """What the tiers of all nodes hit; a prefix that is stated lies in the tier that is named."""
+    """Find the hits of all nodes' tiers; a prefix that is stated lies in the tier that is named."""
     trace, node = question.trace, question.node
     if trace is None:
         (tier,) = question.of_node
