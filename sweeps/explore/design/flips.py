@@ -126,13 +126,15 @@ def _at_equal_cost(goal: Goal, block: Block, band: Band) -> Numbers:
 
 
 def _uncertain(block: Block) -> Iterator[Uncertain]:
-    """The numbers of a machine that have a range, and its prices."""
+    """The numbers of a machine that have a range and are not chosen, and its prices."""
+    chosen = set(block.sets.values())
     for role, part in block.platform.roles.items():
         for key, number in part.numbers.items():
             ends = number.range_si
             if key == "price":
                 ends = ends or (number.si / PRICE_REACH, number.si * PRICE_REACH)
-            if ends and key != "count" and number.si:
+            is_chosen = key == "count" or f"{role}.{key}" in chosen
+            if ends and number.si and not is_chosen:
                 yield Uncertain(role, part, key, *ends)
 
 

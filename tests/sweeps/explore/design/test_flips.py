@@ -59,3 +59,19 @@ def test_a_number_that_breaks_a_budget_is_no_win_of_the_other() -> None:
     prices = [misses for text, misses in turning if ".price of" in text]
     assert prices
     assert all(prices)
+
+
+def test_widths_that_are_chosen_stay_while_other_numbers_turn() -> None:
+    """In 16 bits this model is too large for the first machine, which would lose to all."""
+    table = nearkv.design(
+        "gpu,hilos",
+        servers="hillinfer-server,workstation-4gpu",
+        model="llama3.1-70b",
+        context="64k",
+        budget="20kUSD",
+        maximize="throughput_tok_s",
+        sets={"precision.weight": "fp8", "precision.kv": "fp8"},
+    )
+    first, second = table["throughput_tok_s"]
+    assert first > 10 * second
+    assert not any("rack_units" in text or ".page of" in text for text in table.attrs["conclusion"])
