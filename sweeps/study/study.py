@@ -307,13 +307,19 @@ def check_arrivals(study: Study) -> None:
     """Refuse a batch, or a level of service, that requests which arrive say nothing of.
 
     Raises:
-        InputError: two of batch, rate and users, or limits without requests that arrive.
+        InputError: two of batch, rate and users, requests without a prompt, or limits without
+            requests that arrive.
     """
     if study.rate and study.users:
         raise InputError("--rate and --users: requests come by one of them; leave one out")
     if study.arrives and study.batch != Study.batch:
         other = f"leave it out, or --{study.arrives}"
         raise InputError(f"--batch: its requests all wait from the start; {other}")
+    if study.arrives and 0 in study.context:
+        raise InputError(
+            f"--context 0: requests that arrive have a prompt; give 1 or more, or leave out "
+            f"--{study.arrives}"
+        )
     if study.slo and not (study.arrives or study.traces):
         advice = "add --rate, --users or a --trace with arrival_s"
         raise InputError(f"--slo: its limits are for requests that arrive; {advice}")

@@ -139,3 +139,9 @@ def test_a_goodput_that_is_no_better_to_a_hundredth_chooses_no_slower_split() ->
     tpot, kept = table["tpot_ms"].tolist(), table["goodput_req_s"].tolist()
     assert kept[1] < kept[0] < 1.01 * kept[1]
     assert tpot[2] == tpot[1] < tpot[0]
+
+
+def test_requests_that_arrive_have_a_prompt() -> None:
+    asked = ("estimate", "gpu", "--model", "llama3.1-8b", "--context", "0,1k")
+    for arrive in ("--rate", "--users"):
+        assert f"leave out {arrive}" in refusal(*asked, arrive, "1")
