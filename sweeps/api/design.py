@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -33,6 +34,7 @@ from nearkv.sweeps.evaluate.slo import (
     higher_is_better,
     parse_targets,
 )
+from nearkv.sweeps.study.axes import read_axes
 from nearkv.sweeps.study.own_systems import load_plugins
 from nearkv.sweeps.study.sizes import comma_list, names
 from nearkv.sweeps.study.study import Study
@@ -43,6 +45,9 @@ if TYPE_CHECKING:
 
     from nearkv.sweeps.explore.design.answer import Report
     from nearkv.sweeps.explore.design.atlas import Atlas
+
+MOST_CELLS = 10_000
+"""Cells of the largest grid: each is a search of its own, of a tenth of a second or more."""
 
 
 def design(
@@ -144,12 +149,13 @@ def design(
         raise InputError(
             "--class states context and output length; leave out a study and both options"
         )
-    draws = bool(axes.pop("band", 0))
+    draws = bool(read_axes({"band": axes.pop("band", None)})["band"])
     study = _study(systems, model, users, axes)
     limits = _limits(names(budget, "--budget"), names(slo, "--slo"))
     budgets = [limit for limit in limits if limit.quantity == OF_PRICE]
     lengths = (len(study.context), len(study.batch), len(budgets))
     is_grid = bool(best_per or break_even) or borders or max(lengths) > 1
+    _check_cells(lengths)
     if is_grid:
         limits = tuple(limit for limit in limits if limit not in budgets)
     elif users:
@@ -289,6 +295,23 @@ def _study(
             "a method and a band"
         )
     return study
+
+
+def _check_cells(lengths: Sequence[int]) -> None:
+    """Refuse a grid that would take days.
+
+    Args:
+        lengths: of the contexts, the batches and the budgets.
+
+    Raises:
+        InputError: it has too many cells.
+    """
+    cells = math.prod(max(length, 1) for length in lengths)
+    if cells > MOST_CELLS:
+        raise InputError(
+            f"{cells:,} cells are more than the {MOST_CELLS:,} that a grid may have; "
+            "state fewer contexts, batches or budgets"
+        )
 
 
 def _objectives(

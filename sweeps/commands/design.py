@@ -165,7 +165,7 @@ def design(
     if machine_out:
         check_new(Path(machine_out))
     if borders:
-        check_output(borders)
+        _check_borders(borders, view.file)
     table = design.design(**question, report=_progress(), file=view.file)
     is_grid = "borders" in table.attrs
     if borders:
@@ -192,6 +192,17 @@ def design(
     print_table(table, view, usual, title=table.attrs["asked"], below=below)
     if table.attrs["interrupted"]:
         raise KeyboardInterrupt
+
+
+def _check_borders(borders: str, file: str) -> None:
+    """Refuse a file of borders that cannot be written, or that the table would replace.
+
+    Raises:
+        InputError: it is one.
+    """
+    check_output(borders)
+    if file and Path(borders).resolve() == Path(file).resolve():
+        raise InputError(f"--borders {borders}: -o writes that file, too; choose another")
 
 
 def _question(line: typer.Context) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def break_even(region: Region, address: str) -> Row:
 
 
 def check_owned(question: Question, address: str) -> None:
-    """Refuse a number of a part that no system of a question owns.
+    """Refuse a number of a part that no system of a question owns, and how many parts there are.
 
     Raises:
         InputError: it is one.
@@ -100,6 +100,11 @@ def check_owned(question: Question, address: str) -> None:
     check_known("part", [role], owned, "--break-even")
     if not key:
         raise InputError(f"--break-even {address}: name a number of it, as {role}.price")
+    if key == "count":
+        raise InputError(
+            f"--break-even {address}: machines of every count are tried; name a number of "
+            f"one part, as {role}.price"
+        )
 
 
 def _reach(lead: Callable[[float], float], wins: bool) -> tuple[float, float] | None:

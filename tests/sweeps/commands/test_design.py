@@ -338,3 +338,13 @@ def test_a_grid_that_was_stopped_goes_on_and_ends_in_the_same_bytes(
     assert "of another study" in refusal(*grid, "--batch", "4", "-o", str(file), "--resume")
     succeed(*grid, "-o", str(file), "--resume")
     assert file.read_bytes() == whole.read_bytes()
+
+
+def test_a_grid_refuses_what_it_could_not_finish_or_would_write_over(tmp_path: Path) -> None:
+    asked = ("design", "gpu", "--server", "mac-studio-desktop", "--model", "llama3.1-8b")
+    assert "more than the 10,000" in refusal(*asked, "--context", "8k:1M:+1", "--batch", "1:9:+1")
+    assert "from 1 to 99" in refusal(*asked, "--context", "8k,16k", "--band", "nan")
+    file = str(tmp_path / "map.csv")
+    both = ("--budget", "20kUSD", "--context", "8k,16k", "--borders", file, "-o", file)
+    assert "-o writes that file, too" in refusal(*asked, *both)
+    assert not list(tmp_path.iterdir())

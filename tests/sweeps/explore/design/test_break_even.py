@@ -107,3 +107,14 @@ def test_a_number_that_turns_nothing_and_who_is_refused() -> None:
             nearkv.design("hilos,gpu", break_even=address, **asked)
     with pytest.raises(InputError, match="has such a number"):
         nearkv.design("hilos,gpu", break_even="csd.joy", **asked)
+
+
+def test_a_count_has_no_break_even_as_all_counts_are_tried() -> None:
+    with pytest.raises(InputError, match="every count are tried"):
+        nearkv.design(
+            "h2m2,gpu",
+            "llama3.1-70b",
+            servers=SERVERS,
+            budget="20kUSD",
+            break_even="lpddr.count",
+        )
