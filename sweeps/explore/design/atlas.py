@@ -27,6 +27,7 @@ from nearkv.sweeps.explore.design.answer import (
     designs_of,
     machines_of,
 )
+from nearkv.sweeps.explore.design.deployments import LACKING
 from nearkv.sweeps.explore.design.flips import best_shares
 from nearkv.sweeps.explore.design.question import Question, served_at_once
 from nearkv.sweeps.explore.lines import WORKLOAD_COLUMNS
@@ -126,6 +127,8 @@ class Region:
     def reason(self) -> str:
         """Why no machine serves: how most of those that were evaluated ended."""
         ends = Counter({n: c for n, c in self.outcomes.items() if n not in UNTRIED})
+        if len(ends) > 1:
+            del ends[LACKING]  # says nothing of this workload
         if not ends:
             return "no machine is within the budget"
         ((name, count),) = ends.most_common(1)

@@ -192,3 +192,18 @@ def test_the_share_of_draws_is_a_direct_count() -> None:
 def test_what_a_grid_does_not_take(words: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         nearkv.design("h2m2", **{**ASKED, **GRID, **words})
+
+
+def test_the_reason_is_no_number_that_machines_of_a_system_lack() -> None:
+    """Most machines of expert-offload state no rate that it reads, at any workload."""
+    table = nearkv.design(
+        "gpu,expert-offload",
+        "gpt-oss-120b",
+        servers="workstation-4gpu,mac-studio-desktop",
+        context="64k",
+        users=16,
+        slo="tpot_ms=100",
+        budget="20kUSD",
+        best_per="system",
+    )
+    assert "lack a number" not in table["reason"][0]
