@@ -18,7 +18,7 @@ SHOWN := system,model,batch,context_tok,status,decode_tok_s,throughput_tok_s,ste
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
 
-.venv/ready: requirements.lock pyproject.toml
+.venv/ready: requirements.lock pyproject.toml src/nearkv/__init__.py
 	@echo "setting up .venv, which takes a minute or two" >&2
 	@$(PYTHON) -m venv .venv
 	@$(PIP) --require-hashes -r requirements.lock
