@@ -86,10 +86,6 @@ Stated = Mapping[str, Real]
 NO_DRAFTS = "the model has no layers of multi-token prediction"
 ONE_STAGE = "prompts that arrive at random are not timed over stages of layers; take pp=1"
 NO_LINK = "no link to host memory is known, so no weights lie there"
-SHARED = choice(
-    "whether each request has a prefix of its own, or all share one, which is kept and read once",
-    ("off", "on"),
-)
 
 # --- rules of papers and engines --------------------------------------------------------------
 
@@ -114,6 +110,13 @@ def remaining(hw: Machine, llm: LLM, work: Workload, stated: Stated) -> Real:
     of_a_replica = stated.get("tp", 1.0) * stated.get("pp", 1.0)
     return np.maximum(np.floor(hw.gpu.count / of_a_replica), 1.0)
 
+
+def sequences_of_engine(hw: Machine, llm: LLM, work: Workload, stated: Stated) -> Real:
+    """Most sequences that the engine runs at once by default [1]."""
+    return of_engine(hw, "sequences")
+
+
+# --- knobs ------------------------------------------------------------------------------------
 
 MOST_GPUS = 1024
 """GPUs that share one model, at most [1]."""
@@ -165,6 +168,40 @@ ACCEPTED = Knob(
     default=0.85,
     kind="number",
 )
+CHUNK = Knob(
+    "tokens of an iteration, decoding ones among them, in which prompts ride where requests "
+    "arrive (vLLM's max_num_batched_tokens); 0: prompts whole and first",
+    high=131_072,
+    default="engine",
+    kind="count",
+    rules={"engine": tokens_of_engine},
+)
+SEQUENCES = Knob(
+    "requests that a replica runs at once, at most (vLLM's max_num_seqs); 0: what memory holds",
+    high=65_536,
+    default="engine",
+    kind="number",
+    rules={"engine": sequences_of_engine},
+)
+SHARED = choice(
+    "whether each request has a prefix of its own, or all share one, which is kept and read once",
+    ("off", "on"),
+)
+KNOBS = {
+    "tp": TP,
+    "pp": PP,
+    "dp": DP,
+    "ep": EP,
+    "attention": ATTENTION,
+    "offload": OFFLOAD,
+    "mtp": MTP,
+    "accepted": ACCEPTED,
+    "policy": POLICY,
+    "chunk": CHUNK,
+    "sequences": SEQUENCES,
+    "prefix": PREFIX,
+    "shared": SHARED,
+}
 
 
 def splits(hw: Machine, llm: LLM) -> Mapping[str, Numbers]:
@@ -192,15 +229,15 @@ def splits(hw: Machine, llm: LLM) -> Mapping[str, Numbers]:
     }
     experts = np.ravel(llm.most_of_a_layer(lambda layer: layer.experts * layer.is_moe))
     eps = [ep for ep in degrees if ep == 1 or np.any(np.mod(experts[experts > 0], ep) == 0)]
-    tried = [
-        (tp, pp, dp, ep, attention)
-        for tp, pp, dp in product(degrees, pps, degrees)
-        if tp * pp * dp <= most
-        for ep in eps
-        if ep <= tp * dp and (ep % tp == 0 or tp % ep == 0)
-        for attention in (0.0, 1.0)
-        if (tp > 1 if attention else shares_heads[tp])
-    ]
+    tried = list[tuple[float, ...]]()
+    for tp, pp, dp in product(degrees, pps, degrees):
+        if tp * pp * dp > most:
+            continue
+        own = [ep for ep in eps if ep <= tp * dp and (ep % tp == 0 or tp % ep == 0)]
+        attention = [0.0] if shares_heads[tp] else []
+        if tp > 1:
+            attention.append(1.0)
+        tried += product([tp], [pp], [dp], own, attention)
     names = ("tp", "pp", "dp", "ep", "attention")
     return dict(zip(names, np.array(tried).T, strict=True))
 
@@ -210,8 +247,6 @@ CHOSEN_FOR_THE_BATCH = Reversal(
     (ANY,),
     "a split is chosen for the whole batch, and prompts or a step may take longer on it",
 )
-
-
 FEWER_STACKS_EACH = Reversal(
     (*MONOTONE_COLUMNS, "status"),
     ("gpu.count",),
@@ -220,47 +255,6 @@ FEWER_STACKS_EACH = Reversal(
 
 
 # --- the systems ------------------------------------------------------------------------------
-
-
-CHUNK = Knob(
-    "tokens of an iteration, decoding ones among them, in which prompts ride where requests "
-    "arrive (vLLM's max_num_batched_tokens); 0: prompts whole and first",
-    high=131_072,
-    default="engine",
-    kind="count",
-    rules={"engine": tokens_of_engine},
-)
-
-
-def sequences_of_engine(hw: Machine, llm: LLM, work: Workload, stated: Stated) -> Real:
-    """Most sequences that the engine runs at once by default [1]."""
-    return of_engine(hw, "sequences")
-
-
-SEQUENCES = Knob(
-    "requests that a replica runs at once, at most (vLLM's max_num_seqs); 0: what memory holds",
-    high=65_536,
-    default="engine",
-    kind="number",
-    rules={"engine": sequences_of_engine},
-)
-
-
-KNOBS = {
-    "tp": TP,
-    "pp": PP,
-    "dp": DP,
-    "ep": EP,
-    "attention": ATTENTION,
-    "offload": OFFLOAD,
-    "mtp": MTP,
-    "accepted": ACCEPTED,
-    "policy": POLICY,
-    "chunk": CHUNK,
-    "sequences": SEQUENCES,
-    "prefix": PREFIX,
-    "shared": SHARED,
-}
 
 
 @system(
