@@ -142,7 +142,7 @@ class Tier:
         return most
 
 
-def tier(
+def tier_of(
     name: str,
     hw: Machine,
     block_bytes: Real,

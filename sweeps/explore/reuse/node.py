@@ -9,7 +9,14 @@ from functools import cached_property
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Numbers, Real
-from nearkv.costmodel.mechanisms.kv_tiers import TIERS, WHOLE_ROLES, Place, Tier, both, tier
+from nearkv.costmodel.mechanisms.kv_tiers import (
+    TIERS,
+    WHOLE_ROLES,
+    Place,
+    Tier,
+    both,
+    tier_of,
+)
 from nearkv.costmodel.mechanisms.serving.parallel import copies
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
@@ -259,7 +266,7 @@ class Node:
         medium = TIERS[name].medium
         counts = {} if medium in WHOLE_ROLES else {f"{medium}.count": parts}
         shared = min(self.holders / scalar(self.hw.gpu.count), 1.0)
-        built = tier(
+        built = tier_of(
             name, self.hw.with_values(counts), self.block_bytes(name), self.staged, shared
         )
         # larger drives bear as many drive writes a day

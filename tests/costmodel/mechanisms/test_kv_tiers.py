@@ -14,7 +14,7 @@ from nearkv.costmodel.mechanisms.kv_tiers import (
     drive_writes_a_day,
     layerwise,
     split,
-    tier,
+    tier_of,
     write_price,
     years,
 )
@@ -28,7 +28,7 @@ SOFTWARE, HOP = 1.8e-3, 7e-6
 def of(name: str, staged: bool = False, **changes: float) -> Tier:
     """A tier of the node, some numbers replaced: `policy__block_time=1e-3`."""
     sizes = {key.replace("__", "."): value for key, value in changes.items()}
-    return tier(name, HW.with_values(sizes), BLOCK, staged)
+    return tier_of(name, HW.with_values(sizes), BLOCK, staged)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_file_system_serves_one_block_after_the_other() -> None:
 
 
 def test_small_blocks_are_bound_by_requests() -> None:
-    small = tier("ssd", HW, 4096.0)
+    small = tier_of("ssd", HW, 4096.0)
     assert small.load(GIGA).seconds == pytest.approx(small.latency + GIGA / (8 * 2e6 * 4096))
 
 
@@ -104,11 +104,11 @@ def test_nodes_share_the_drives_of_a_pool_and_each_add_dram_to_one() -> None:
 
 def test_loads_of_one_prompt_take_the_links_of_the_gpus_that_hold_it() -> None:
     """A prompt on one GPU of eight has one link; the file system and the drives stay whole."""
-    one = tier("dram", HW, BLOCK, of_a_prompt=1 / 8)
+    one = tier_of("dram", HW, BLOCK, of_a_prompt=1 / 8)
     assert one.load(GIGA).seconds == pytest.approx(SOFTWARE + GIGA / (63e9 * 0.8))
-    drives = tier("ssd", HW, BLOCK, of_a_prompt=1 / 8)
+    drives = tier_of("ssd", HW, BLOCK, of_a_prompt=1 / 8)
     assert drives.read["medium"].rate == of("ssd").read["medium"].rate
-    staged = tier("ssd", HW, BLOCK, staged=True, of_a_prompt=1 / 8)
+    staged = tier_of("ssd", HW, BLOCK, staged=True, of_a_prompt=1 / 8)
     copied = staged.load(GIGA).seconds - of("ssd", staged=True).load(GIGA).seconds
     assert copied == pytest.approx(GIGA / (63e9 * 0.8) * 7 / 8)
 
