@@ -136,6 +136,8 @@ class Prediction:
             return ""
         hw, *_ = self.block.inputs(self.block.grid.whole)
         needed, available = map(scalar, self.estimate.fits.tiers[short])
+        if available <= 0:  # no multiple of it is enough
+            return ""
         lifting = []
         for address in (*(f"{short}.{key}" for key in ROOM), *SHARED_ROOM.get(short, ())):
             role, _, key = address.partition(".")

@@ -39,6 +39,8 @@ def find_placements(study: Study, **choice: Any) -> Rows:
     """
     _check_read(study.sets)
     _check_searched(choice)
+    if 0 in study.context:
+        raise InputError("--context 0: the linear program plans prompts; give 1 or more")
     note = {}
     if study.parts:
         note = {"note": _RATES_NOTE}

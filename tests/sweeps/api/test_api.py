@@ -278,3 +278,15 @@ def test_an_unknown_column_of_a_prediction_is_answered_with_a_near_one() -> None
     prediction = nearkv.estimate("hilos", model="opt-30b", context="1k")
     with pytest.raises(nearkv.InputError, match="unknown column 'step_s'; did you mean 'step_ms'"):
         prediction["step_s"]
+
+
+def test_no_multiple_of_a_memory_without_room_is_advised() -> None:
+    """What HillInfer's host pins leaves no byte for weights of this size."""
+    point = nearkv.estimate("hillinfer", "llama3.1-405b", context="128k")
+    assert point.status == "infeasible"
+    assert point.lifted_by == ""
+
+
+def test_a_placement_without_a_prompt_is_refused() -> None:
+    with pytest.raises(nearkv.InputError, match="--context 0: the linear program"):
+        nearkv.solve("placement", "opt-30b", context=0)
