@@ -41,7 +41,7 @@ class Box:
 
     @property
     def across(self) -> bool:
-        """Whether the parts stand side by side."""
+        """True if the parts stand side by side."""
         return self.word == "serial"
 
     @property

@@ -51,7 +51,7 @@ def test_a_row_stated_again_is_the_same_row(name: str) -> None:
 
 
 def same_answer(row: dict[str, Any], again: Study) -> bool:
-    """Whether a study of one point has the answer of a row."""
+    """True if a study of one point has the answer of a row."""
     try:
         (stated,) = records(table(again))
     except InputError as refusal:

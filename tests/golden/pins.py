@@ -90,7 +90,7 @@ def read(file: Path) -> dict[tuple[str, ...], str]:
 
 
 def differences(pinned: Mapping[tuple[str, ...], str]) -> Iterator[str]:
-    """What differs from pins, a line each; a system or case without pins is not compared."""
+    """Differences from pins, a line each; a system or case without pins is not compared."""
     now: dict[tuple[str, ...], str] = {}
     names = {key[0] for key in pinned}
     every_case = {key[:2] for key in pinned}
@@ -105,7 +105,7 @@ def differences(pinned: Mapping[tuple[str, ...], str]) -> Iterator[str]:
 
 
 def agree(value: str, pinned: str) -> bool:
-    """Whether two values are the same text, or numbers equal within 1e-12."""
+    """True if two values are the same text, or numbers equal within 1e-12."""
     if value == pinned:
         return True
     try:

@@ -13,7 +13,7 @@ SHOWN = re.compile(r"(<!-- nearkv (.+?) -->\n\n)((?:\|.*\n)*)\n?")
 
 
 def printed(command: str) -> str:
-    """What a command prints."""
+    """The output of a command."""
     nearkv = Path(sys.executable).with_name("nearkv")
     return subprocess.check_output([nearkv, *shlex.split(command)], text=True)
 

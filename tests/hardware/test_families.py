@@ -425,7 +425,7 @@ def other(value: object) -> object:
 
 
 def differs(config: Config, original: tuple[float, ...]) -> bool:
-    """Whether a twin changes the answer, is refused, or makes a sentence."""
+    """True if a twin changes the answer, is refused, or makes a sentence."""
     try:
         return answer(config) != original
     except (InputError, NearkvWarning):
@@ -433,7 +433,7 @@ def differs(config: Config, original: tuple[float, ...]) -> bool:
 
 
 def said_to_change_nothing(config: Config, place: Place) -> bool:
-    """Whether a family's table, or the list of neutral keys, lets a key pass."""
+    """True if a family's table, or the list of neutral keys, lets a key pass."""
     family = FAMILIES[text_of(config)["model_type"]]
     key = place[-1]
     ignored = {name.rpartition(".")[2] for name in family.keys.get("ignored", [])}
@@ -441,7 +441,7 @@ def said_to_change_nothing(config: Config, place: Place) -> bool:
 
 
 def is_overruled(config: Config, place: Place) -> bool:
-    """Whether the text part says it again, or `use_sliding_window` leaves it unused."""
+    """True if the text part says it again, or `use_sliding_window` leaves it unused."""
     text = text_of(config)
     unused = text.get("use_sliding_window") is False
     if unused and place[-1] in ("sliding_window", "max_window_layers"):

@@ -16,7 +16,7 @@ MOST = 4
 
 
 def serves(count: Numbers, rate: Numbers, demand: Numbers) -> bool:
-    """Whether so many machines can share their time so that each class is served."""
+    """True if so many machines can share their time so that each class is served."""
     kinds, classes = rate.shape
     time = np.kron(np.eye(kinds), np.ones(classes))
     served = np.hstack([np.diag(-own) for own in rate])

@@ -27,7 +27,7 @@ def invoke(*words: str, text: str = "") -> Result:
 
 
 def succeed(*words: str, text: str = "", code: int = 0) -> str:
-    """What a command prints that must succeed, or end with this code."""
+    """The output of a command that must succeed, or end with this code."""
     done = invoke(*words, text=text)
     assert done.exit_code == code, f"nearkv {' '.join(words)}\n{done.stderr}\n{done.exception}"
     return done.stdout
@@ -42,7 +42,7 @@ def refusal(*words: str, text: str = "") -> str:
 
 
 def printed(*words: str, code: int = 0) -> str:
-    """What a command shows on a terminal of 80 columns, on both streams."""
+    """The text of a command on a terminal of 80 columns, on both streams."""
     done = CliRunner().invoke(app, list(words), env=WIDE)
     assert done.exit_code == code, done.output
     return done.output

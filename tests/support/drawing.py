@@ -108,7 +108,7 @@ class Design:
 
     @property
     def is_refused(self) -> bool:
-        """Whether the system says that it cannot answer."""
+        """True if the system says that it cannot answer."""
         try:
             return not self.resolved
         except InputError:
@@ -153,7 +153,7 @@ def goods(named: str) -> list[str]:
 
 
 def is_good(named: str, address: str) -> bool:
-    """Whether more of a number never makes what fits too large."""
+    """True if more of a number never makes what fits too large."""
     return SYSTEMS[named].is_monotone("status", address)
 
 

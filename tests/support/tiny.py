@@ -109,7 +109,7 @@ def two_kinds(window: float) -> Mixed:
 
 
 def check(span: Span, expected: Amounts) -> None:
-    """Whether a span moves what is expected, and nothing else."""
+    """Hold that a span moves what is expected, and nothing else."""
     assert amounts(span) == pytest.approx({key: value for key, value in expected.items() if value})
 
 

@@ -185,7 +185,7 @@ def every_row(asked: dict[str, Any], most: int) -> pd.DataFrame:
 
 
 def check_against_every_row(random: np.random.Generator) -> bool:
-    """Whether there was a case small enough to write out."""
+    """True if there was a case small enough to write out."""
     asked = random_case(random)
     slo = f"tpot_ms={random.uniform(5, 200):.3f}" if random.random() < 0.3 else ()
     (row,) = nearkv.solve("batch", systems="gpu", slo=slo, **asked).to_dict("records")

@@ -31,7 +31,7 @@ def asked(folder: Path, *rows: str, method: str = "simulate", **knobs: Any) -> p
 
 
 def is_little(row: pd.Series, requests: int) -> bool:
-    """Whether those present and those that decode are as many as their rate and times say."""
+    """True if those present and those that decode are as many as their rate and times say."""
     rate = row["throughput_tok_s"] / row["output_tokens"]
     decode = rate * (row["total_s"] - row["ttft_s"])
     served = row["users_served"] == pytest.approx(rate * row["total_s"])
