@@ -83,10 +83,10 @@ class Command(_WithShared, TyperCommand):
             for value in values if isinstance(values, list | tuple) else [values]:
                 if isinstance(value, str) and not value.strip(" ,"):
                     place = f"{option} {value!r}" if option.startswith("-") else repr(value)
-                    raise InputError(f"{place}: is empty; give it a value, or leave it out")
+                    raise InputError(f"{place} is empty; give it a value, or leave it out")
             if order.count(parameter) > 1 and not getattr(parameter, "multiple", False):
                 raise InputError(
-                    f"{option}: is given twice; give it once, with commas between values"
+                    f"{option} is given twice; give it once, with commas between values"
                 )
         return super().parse_args(ctx, args)
 

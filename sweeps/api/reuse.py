@@ -323,7 +323,7 @@ def _drive(text: str) -> float:
         InputError: it is none.
     """
     if not (capacity := parse(text, "B", "--drive")):
-        raise InputError(f"--drive {text!r}: must hold something")
+        raise InputError(f"--drive {text!r} must hold something")
     return capacity
 
 
@@ -377,17 +377,19 @@ def _requests(arguments: RequestArguments) -> BlockTrace | None:
     if not groups and (of_groups or arguments.get("turns", 1) != 1):
         name = (*of_groups, "turns")[0]
         raise InputError(
-            f"--{name}: is of groups of prompts; add --groups, as in --groups 45"
+            f"--{name} describes groups of prompts; add --groups, as in --groups 45"
         )
     if arguments.get("trace"):
         own = ("groups", "prefix", "rate", "output_tokens")
         if any(arguments.get(name) for name in own):
-            advice = "leave out --groups, --prefix, --rate and --output-tokens, or it"
-            raise InputError(f"--trace: brings its own requests; {advice}")
+            advice = (
+                "leave out --groups, --prefix, --rate and --output-tokens, or the trace"
+            )
+            raise InputError(f"--trace brings its own requests; {advice}")
         return _read(arguments).faster(scale)
     if scale != 1 or arguments.get("time_unit"):
         raise InputError(
-            "--rate-scale, --time-unit: are of a trace; leave them out, or name one"
+            "--rate-scale and --time-unit are of a trace; leave them out, or name a trace"
         )
     return _made(arguments) if groups else None
 

@@ -428,7 +428,7 @@ def _number(value: Any, where: str) -> float:
     except (TypeError, ValueError):
         raise InputError(f"{where}: {value!r} is no number") from None
     if not 0 <= number < np.inf:
-        raise InputError(f"{where}: is {number:g}; it must be 0 or more")
+        raise InputError(f"{where}: {number:g} must be 0 or more")
     return number
 
 
@@ -480,11 +480,11 @@ def _lines(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
                 request = json.loads(line)
             except (ValueError, RecursionError):
                 raise InputError(
-                    f"{path}: line {number}: is no JSON; a request is {EXAMPLE_REQUEST}"
+                    f"{path}: line {number} is no JSON; a request is {EXAMPLE_REQUEST}"
                 ) from None
             if not isinstance(request, dict):
                 raise InputError(
-                    f"{path}: line {number}: is no request as {EXAMPLE_REQUEST}"
+                    f"{path}: line {number} is no request as {EXAMPLE_REQUEST}"
                 )
             yield number, request
 

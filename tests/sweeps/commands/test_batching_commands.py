@@ -65,7 +65,7 @@ def test_command_takes_a_trace_and_a_csv(tmp_path: Path) -> None:
     [
         (["--requests", "900000"], "exceed the 466,034 that the DIMMs of a replica hold"),
         (["--requests", "2k,-3"], "must be a whole number, 1 or more"),
-        (["--requests", ""], "--requests '': is empty"),
+        (["--requests", ""], "--requests '' is empty"),
         (["--requests", "dolfin"], "did you mean 'dolphin'"),
         (["--requests", "none.csv"], "cannot be read"),
         (["--requests", "2k", "--homes", "odd"], "unknown rule 'odd'"),

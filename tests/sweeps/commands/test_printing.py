@@ -86,7 +86,7 @@ def test_a_column_is_defined() -> None:
         (("sweep", "hilos"), "is a system, no study; write --system hilos"),
         (("sweep", "inf2-fig100"), "did you mean 'inf2-fig10'"),
         (("estimate", "hilos", "--model", "opt-66b", "--seed", "3"), "give --trace, or leave"),
-        (("estimate", "hilos", "--batch", "4", "--batch", "8"), "--batch: is given twice"),
+        (("estimate", "hilos", "--batch", "4", "--batch", "8"), "--batch is given twice"),
         (("systems", "--format", "json", "show", "hilos"), "put it behind the command"),
         (("columns", "show", "step_m"), "did you mean 'step_ms'"),
         (("compare", *TWO, "--ratio", "note"), "unknown column of numbers 'note'"),

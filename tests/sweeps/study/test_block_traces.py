@@ -48,9 +48,9 @@ def test_json_lines_csv_and_gzip_are_one_trace(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"timestamp": -1}, "timestamp: is -1"),
+        ({"timestamp": -1}, "timestamp: -1"),
         ({"timestamp": "soon"}, "'soon' is no number"),
-        ({"input_length": float("nan")}, "input_length: is nan"),
+        ({"input_length": float("nan")}, "input_length: nan"),
         ({"hash_ids": [1, 2]}, "1025 tokens are 3 blocks of 512, hash_ids has 2"),
         ({"hash_ids": [1, "b", 3]}, "list of whole numbers"),
         ({"hash_ids": [1, 2, 1 << 80]}, "list of whole numbers"),
