@@ -150,7 +150,7 @@ def _shape_of(table: FileTable, where: str) -> tuple[Config, ConfigShape]:
 
 
 _GENERATES = re.compile("CausalLM|ConditionalGeneration|LMHead")
-"""In names of architectures that generate tokens."""
+"""Parts of the names of architectures that generate tokens."""
 
 
 def _guess(table: FileTable, model_type: str, where: str) -> tuple[Config, ConfigShape]:

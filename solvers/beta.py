@@ -38,7 +38,7 @@ LINK = "GPU link"
 NOT_SPLIT = "none: nothing is off the GPU"
 
 _ROUNDING = 1e-9
-"""By how much more than its longer path, relative, a split must take before the link queues."""
+"""Share of its longer path by which a split must take longer before the link queues [1]."""
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,7 @@ class Tier:
 
     @property
     def place(self) -> Place:
-        """Where its blocks lie."""
+        """The memory that holds its blocks."""
         return TIERS[self.name]
 
     def media(self, nodes: int) -> int:
@@ -211,7 +211,7 @@ def _part_of(port: Port, share: Real) -> Port:
 
 
 def _copy(hw: Machine, of_a_prompt: Real) -> DataPath:
-    """From host DRAM to the GPUs that hold a prompt."""
+    """The path from host DRAM to the GPUs that hold a prompt."""
     read = Port("host.media", "read", hw.host.count * hw.host.bandwidth)
     links = link(hw, "gpu_link", "pcie").inward
     return {"dram": read, "gpu_link": _part_of(links, of_a_prompt)}

@@ -99,7 +99,7 @@ class Indexed(LLM):
 
     @property
     def attention_parameters(self) -> Real:
-        """Those of all heads; queries, key and weights of the indexer [1]."""
+        """Parameters of all heads; queries, key and weights of the indexer [1]."""
         queries = self._index_input * self.index_heads * self.index_size
         key = self.hidden * self.index_size
         return super().attention_parameters + queries + key + self._index_weights
@@ -249,7 +249,7 @@ class Compressed(LLM):
         return 2 * tokens * self.mixer_parameters
 
     def output_flops(self, tokens: Real) -> Real:
-        """None beside those in `qkv_flops` [FLOP]."""
+        """No FLOPs beside those in `qkv_flops` [FLOP]."""
         return 0.0
 
     def attention_flops(self, batch: Real, tokens: Real) -> Real:

@@ -52,7 +52,7 @@ class Fits:
         return replace(self, not_modelled={**self.not_modelled, **not_modelled})
 
     def times(self, number: Real) -> Fits:
-        """As many such memories together, each with as much to hold [1]."""
+        """The fit of as many such memories together, each with as much to hold [1]."""
         tiers = {
             name: (number * needed, number * available)
             for name, (needed, available) in self.tiers.items()

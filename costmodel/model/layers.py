@@ -181,7 +181,7 @@ class Recurrent(LLM):
         return np.inf
 
     def kv_bytes(self, batch: Real, tokens: Real) -> Real:
-        """None [B]."""
+        """No bytes [B]."""
         return 0.0
 
     def x_bytes(self, batch: Real, tokens: Real) -> Real:
@@ -189,7 +189,7 @@ class Recurrent(LLM):
         return 0.0
 
     def kv_from_x_flops(self, batch: Real, tokens: Real) -> Real:
-        """None [FLOP]."""
+        """No FLOPs [FLOP]."""
         return 0.0
 
     def state_bytes(self, batch: Real) -> Real:

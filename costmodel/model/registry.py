@@ -291,7 +291,7 @@ class System:
 ENGINE = "engine"
 """Origin of a system that can be installed."""
 _PACKAGE = "nearkv.costmodel.systems"
-"""Its modules register systems when first imported, which is when a name is looked up."""
+"""Package whose modules register systems when first imported: when a name is looked up."""
 _GROUP = "nearkv.systems"
 """Entry points of installed packages whose modules register systems."""
 _SYSTEMS: dict[str, System] = {}
@@ -375,7 +375,7 @@ def systems() -> dict[str, System]:
 
 
 def engines(names: Sequence[str] = ()) -> tuple[str, ...]:
-    """Those of some systems, or of all, that can be installed.
+    """Names of some systems, or of all, that can be installed.
 
     Raises:
         InputError: none of them can, or a name is unknown.

@@ -69,7 +69,7 @@ class FlatTables(NamedTuple):
     units: Array
 
     def at(self, rows: Indices) -> FlatTables:
-        """Some of the design points, in that order."""
+        """The tables of some design points, in the order of their rows."""
         return FlatTables(
             self.seconds[:, rows],
             self.hbm[:, rows],

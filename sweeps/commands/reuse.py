@@ -102,7 +102,7 @@ WEAR_COLUMNS = (
     "tier,admission,sized_by,total_share,write_gb_s,reads_per_write,drives_1_dwpd,life_years,"
     "dwpd,capacity_gb,hit_share,usd,status"
 )
-"""Those of a question about wear."""
+"""Columns of a question about wear."""
 
 
 def of_server(

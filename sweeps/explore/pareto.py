@@ -30,7 +30,7 @@ from nearkv.sweeps.tables.table import Columns, plain
 PER = ("model", "context_tok", "output_tokens", "trace")
 """Columns that make a workload; designs are compared within one only."""
 ALONE = SweepRun(Workers(), True, False, lambda line: None, lambda question: False)
-"""In this process, without a word."""
+"""A sweep in this process, without a word."""
 
 
 def find_front(

@@ -174,4 +174,4 @@ WRITERS: dict[str, Callable[[pa.Table, IO[bytes], bool], None]] = {
     "jsonl": _write_json_lines,
     "parquet": _write_parquet,
 }
-"""By form: what writes rows, with a header where they are the first."""
+"""Writers of rows by form; the first rows have a header."""

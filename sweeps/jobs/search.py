@@ -268,7 +268,7 @@ class Best:
 
 
 def _fronts(rows: Indices, costs: Numbers, groups: Indices) -> Indices:
-    """Those of some rows that no other of their group dominates; all where none meets the limits.
+    """Rows that no other of their group dominates; all of them where none meets the limits.
 
     Args:
         rows: their places.

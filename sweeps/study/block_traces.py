@@ -38,7 +38,7 @@ TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 DATE_UNIT = "date"
 """Unit of arrivals that are written as dates."""
 GROUP_ORDERS = ("random", "round")
-"""In which order groups ask: each at random, or one after the other."""
+"""Orders in which groups ask: each at random, or one after the other."""
 
 
 @dataclass(frozen=True)

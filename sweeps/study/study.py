@@ -37,7 +37,7 @@ from nearkv.sweeps.study.traces import Trace, is_file, traces_of
 
 NO_MODEL = "no --model is named; `nearkv models` lists them"
 OWN = "own"
-"""In place of a platform: each system's own test bed."""
+"""Stands in place of a platform for each system's own test bed."""
 ARRIVAL_AXES = {"rate": "rate_req_s", "users": "users"}
 """Field of a study of requests that arrive -> its axis."""
 

@@ -26,7 +26,7 @@ Rows = list[Row]
 MARKS = {"infeasible": "OOM", "not-modelled": "n/m"}
 """Marks in place of an answer, by the status of its row."""
 LARGEST_WHOLE = 2**53
-"""From here on not every whole number is a float; such a number is shown as the float it is."""
+"""Whole number from which on not all are floats; one that is larger is shown as its float."""
 MOST_ROWS_SHOWN = 10_000
 """Rows that a terminal, Markdown or LaTeX shows; more are written as CSV or JSON."""
 
@@ -97,7 +97,7 @@ def check_columns(known: Iterable[object], names: Sequence[str]) -> None:
 
 
 def varying(columns: Iterable[object], study: Study) -> list[str]:
-    """Those columns of what the study varies: its systems, models, workloads, numbers and knobs."""
+    """Columns of what the study varies: its systems, models, workloads, numbers and knobs."""
     stated = {axis.name: getattr(study, axis.field) for axis in AXES}
     stated |= {"context_tok": study.context, "rate_req_s": study.rate}
     stated |= {"system": study.systems, **study.sets, **study.knobs, **study.zipped}

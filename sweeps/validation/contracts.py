@@ -50,7 +50,7 @@ class ContractCase:
     knobs: Mapping[str, KnobSetting] = field(default_factory=dict)
 
     def at(self, hw: Machine | None = None, work: Workload | None = None) -> Estimate:
-        """Its answer, on other hardware or for other work where that is stated."""
+        """The answer of the system, on other hardware or for other work where that is stated."""
         return self._resolved(hw or self.hw, work or self.work).estimate
 
     def _resolved(self, hw: Machine, work: Workload) -> Resolved:

@@ -35,7 +35,7 @@ from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
 
 SUBLAYERS = ("attention", "qkv", "fc")
-"""In the order in which Algorithm 1 maps them."""
+"""Sub-layers in the order in which Algorithm 1 maps them."""
 ATTENDS = ("full", "window", "chunk")
 """Attention that it models: of every layer the same heads are on HBM."""
 _ROW_OF_ALL_HEADS = (

@@ -64,7 +64,7 @@ def break_even(region: Region, address: str) -> Row:
         beaten = float(question.goal.worth(rival[0].block, NO_NUMBERS, 1)[0])
 
     def lead(doublings: float) -> float:
-        """By how much the owners lead, on a logarithmic scale; at most `FAR`."""
+        """The lead of the owners as a logarithm, below 0 behind; at most `FAR` [1]."""
         search = searched(question, address, 2.0**doublings)
         own = float(np.min(search.kept.costs[:, 1])) if search.meets else np.inf
         if np.isclose(own, beaten, EXACT, 0):  # who ties does not win

@@ -159,7 +159,7 @@ def _lead(
     numbers: Sequence[Uncertain],
     values: Numbers,
 ) -> Numbers:
-    """By how much the first machine is better where each number is another; below 0 worse."""
+    """The lead of the first machine where each number is another; below 0 where it is worse."""
     own, other = (_worth(goal, block, numbers, values) for block in (first, second))
     with np.errstate(invalid="ignore"):
         return np.nan_to_num(other - own, nan=0.0)

@@ -25,7 +25,7 @@ OF_PARTS = ("cost_usd", "power_cap_w", "rack_units", "parts")
 MOST_KINDS = 2**48
 """Numbers of kinds of machine, most of which none is of."""
 ABSENT = -1
-"""In place of a part where a machine does not have the role."""
+"""Stands in place of a part where a machine does not have the role."""
 
 
 Places = NDArray[np.int32]

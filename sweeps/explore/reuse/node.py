@@ -36,9 +36,9 @@ PREFIX_LENGTHS = 129
 QUERY_WIDTHS = 2.0
 """Vectors of the width of the heads that attention near a tier sends: the query, and its answer."""
 COPIES = ("once", "per-gpu")
-"""How often tiers behind HBM keep what several GPUs hold alike."""
+"""Copies that tiers behind HBM keep of what several GPUs hold alike."""
 SNAPSHOTS = ("prompt", "block")
-"""Where recurrent states are kept: at the end of each prompt, or of each block."""
+"""Places of kept recurrent states: at the end of each prompt, or of each block."""
 STORE_KNOBS = {"copies": COPIES, "snapshots": SNAPSHOTS}
 """Knobs of the store, and their values, the first of which is the default."""
 PER_GPU = ("gpu_link.count", "fabric.count", "host.bandwidth")
@@ -274,7 +274,7 @@ class Node:
         return replace(built, capacity=capacity, endurance=endurance)
 
     def place_of(self, name: str) -> Place:
-        """Where the blocks of a tier lie.
+        """The memory that holds the blocks of a tier.
 
         Raises:
             InputError: there is no such tier, or the platform has no such memory.

@@ -17,7 +17,7 @@ from nearkv.sweeps.study.block_traces import BlockTrace
 from nearkv.sweeps.study.grid import scalar
 
 ROUTINGS = ("prefix", "random")
-"""Which node a request goes to: the one with its longest prefix, or any."""
+"""Nodes that a request goes to: the one with its longest prefix, or any."""
 MOST_RATE = 1e9
 """Requests a second of the largest question."""
 
@@ -72,7 +72,7 @@ class Reuse:
 
     @property
     def capacities(self) -> Numbers:
-        """Of each tier of all nodes: (tiers,) [B]."""
+        """Capacity of each tier of all nodes: (tiers,) [B]."""
         of_node = [scalar(each.capacity) for each in self.of_node]
         capacities: Numbers = self.own * np.array(of_node)
         return capacities

@@ -32,7 +32,7 @@ CLOSED_LOOPS = 8
 LOOP_TOLERANCE = 1e-6
 """Change of that rate by a turn that counts as none [1]."""
 RATE_HALVINGS = 20
-"""Of the rates between which the one lies at which a mean TTFT is met: to a part in a million."""
+"""Halvings of the range of rates in which a mean TTFT is met: to a part in a million."""
 
 
 @dataclass(frozen=True)

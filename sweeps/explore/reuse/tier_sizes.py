@@ -122,7 +122,7 @@ class TierSizes:
 
     @cached_property
     def prices(self) -> Numbers:
-        """Of a byte of each tier, and of writing one, a part of its life: (2, tiers) [USD/B]."""
+        """Prices of a byte of each tier, and of the wear by writing one: (2, tiers) [USD/B]."""
         each = [
             (
                 scalar(tier.byte_price),
