@@ -20,8 +20,9 @@ Attention for states.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from math import ceil
 from pathlib import Path
@@ -101,11 +102,16 @@ class Config:
             raise InputError(f"{self.where}: {layers} layers; {limits}")
         return layers
 
-    def count(self, *names: str, default: int | None = None) -> int:
+    def count(self, *names: str, default: int | None = None, low: int = 0) -> int:
         """A whole number under the first of these keys that has one.
 
+        Args:
+            names: keys.
+            default: where none of them has a value.
+            low: the least that makes a model.
+
         Raises:
-            InputError: no such key and no default, or a value that is not a whole number.
+            InputError: no such key and no default, or a value that is no such number.
         """
         value = self.value(*names)
         if isinstance(value, list) and value and value.count(value[0]) == len(value):
@@ -119,18 +125,9 @@ class Config:
         if not whole or not 0 <= value <= LARGEST:
             limits = f"a whole number from 0 to {LARGEST:g}"
             raise InputError(f"{self.where}: {names[0]} must be {limits}")
+        if value < low:
+            raise self.refuse(names[0], f"must be {low} or more")
         return int(value)
-
-    def period(self, *names: str, default: int) -> int:
-        """A period, one layer in so many: as `count`, but 1 or more.
-
-        Raises:
-            InputError: no whole number, or 0.
-        """
-        value = self.count(*names, default=default)
-        if not value:
-            raise InputError(f"{self.where}: {names[0]} must be 1 or more")
-        return value
 
     def number(self, *names: str, low: float, high: float, default: float) -> float:
         """A number within limits, under the first of these keys that has one.
@@ -220,18 +217,16 @@ class Family:
     """Rules by which a family of models is read.
 
     Attributes:
-        name: of its table.
         keys: size -> keys that may hold it.
         defaults: size -> value where a config leaves it out.
         mixers, mlps: rules that say how layers attend, and what MLPs they have.
         blocks: mixers and MLPs by entry, where one list holds both; empty elsewhere.
     """
 
-    name: str
     keys: Mapping[str, list[str]]
     defaults: Mapping[str, Any]
-    mixers: tuple[LayerRule, ...]
-    mlps: tuple[LayerRule, ...]
+    mixers: Sequence[LayerRule]
+    mlps: Sequence[LayerRule]
     blocks: Mapping[str, Any]
 
 
@@ -242,39 +237,25 @@ LAYER_KINDS: Mapping[str, str] = _FAMILY_TABLES.pop("kinds")
 """Kinds of layer by the words of `layer_types`."""
 
 
-def _merged(name: str, field: str) -> dict[str, Any]:
-    """A table of a family over those of the families that it is like, and of `any`."""
-    table = _FAMILY_TABLES[name]
-    base = table.get("like", "any" if name != "any" else "")
-    return {**(_merged(base, field) if base else {}), **table.get(field, {})}
-
-
-def _rules(
-    name: str, field: str, default: tuple[LayerRule, ...] = ()
-) -> tuple[LayerRule, ...]:
-    """Rules of a family, or of the one that it is like."""
-    table = _FAMILY_TABLES[name]
-    if field in table:
-        return tuple(table[field])
-    return _rules(table["like"], field, default) if "like" in table else default
-
-
 def _family(name: str) -> Family:
+    """A family: what it states, over that of the family that it is like, and of `any`."""
+    table = _FAMILY_TABLES[name]
+    if name == "any":
+        return Family(**table)
+    base = _family(table.get("like", "any"))
     return Family(
-        name,
-        keys=_merged(name, "keys"),
-        defaults=_merged(name, "defaults"),
-        mixers=_rules(name, "mixers", ({"all": "full"},)),
-        mlps=_rules(name, "mlps", ({"all": "dense"},)),
-        blocks=_FAMILY_TABLES[name].get("blocks", {}),
+        keys={**base.keys, **table.get("keys", {})},
+        defaults={**base.defaults, **table.get("defaults", {})},
+        mixers=table.get("mixers", base.mixers),
+        mlps=table.get("mlps", base.mlps),
+        blocks=table.get("blocks", base.blocks),
     )
 
 
 FAMILIES = {
     model_type: _family(name)
     for name, table in _FAMILY_TABLES.items()
-    if name != "any"
-    for model_type in table["types"].split()
+    for model_type in table.get("types", "").split()
 }
 """Families by `model_type`."""
 
@@ -305,43 +286,50 @@ class ConfigShape:
         self.family = family
         config.value(*family.keys.get("ignored", []))
 
-    def _keys(self, size: str, kind: str) -> list[str]:
-        """Keys of a size, those of one kind of layer first, where one of them has a value."""
-        own = self.family.keys.get(f"{kind}.{size}", [])
-        return own if self.config.value(*own) is not None else self.family.keys[size]
-
-    def value(self, size: str, kind: str = "") -> Any:
-        """The value of a size, None where the config has none.
-
-        Raises:
-            InputError: two keys for it have different values.
-        """
-        stated = {key: self.config.value(key) for key in self._keys(size, kind)}
-        stated = {key: value for key, value in stated.items() if value is not None}
-        values = list(stated.values())
-        if any(value != values[0] for value in values):
-            pairs = " and ".join(f"{key} = {value!r}" for key, value in stated.items())
-            raise InputError(f"{self.config.where}: {pairs} contradict each other")
-        return values[0] if values else None
-
-    def count(self, size: str, kind: str = "", default: int | None = None) -> int:
-        """A size that is a whole number.
+    def key(self, size: str, kind: str = "") -> str:
+        """The key of the config that holds a size; the first that may where none does.
 
         Args:
             size: its name in families.toml.
             kind: of the layers, where a family has own keys for some.
-            default: where neither config nor family has one.
 
         Raises:
-            InputError: it is missing or not a whole number.
+            InputError: two keys for it have different values.
         """
-        self.value(size, kind)
-        keys = self._keys(size, kind) or [size]
-        key = self.config.first_stated(keys) or keys[0]
-        number = self.config.count(key, default=self.family.defaults.get(size, default))
-        if size in ("window", "chunk") and not number:
-            raise self.config.refuse(key, "must be 1 or more")
-        return number
+        keys = self.family.keys.get(f"{kind}.{size}", [])
+        if self.config.value(*keys) is None:
+            keys = self.family.keys[size]
+        values = {key: self.config.value(key) for key in keys}
+        stated = {key: value for key, value in values.items() if value is not None}
+        first = next(iter(stated), "")
+        if any(value != stated[first] for value in stated.values()):
+            pairs = " and ".join(f"{key} = {value!r}" for key, value in stated.items())
+            raise InputError(f"{self.config.where}: {pairs} contradict each other")
+        return first or [*keys, size][0]
+
+    def value(self, size: str, kind: str = "") -> Any:
+        """The value of a size, None where the config has none.
+
+        Args:
+            size, kind: as `key` takes them.
+        """
+        return self.config.value(self.key(size, kind))
+
+    def count(
+        self, size: str, kind: str = "", default: int | None = None, low: int = 0
+    ) -> int:
+        """A size that is a whole number.
+
+        Args:
+            size, kind: as `key` takes them.
+            default: where neither config nor family has one.
+            low: the least that makes a model.
+
+        Raises:
+            InputError: it is missing or no such number.
+        """
+        default = self.family.defaults.get(size, default)
+        return self.config.count(self.key(size, kind), default=default, low=low)
 
     def flag(self, size: str, kind: str = "") -> bool:
         """A choice, as the config or else the family makes it.
@@ -349,13 +337,8 @@ class ConfigShape:
         Raises:
             InputError: a value that is neither true nor false.
         """
-        value = self.value(size, kind)
-        if value is None:
-            return bool(self.family.defaults.get(size, False))
-        if value not in (True, False):
-            key = self._keys(size, kind)[0]
-            raise InputError(f"{self.config.where}: {key} must be true or false")
-        return bool(value)
+        default = bool(self.family.defaults.get(size, False))
+        return self.config.flag(self.key(size, kind), default)
 
     def has(self, size: str) -> bool:
         """True if a size is there and is not zero, or a choice is made."""
@@ -372,6 +355,8 @@ class ConfigShape:
 # --- which layer is of which kind -----------------------------------------------------------------
 
 KindNames = list[str]
+LayerKind = tuple[str, str]
+"""A mixer and an MLP, as rules name them."""
 
 
 def painted(rules: Iterable[LayerRule], shape: ConfigShape, layers: int) -> KindNames:
@@ -399,8 +384,8 @@ def painted(rules: Iterable[LayerRule], shape: ConfigShape, layers: int) -> Kind
         key = shape.config.first_stated([stated] if isinstance(stated, str) else stated)
         listed |= form != "all" and isinstance(named[0], str)
         if key and before and listed and kinds != old and "prefix" not in rule:
-            said = f"{key} and {before} say otherwise of some layers; {key} is followed"
-            warn(f"{shape.config.where}: {said}")
+            conflict = f"{key} and {before} say otherwise of some layers; {key} is followed"
+            warn(f"{shape.config.where}: {conflict}")
         before = key or before
     return kinds
 
@@ -418,34 +403,40 @@ def _named(
     form: str, rule: LayerRule, config: Config, layers: int
 ) -> list[bool] | KindNames | None:
     """The layers that a rule names, or the kind of every layer; None where it does not apply."""
-    key, every = rule[form], range(layers)
-    named: list[bool] | KindNames | None = None
+    key = rule[form]
     match form:
         case "all":
-            named = [key] * layers
+            return [key] * layers
         case "list":
-            named = _list(rule, config, layers)
+            return _list(rule, config, layers)
         case "every":
-            named = _every(rule, config, layers)
-        case "first" | "last":
-            count = config.count(key, default=0)
-            start, end = (0, count) if form == "first" else (layers - count, layers)
-            named = [start <= layer < end for layer in every]
+            return _every(rule, config, layers)
+        case "refuse":
+            if config.value(key):
+                raise config.refuse(key, rule["why"])
+            return None
+    numbers = _numbers(form, rule, config, layers)
+    if not numbers and form == "layers" and "other" in rule:
+        return None
+    return [layer in numbers for layer in range(layers)]
+
+
+def _numbers(form: str, rule: LayerRule, config: Config, layers: int) -> Collection[int]:
+    """Numbers of the layers that a rule names, from 0."""
+    key = rule[form]
+    match form:
+        case "first":
+            return range(config.count(key, default=0))
+        case "last":
+            return range(layers - config.count(key, default=0), layers)
         case "from":
-            start = config.count(key, default=layers)
-            named = [layer >= start for layer in every]
+            return range(config.count(key, default=layers), layers)
         case "beyond":
             last = config.value(key)
             is_stated = isinstance(last, int) and last >= 0
-            named = [is_stated and layer > last for layer in every]
-        case "layers":
-            numbers = config.listed(key, int, "numbers of layers")
-            if numbers or "other" not in rule:
-                base = rule.get("base", 0)
-                named = [layer + base in numbers for layer in every]
-        case "refuse" if config.value(key):
-            raise config.refuse(key, rule["why"])
-    return named
+            return range(last + 1 if is_stated else layers, layers)
+    base = rule.get("base", 0)
+    return [number - base for number in config.listed(key, int, "numbers of layers")]
 
 
 def _list(rule: LayerRule, config: Config, layers: int) -> KindNames | None:
@@ -461,21 +452,21 @@ def _list(rule: LayerRule, config: Config, layers: int) -> KindNames | None:
 
 
 def by_entry(
-    entries: Iterable[Any], kinds: Mapping[str, str], table: Config, name: str
+    entries: Iterable[Any], kinds: Mapping[str, str], config: Config, name: str
 ) -> KindNames:
     """Kinds by the entries of a list.
 
     Raises:
         InputError: an entry names a layer that is not modelled.
     """
-    found = []
+    named = []
     for entry in entries:
         word = str(int(entry)) if isinstance(entry, bool) else str(entry)
         if word not in kinds:
             problem = f"{name} names {entry!r}, which is not modelled"
-            raise InputError(f"{table.where}: {problem}")
-        found.append(kinds[word])
-    return found
+            raise InputError(f"{config.where}: {problem}")
+        named.append(kinds[word])
+    return named
 
 
 def _every(rule: LayerRule, config: Config, layers: int) -> list[bool] | KindNames | None:
@@ -487,14 +478,14 @@ def _every(rule: LayerRule, config: Config, layers: int) -> list[bool] | KindNam
         return [kinds[stated[layer % len(stated)]] for layer in range(layers)]
     if kinds and isinstance(stated, list):
         return by_entry(config.items(names[0], layers), kinds, config, names[0]) or None
-    period = config.period(*names, default=rule["default"])
+    period = config.count(*names, default=rule["default"], low=1)
     offset = rule.get("offset", period - 1)
     if "offset_key" in rule:
         offset = config.count(rule["offset_key"], default=offset)
     return [layer % period == offset for layer in range(layers)]
 
 
-def blocks(shape: ConfigShape) -> list[tuple[str, str]] | None:
+def blocks(shape: ConfigShape) -> list[LayerKind] | None:
     """Mixer and MLP of every layer of a model whose config lists them as blocks.
 
     A mixer and the MLP behind it are a layer, as in other models; either may stand alone. None
@@ -517,7 +508,7 @@ def blocks(shape: ConfigShape) -> list[tuple[str, str]] | None:
         raise config.refuse("num_hidden_layers", f"is not the {len(entries)} of {name}")
     kinds = by_entry(entries, {**table["mixers"], **table["mlps"]}, config, name)
     mixers = set(table["mixers"].values())
-    layers: list[tuple[str, str]] = []
+    layers: list[LayerKind] = []
     for kind in kinds:
         if kind in mixers:
             layers.append((kind, "none"))
@@ -530,48 +521,12 @@ def blocks(shape: ConfigShape) -> list[tuple[str, str]] | None:
 
 # --- what a layer holds ---------------------------------------------------------------------------
 
-SHARED_PREFIX = "shared_"
-"""Before a kind of layer that reads the cache of an earlier one."""
-_STATE_TYPES = {"": 1, "bfloat16": 1, "float16": 1, "float32": 2}
-"""Elements of 16 bits in one of a state, by its type."""
+LayerSizes = Mapping[str, float]
+"""Numbers of a layer by the keys of `llm-layer`. `shared_parameters` are those that every token
+uses beside the projections of its heads, or beside its MLP or experts."""
 
 
-@dataclass(frozen=True)
-class Attention:
-    """Attention of one layer.
-
-    Attributes:
-        type: a name of the cost model's kinds of layer.
-        heads, kv_heads, head_size: as cost models count them [1].
-        beside: parameters beside the projections of these heads [1].
-        numbers: what only this type has, by name.
-        of: added to the type in the layer's name.
-    """
-
-    type: str
-    heads: int
-    kv_heads: float
-    head_size: int
-    beside: int = 0
-    numbers: tuple[tuple[str, float], ...] = ()
-    of: str = ""
-
-
-def mixer(kind: str, shape: ConfigShape) -> Attention:
-    """The attention of one kind of layer, as rules name it.
-
-    Raises:
-        InputError: a size is missing or does not fit the others.
-    """
-    if kind.startswith(SHARED_PREFIX):
-        return _of_earlier_layer(kind.removeprefix(SHARED_PREFIX), shape)
-    return _KINDS[kind](shape)
-
-
-# --- heads over a KV cache ------------------------------------------------------------------------
-
-
-def grouped(shape: ConfigShape, kind: str = "full") -> Attention:
+def grouped(shape: ConfigShape, kind: str = "full") -> LayerSizes:
     """Grouped heads. Where values are narrower than keys, of their mean size, which has as much
     of everything.
 
@@ -579,26 +534,30 @@ def grouped(shape: ConfigShape, kind: str = "full") -> Attention:
         InputError: a size of zero, or a width that the heads do not divide.
     """
     heads = shape.count("heads", kind)
-    kv_heads = shape.count("kv_heads", kind, default=heads)
-    if heads and not kv_heads:
-        raise shape.config.refuse("num_key_value_heads", "must be 1 or more")
     size = _head_size(shape, kind, heads)
-    beside = heads * size * shape.hidden if shape.flag("output_gate") else 0
     values = shape.count("value_size", kind, default=size)
     if (size + values) % 2:
         raise shape.config.refuse(
             "v_head_dim", "and head_dim have an odd sum; not modelled"
         )
-    numbers = (("kv_projections", 1.0),) if shape.flag("same_kv", kind) else ()
-    return Attention("full", heads, kv_heads, (size + values) // 2, beside, numbers)
+    sizes = {
+        "heads": heads,
+        "kv_heads": _kv_heads(shape, kind, heads),
+        "head_size": (size + values) // 2,
+        "shared_parameters": heads * size * shape.hidden * shape.flag("output_gate"),
+    }
+    return sizes | {"kv_projections": 1} if shape.flag("same_kv", kind) else sizes
+
+
+def _kv_heads(shape: ConfigShape, kind: str, heads: int) -> int:
+    stated = shape.count("kv_heads", kind, default=heads, low=min(heads, 1))
+    alike = 1 if shape.flag("one_kv_head") else heads
+    return stated if shape.flag("grouped") else alike
 
 
 def _head_size(shape: ConfigShape, kind: str, heads: int) -> int:
     if shape.value("head_size", kind) is not None:
-        size = shape.count("head_size", kind)
-        if not size:
-            raise shape.config.refuse("head_dim", "is not a size of a head")
-        return size
+        return shape.count("head_size", kind, low=1)
     size, rest = divmod(shape.hidden, max(heads, 1))
     if rest:
         problem = f"a width of {shape.hidden:,} does not divide into {heads:,} heads"
@@ -606,46 +565,28 @@ def _head_size(shape: ConfigShape, kind: str, heads: int) -> int:
     return size
 
 
-def _limited(shape: ConfigShape, limit: str) -> Attention:
+def _limited(shape: ConfigShape, limit: str) -> LayerSizes:
     """Heads limited to a `window` or a `chunk` of some tokens."""
-    heads = grouped(shape, limit)
-    tokens = (("window", float(shape.count(limit))),)
-    return replace(heads, type=limit, numbers=heads.numbers + tokens)
+    return {**grouped(shape, limit), "window": shape.count(limit, low=1)}
 
 
-def _of_earlier_layer(kind: str, shape: ConfigShape) -> Attention:
+def _of_earlier_layer(shape: ConfigShape, kind: str) -> LayerSizes:
     """Heads that read the K and V of an earlier layer, and have no projections of their own."""
-    heads = grouped(shape, kind)
-    tokens = shape.count("window") if kind == "window" else LARGEST
-    numbers = (("kv_projections", 0.0), ("window", float(tokens)))
-    return replace(heads, type="borrowed", numbers=numbers, of=kind)
+    tokens = shape.count("window", low=1) if kind == "window" else LARGEST
+    return {**grouped(shape, kind), "kv_projections": 0, "window": tokens}
 
 
-def _selected(shape: ConfigShape) -> Attention:
+def _selected(shape: ConfigShape) -> LayerSizes:
     """Heads over the blocks of tokens that an indexer chooses (MiniMax-M3)."""
-    chosen = shape.count("chosen") * shape.count("index_block")
-    return replace(grouped(shape), type="selected", numbers=_indexer(shape, chosen))
+    tokens = shape.count("chosen") * shape.count("index_block")
+    return {**grouped(shape), **_indexer(shape), "chosen": tokens}
 
 
-def _indexer(shape: ConfigShape, chosen: int) -> tuple[tuple[str, float], ...]:
-    return (
-        ("index_heads", shape.count("index_heads")),
-        ("index_size", shape.count("index_size")),
-        ("chosen", chosen),
-    )
+def _indexer(shape: ConfigShape) -> LayerSizes:
+    return {name: shape.count(name) for name in ("index_heads", "index_size", "chosen")}
 
 
-def _falcon(shape: ConfigShape) -> Attention:
-    """One KV head, or as many as the new architecture states."""
-    heads = shape.count("heads")
-    stated = shape.count("kv_heads", default=heads)
-    kv_heads = 1 if shape.flag("one_kv_head") else heads
-    if shape.flag("grouped"):
-        kv_heads = stated
-    return Attention("full", heads, kv_heads, shape.hidden // max(heads, 1))
-
-
-def _mpt(shape: ConfigShape) -> Attention:
+def _mpt(shape: ConfigShape) -> LayerSizes:
     """Heads of `attn_config`."""
     heads = shape.count("heads")
     kv_heads = {
@@ -657,50 +598,47 @@ def _mpt(shape: ConfigShape) -> Attention:
     if name not in list(kv_heads):
         inner = shape.config.table_of("attn_config")
         raise inner.refuse("attn_type", f"is unknown; known are {', '.join(kv_heads)}")
-    return Attention("full", heads, kv_heads[name], shape.hidden // max(heads, 1))
+    size = shape.hidden // max(heads, 1)
+    return {"heads": heads, "kv_heads": kv_heads[name], "head_size": size}
 
 
 # --- latents --------------------------------------------------------------------------------------
 
 
-def _latent(shape: ConfigShape) -> Attention:
+def _latent(shape: ConfigShape) -> LayerSizes:
     """Multi-head latent attention: one row of r + dr elements per token is half a KV head."""
     heads, rank, rope = (shape.count(size) for size in ("heads", "kv_rank", "rope_size"))
     values = shape.count("latent_value_size")
-    numbers = (
-        ("query_rank", shape.count("query_rank", default=0)),
-        ("kv_rank", rank),
-        ("rope_size", rope),
-        ("key_size", shape.count("key_size")),
-        ("value_size", values),
-    )
-    gate = heads * values * shape.hidden if shape.flag("output_gate") else 0
-    return Attention("latent", heads, 0.5, rank + rope, gate, numbers)
+    return {
+        "heads": heads,
+        "kv_heads": 0.5,
+        "head_size": rank + rope,
+        "shared_parameters": heads * values * shape.hidden * shape.flag("output_gate"),
+        "query_rank": shape.count("query_rank", default=0),
+        "kv_rank": rank,
+        "rope_size": rope,
+        "key_size": shape.count("key_size"),
+        "value_size": values,
+    }
 
 
-def _sparse(shape: ConfigShape) -> Attention:
+def _sparse(shape: ConfigShape) -> LayerSizes:
     """Latent attention to the tokens that an indexer chooses (DeepSeek-V3.2)."""
-    dense = _latent(shape)
-    numbers = dense.numbers + _indexer(shape, shape.count("chosen"))
-    return replace(dense, type="sparse", numbers=numbers)
+    return {**_latent(shape), **_indexer(shape)}
 
 
-def _sparse_shared(shape: ConfigShape) -> Attention:
+def _sparse_shared(shape: ConfigShape) -> LayerSizes:
     """Layer that reads the tokens that an earlier layer's indexer chose: it has none (GLM-5.2)."""
-    dense = _latent(shape)
-    none = (("index_heads", 0.0), ("index_size", 0.0), ("chosen", shape.count("chosen")))
-    return replace(dense, type="sparse", numbers=dense.numbers + none, of="shared")
+    chosen = shape.count("chosen")
+    return {**_latent(shape), "index_heads": 0, "index_size": 0, "chosen": chosen}
 
 
-def _compressed(
-    shape: ConfigShape, rate: int, of: str = "", indexed: bool = False
-) -> Attention:
+def _compressed(shape: ConfigShape, rate: int, indexed: bool = False) -> LayerSizes:
     """A window of rows, and one row for each `rate` tokens before it (DeepSeek-V4, sec. 2.3).
 
     Args:
         shape: sizes of the model.
         rate: tokens of a compressed row; 0 where the layer has none [1].
-        of: added to the type in the layer's name.
         indexed: whether rows take in their neighbour's tokens, with projections of their own, and
             an indexer chooses among them.
     """
@@ -713,98 +651,91 @@ def _compressed(
     outputs = heads * size * output + groups * output * hidden
     # a row and its weight are projected apart, and wait in 32 bits until it is full
     halves = 2 * (1 + indexed) * size if rate else 0
-    index = [shape.count(name) for name in ("index_heads", "index_size", "chosen")]
-    index_heads, index_size, chosen = index if indexed else (0, 0, LARGEST)
-    mixer = queries + hidden * size + outputs + hidden * halves
+    indexer: LayerSizes = {"index_heads": 0, "index_size": 0, "chosen": LARGEST}
+    if indexed:
+        indexer = _indexer(shape)
+    index_heads, index_size = indexer["index_heads"], indexer["index_size"]
+    mixer: float = queries + hidden * size + outputs + hidden * halves
     mixer += (rank * index_size + hidden) * index_heads + hidden * 4 * index_size
     state = 2 * (1 + indexed) * rate * halves + 2 * 2 * rate * 4 * index_size
-    numbers = (
-        ("mixer_parameters", mixer),
-        ("window", shape.count("window")),
-        ("rate", rate),
-        ("state_size", state),
-        ("index_heads", index_heads),
-        ("index_size", index_size),
-        ("chosen", chosen),
-    )
-    return Attention("compressed", heads, 0.5, size, numbers=numbers, of=of)
+    return {
+        "heads": heads,
+        "kv_heads": 0.5,
+        "head_size": size,
+        "mixer_parameters": mixer,
+        "window": shape.count("window", low=1),
+        "rate": rate,
+        "state_size": state,
+        **indexer,
+    }
 
 
 # --- recurrent states: state spaces and linear attention ------------------------------------------
 
+_STATE_TYPES = {"": 1, "bfloat16": 1, "float16": 1, "float32": 2}
+"""Elements of 16 bits in one of a state, by its type."""
+
 
 def _recurrent(
-    shape: ConfigShape, parameters: int, matrix: int, others: int, operations: int
-) -> Attention:
-    """A layer without a KV cache.
+    shape: ConfigShape, projections: int, convolved: int, matrix: int, operations: int
+) -> LayerSizes:
+    """A layer without a KV cache: a state, and a convolution over the last tokens.
 
     Args:
-        shape: says which type the state has.
-        parameters: of the mixer [1].
+        shape: says which type the state has, and how many tokens the convolution sees.
+        projections: parameters of the mixer beside its convolution [1].
+        convolved: channels of the convolution, 0 without one; activations' type [1].
         matrix: elements of the state proper, of the state's type [1].
-        others: elements that a convolution keeps, of the activations' type [1].
-        operations: on the state for each token [FLOP].
+        operations: on each of them for a token [FLOP].
     """
-    state_type = shape.value("state_type") or ""
+    key = shape.key("state_type")
+    state_type = shape.config.value(key) or shape.family.defaults["state_type"]
     if str(state_type) not in _STATE_TYPES:
-        key = shape.family.keys["state_type"][0]
-        raise shape.config.refuse(
-            key, f"is none of {', '.join(filter(None, _STATE_TYPES))}"
-        )
-    numbers = (
-        ("mixer_parameters", parameters),
-        ("state_size", _STATE_TYPES[state_type] * matrix + others),
-        ("state_flops", operations),
-    )
-    return Attention("state", 1, 1, 1, numbers=numbers)
+        known = ", ".join(filter(None, _STATE_TYPES))
+        raise shape.config.refuse(key, f"is none of {known}")
+    kernel = shape.count("kernel") if convolved else 1
+    return {
+        "heads": 1,
+        "kv_heads": 1,
+        "head_size": 1,
+        "mixer_parameters": projections + convolved * kernel,
+        "state_size": _STATE_TYPES[state_type] * matrix + convolved * (kernel - 1),
+        "state_flops": operations * matrix + 2 * convolved * kernel,
+    }
 
 
-def _none(_: ConfigShape) -> Attention:
+def _none(shape: ConfigShape) -> LayerSizes:
     """No mixer: the layer is an MLP."""
-    nothing = (("mixer_parameters", 0.0), ("state_size", 0.0), ("state_flops", 0.0))
-    return Attention("state", 1, 1, 1, numbers=nothing, of="none")
+    return _recurrent(shape, projections=0, convolved=0, matrix=0, operations=0)
 
 
-def _mamba(shape: ConfigShape) -> Attention:
+def _mamba(shape: ConfigShape) -> LayerSizes:
     """Selective state space (Mamba, sec. 3): in, convolution, x and dt projections, A, out."""
-    hidden = shape.hidden
-    inner = shape.count("state_expand") * hidden
-    state, kernel = shape.count("state_size"), shape.count("kernel")
+    hidden, state = shape.hidden, shape.count("state_size")
+    inner = shape.count("state_expand", low=1) * hidden
     rank = shape.value("step_rank")
     rank = rank if isinstance(rank, int) else ceil(hidden / 16)
     projections = 3 * hidden * inner + inner * (rank + 2 * state) + rank * inner
-    return _recurrent(
-        shape,
-        parameters=projections + inner * (kernel + state + 1),
-        matrix=inner * state,
-        others=inner * (kernel - 1),
-        operations=5 * inner * state + 2 * inner * kernel,
-    )
+    projections += inner * (state + 1)
+    return _recurrent(shape, projections, inner, matrix=inner * state, operations=5)
 
 
-def _mamba2(shape: ConfigShape) -> Attention:
+def _mamba2(shape: ConfigShape) -> LayerSizes:
     """Heads of a state, a convolution over x, B and C (Mamba-2, sec. 7): in, convolution, out."""
     hidden, heads = shape.hidden, shape.count("state_heads")
-    size = _state_head_size(shape, heads)
-    state, groups = shape.count("state_size"), shape.count("state_groups")
-    kernel = shape.count("kernel")
-    inner = heads * size
-    convolved = inner + 2 * groups * state
+    inner = heads * _state_head_size(shape, heads)
+    state = shape.count("state_size")
+    convolved = inner + 2 * shape.count("state_groups") * state
     projections = hidden * (inner + convolved + heads) + inner * hidden
-    return _recurrent(
-        shape,
-        parameters=projections + convolved * kernel + inner + 3 * heads,
-        matrix=inner * state,
-        others=convolved * (kernel - 1),
-        operations=5 * inner * state + 2 * convolved * kernel,
-    )
+    projections += inner + 3 * heads
+    return _recurrent(shape, projections, convolved, matrix=inner * state, operations=5)
 
 
 def _state_head_size(shape: ConfigShape, heads: int) -> int:
     """Size of a head of a state: all heads fill the expanded width, where one is stated."""
-    size = shape.value("state_head_size")
     if not shape.family.keys["state_expand"]:
         return shape.count("state_head_size")
+    size = shape.value("state_head_size")
     expanded = shape.count("state_expand") * shape.hidden
     size = size if isinstance(size, int) else expanded // max(heads, 1)
     if heads * size != expanded:
@@ -814,153 +745,115 @@ def _state_head_size(shape: ConfigShape, heads: int) -> int:
     return size
 
 
-def _gated_delta(shape: ConfigShape) -> Attention:
+def _gated_delta(shape: ConfigShape) -> LayerSizes:
     """Gated delta rule: q, k, v, gate, two numbers a head, a convolution, out (Gated DeltaNet)."""
-    hidden, kernel = shape.hidden, shape.count("kernel")
-    key_size, value_heads = shape.count("key_head_size"), shape.count("value_heads")
+    hidden, heads = shape.hidden, shape.count("value_heads")
+    key_size = shape.count("key_head_size")
     keys = shape.count("key_heads") * key_size
-    values = value_heads * shape.count("value_head_size")
-    convolved = 2 * keys + values
-    projections = hidden * (2 * keys + 2 * values + 2 * value_heads) + values * hidden
+    values = heads * shape.count("value_head_size")
+    projections = hidden * (2 * keys + 2 * values + 2 * heads) + values * hidden
     matrix = values * key_size
-    return _recurrent(
-        shape,
-        parameters=projections + convolved * kernel,
-        matrix=matrix,
-        others=convolved * (kernel - 1),
-        operations=7 * matrix + 2 * convolved * kernel,
-    )
+    return _recurrent(shape, projections, 2 * keys + values, matrix, operations=7)
 
 
-def _kda(shape: ConfigShape) -> Attention:
+def _kda(shape: ConfigShape) -> LayerSizes:
     """Kimi delta attention: as the gated delta rule, with a decay for each channel (sec. 3).
 
     The decay has a projection of the rank of a head; so has the output's gate, or a full one.
     """
     hidden, heads = shape.hidden, shape.count("state_heads")
-    size, kernel = shape.count("state_head_size"), shape.count("kernel")
+    size = shape.count("state_head_size")
     inner = heads * size
     low_rank = (hidden + inner) * size
     gate = hidden * inner if shape.flag("full_gate") else low_rank
     projections = 4 * hidden * inner + low_rank + gate + hidden * heads
-    matrix = inner * size
-    return _recurrent(
-        shape,
-        parameters=projections + 3 * inner * kernel,
-        matrix=2 * matrix,  # in 32 bits
-        others=3 * inner * (kernel - 1),
-        operations=7 * matrix + 2 * 3 * inner * kernel,
-    )
+    return _recurrent(shape, projections, 3 * inner, matrix=inner * size, operations=7)
 
 
-def _lightning(shape: ConfigShape) -> Attention:
-    """Lightning attention: q, k, v, gate, out; a matrix in 32 bits that decays (MiniMax-01)."""
+def _lightning(shape: ConfigShape) -> LayerSizes:
+    """Lightning attention: q, k, v, gate, out; a matrix that decays (MiniMax-01)."""
     heads = shape.count("heads")
     size = _head_size(shape, "full", heads)
-    matrix = heads * size * size
-    return _recurrent(
-        shape,
-        parameters=5 * shape.hidden * heads * size,
-        matrix=2 * matrix,  # in 32 bits
-        others=0,
-        operations=5 * matrix,
-    )
+    projections = 5 * shape.hidden * heads * size
+    return _recurrent(shape, projections, 0, matrix=heads * size * size, operations=5)
 
 
-def _short_conv(shape: ConfigShape) -> Attention:
+def _short_conv(shape: ConfigShape) -> LayerSizes:
     """A gated convolution over the last tokens: in to three, out (LFM2)."""
-    hidden, kernel = shape.hidden, shape.count("kernel")
-    return _recurrent(
-        shape,
-        parameters=4 * hidden**2 + hidden * kernel,
-        matrix=0,
-        others=hidden * (kernel - 1),
-        operations=2 * hidden * kernel,
-    )
+    hidden = shape.hidden
+    return _recurrent(shape, 4 * hidden**2, hidden, matrix=0, operations=0)
 
 
-_KINDS: dict[str, Callable[[ConfigShape], Attention]] = {
-    "full": grouped,
-    "window": partial(_limited, limit="window"),
-    "chunk": partial(_limited, limit="chunk"),
-    "selected": _selected,
-    "falcon": _falcon,
-    "mpt": _mpt,
-    "latent": _latent,
-    "sparse": _sparse,
-    "sparse_shared": _sparse_shared,
-    "sliding": partial(_compressed, rate=0, of="window"),
-    "compressed": partial(_compressed, rate=4, indexed=True),
-    "heavily": partial(_compressed, rate=128, of="heavily"),
-    "mamba": _mamba,
-    "mamba2": _mamba2,
-    "gated_delta": _gated_delta,
-    "kda": _kda,
-    "lightning": _lightning,
-    "short_conv": _short_conv,
-    "none": _none,
+_MIXERS: dict[str, tuple[str, Callable[[ConfigShape], LayerSizes]]] = {
+    "full": ("full", grouped),
+    "window": ("window", partial(_limited, limit="window")),
+    "chunk": ("chunk", partial(_limited, limit="chunk")),
+    "shared_full": ("borrowed_full", partial(_of_earlier_layer, kind="full")),
+    "shared_window": ("borrowed_window", partial(_of_earlier_layer, kind="window")),
+    "selected": ("selected", _selected),
+    "mpt": ("full", _mpt),
+    "latent": ("latent", _latent),
+    "sparse": ("sparse", _sparse),
+    "sparse_shared": ("sparse_shared", _sparse_shared),
+    "sliding": ("compressed_window", partial(_compressed, rate=0)),
+    "compressed": ("compressed", partial(_compressed, rate=4, indexed=True)),
+    "heavily": ("compressed_heavily", partial(_compressed, rate=128)),
+    "mamba": ("state", _mamba),
+    "mamba2": ("state", _mamba2),
+    "gated_delta": ("state", _gated_delta),
+    "kda": ("state", _kda),
+    "lightning": ("state", _lightning),
+    "short_conv": ("state", _short_conv),
+    "none": ("state_none", _none),
 }
-"""Attention by the name that rules give it."""
+"""Mixers by the name that rules give them: name of the layer type, which begins with one of the
+cost model's, and its sizes."""
 
 
 # --- MLPs ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Mlp:
-    """The MLP of one layer.
-
-    Attributes:
-        ffn: inner width, of one expert where there are several [1].
-        gated: whether it has a gate matrix.
-        experts, active: experts, and those that a token uses [1].
-        beside: parameters that every token uses beside them: shared experts, router [1].
-    """
-
-    ffn: float
-    gated: bool = True
-    experts: int = 1
-    active: int = 1
-    beside: int = 0
-
-
-def mlp(kind: str, shape: ConfigShape) -> Mlp:
+def mlp(kind: str, shape: ConfigShape) -> LayerSizes:
     """The MLP of one kind: `dense`, `wide` (twice as wide), `moe`, `shared` (its alone), `none`.
 
     Raises:
         InputError: a size is missing.
     """
-    gated = bool(shape.family.defaults["gated"])
+    gated = shape.family.defaults["gated"]
     shape.value("ffn")  # known, whether or not a layer is dense
-    if kind == "none":
-        return Mlp(0)
+    width: float = 0
+    beside, experts, active = 0, 1, 1
     if kind == "moe":
-        return _experts(shape, gated)
-    if kind == "shared":
-        return Mlp(shape.count("shared_ffn"), gated)
-    ratio = 1 if gated else shape.count("ffn_ratio")
-    width = shape.count("ffn", default=None if gated else ratio * shape.hidden)
-    return Mlp(2 * width if kind == "wide" else width, gated)
+        width, beside = _experts(shape, 2 + gated)
+        experts, active = shape.count("experts"), shape.count("active")
+    elif kind == "shared":
+        width = shape.count("shared_ffn")
+    elif kind != "none":
+        unstated = None if gated else shape.count("ffn_ratio") * shape.hidden
+        width = shape.count("ffn", default=unstated) * (2 if kind == "wide" else 1)
+    return {
+        "ffn": width,
+        "gated": gated,
+        "experts": experts,
+        "active_experts": active,
+        "shared_parameters": beside,
+    }
 
 
-def _experts(shape: ConfigShape, gated: bool) -> Mlp:
-    """Experts, a router, and the experts or the MLP that every token uses beside them."""
+def _experts(shape: ConfigShape, matrices: int) -> tuple[float, int]:
+    """Inner width of an expert, and parameters that every token uses beside them [1].
+
+    Those are the router's, and of the experts or the MLP that all tokens use.
+    """
     hidden, width = shape.hidden, shape.count("moe_ffn")
     experts = shape.count("experts")
-    matrices = 2 + gated
     beside = hidden * experts if experts > 1 else 0
     beside += matrices * hidden * _shared_width(shape, width)
     narrow = shape.count("moe_hidden", default=hidden)
-    if narrow != hidden:
-        beside += 2 * hidden * narrow
+    if narrow == hidden:
+        return width, beside
     # experts between narrower activations: the width that has as many parameters
-    return Mlp(
-        width if narrow == hidden else width * narrow / hidden,
-        gated,
-        experts,
-        shape.count("active"),
-        beside,
-    )
+    return width * narrow / hidden, beside + 2 * hidden * narrow
 
 
 def _shared_width(shape: ConfigShape, width: int) -> int:
@@ -969,15 +862,21 @@ def _shared_width(shape: ConfigShape, width: int) -> int:
         return shape.count("beside_experts")
     if shape.family.defaults["shared_ffn_alone"]:
         return shape.count("shared_ffn", default=0)
-    own = shape.count("shared_ffn", default=width)
-    return shape.count("shared", default=0) * own
+    one = shape.count("shared_ffn", default=width)
+    return shape.count("shared", default=0) * one
 
 
-LayerParts = tuple[Attention, Mlp]
+# --- layers of a model ----------------------------------------------------------------------------
 
 
-def layers_of(shape: ConfigShape) -> list[LayerParts]:
-    """Attention and MLP of every layer."""
+def layers_of(shape: ConfigShape) -> dict[str, dict[str, float]]:
+    """Numbers of each type of layer, by its name, with how many layers there are of it.
+
+    A name is that of its mixer, with its MLP where that does not tell them apart.
+
+    Raises:
+        InputError: the config leaves a layer or a size of it unsaid.
+    """
     kinds = blocks(shape)
     if kinds is None:
         layers = shape.config.layers
@@ -986,5 +885,31 @@ def layers_of(shape: ConfigShape) -> list[LayerParts]:
         kinds = list(zip(mixers, mlps, strict=True))
     if any("" in kind for kind in kinds):
         raise InputError(f"{shape.config.where} does not say what every layer is")
-    built = {kind: (mixer(kind[0], shape), mlp(kind[1], shape)) for kind in set(kinds)}
-    return [built[kind] for kind in kinds]
+    counts = Counter(kinds)
+    repeated = Counter(_MIXERS[mixer][0] for mixer, _ in counts)
+    types: dict[str, dict[str, float]] = {}
+    for kind, count in counts.items():
+        name, _ = _MIXERS[kind[0]]
+        sizes = _sizes(kind, shape)
+        if repeated[name] > 1:
+            name += (
+                "_moe" if sizes["experts"] > 1 else "_dense" if sizes["ffn"] else "_alone"
+            )
+        alike = sum(other.startswith(name) for other in types)
+        types[f"{name}_{alike + 1}" if name in types else name] = {**sizes, "layers": count}
+    return types
+
+
+def _sizes(kind: LayerKind, shape: ConfigShape) -> dict[str, float]:
+    """Numbers of one type of layer."""
+    _, mixer = _MIXERS[kind[0]]
+    attention, inner = mixer(shape), mlp(kind[1], shape)
+    hidden = shape.hidden
+    # an embedding of the layer's own passes a gate and comes back (Gemma 3n)
+    per_layer = 3 * hidden * shape.count("per_layer_input", default=0)
+    # parallel streams of activations are mixed before and after both halves (DeepSeek-V4)
+    streams = shape.count("streams", default=0)
+    beside: float = per_layer + 2 * (2 + streams) * streams**2 * hidden
+    beside += attention.get("shared_parameters", 0) + inner["shared_parameters"]
+    sizes = {**attention, **inner, "shared_parameters": beside}
+    return {key: size for key, size in sizes.items() if key != "shared_parameters" or size}

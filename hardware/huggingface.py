@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from nearkv.hardware.families import (
     LONGEST_VALUE,
     Config,
     ConfigShape,
-    LayerParts,
+    LayerSizes,
     layers_of,
 )
 from nearkv.hardware.files import FileTable, check_integers, read_text
@@ -42,8 +42,6 @@ _LOOKS_LIKE = (
     *("glm_moe_dsa", "qwen3_next"),
 )
 """Families that an unknown model_type may be read as, with a warning, the first that fits."""
-
-LayerSizes = Mapping[str, float]
 
 
 def load_config(path: Path) -> Part:
@@ -80,17 +78,10 @@ def part_of_config(table: FileTable, name: str, where: str, source: str) -> Part
         InputError: a key is missing, or its value is not modelled.
     """
     config, shape = _shape_of(table, where)
-    counts = Counter(layers_of(shape))
+    layer_types = layers_of(shape)
     common = _common(shape)
-    tables = {
-        label: {
-            **common,
-            **_numbers(layer, shape),
-            "layers": float(counts[layer]),
-        }
-        for label, layer in zip(_labels(list(counts)), counts, strict=True)
-    }
-    layers = float(sum(counts.values()))
+    tables = {name: {**common, **sizes} for name, sizes in layer_types.items()}
+    layers = sum(sizes["layers"] for sizes in tables.values())
     idle = _idle(shape, table, layers)
     sizes = {**_typical(tables.values()), **common, "layers": layers, **idle}
     for key, value in sizes.items():
@@ -99,7 +90,7 @@ def part_of_config(table: FileTable, name: str, where: str, source: str) -> Part
     check_shape(sizes, where)
 
     def quantity(value: float, unit: str = "1") -> Quantity:
-        return Quantity(value, unit, "datasheet", source, "config.json")
+        return Quantity(float(value), unit, "datasheet", source, "config.json")
 
     def quantities(table: LayerSizes) -> dict[str, Quantity]:
         return {key: quantity(value) for key, value in table.items()}
@@ -111,11 +102,11 @@ def part_of_config(table: FileTable, name: str, where: str, source: str) -> Part
     _warn_of_unread(config)
     if list(tables) == ["full"]:
         return Part(name, "llm", name, numbers)
-    layer_types = [
+    parts = [
         Part(label, "llm-layer", label, quantities(sizes))
         for label, sizes in tables.items()
     ]
-    return Part(name, "llm", name, numbers, tuple(layer_types))
+    return Part(name, "llm", name, numbers, tuple(parts))
 
 
 # --- what a config is ---------------------------------------------------------------------------
@@ -256,30 +247,6 @@ def _widened(config: Config) -> float:
     return reach
 
 
-def _numbers(layer: LayerParts, shape: ConfigShape) -> dict[str, float]:
-    """Numbers of one type of layer."""
-    attention, inner = layer
-    hidden = shape.hidden
-    # an embedding of the layer's own passes a gate and comes back (Gemma 3n)
-    per_layer = 3 * hidden * shape.count("per_layer_input", default=0)
-    # parallel streams of activations are mixed before and after both halves (DeepSeek-V4)
-    streams = shape.count("streams", default=0)
-    mixing = 2 * (2 + streams) * streams**2 * hidden
-    numbers = {
-        "heads": float(attention.heads),
-        "kv_heads": float(attention.kv_heads),
-        "head_size": float(attention.head_size),
-        "ffn": float(inner.ffn),
-        "gated": float(inner.gated),
-        "experts": float(inner.experts),
-        "active_experts": float(inner.active),
-    }
-    beside = attention.beside + inner.beside + per_layer + mixing
-    if beside:
-        numbers["shared_parameters"] = float(beside)
-    return numbers | dict(attention.numbers)
-
-
 def _idle(shape: ConfigShape, table: FileTable, layers: float) -> dict[str, float]:
     """Weights that generating text holds and does not read, and layers that draft tokens."""
     rows = shape.count("per_layer_input", default=0)
@@ -335,22 +302,6 @@ def _typical(tables: Iterable[LayerSizes]) -> dict[str, float]:
     if not sizes["ffn"]:
         sizes["ffn"] = sizes["hidden"]
     return sizes
-
-
-def _labels(layers: Sequence[LayerParts]) -> list[str]:
-    """A name for each type: its attention, with its MLP where that does not tell them apart."""
-    names = [
-        "_".join(filter(None, (attention.type, attention.of))) for attention, _ in layers
-    ]
-    repeated = Counter(names)
-    labels: list[str] = []
-    for name, (_, kind) in zip(names, layers, strict=True):
-        label = name
-        if repeated[name] > 1:
-            label += "_moe" if kind.experts > 1 else "_dense" if kind.ffn else "_alone"
-        same = sum(other.startswith(label) for other in labels)
-        labels.append(f"{label}_{same + 1}" if label in labels else label)
-    return labels
 
 
 def _check_type(config: Config) -> None:

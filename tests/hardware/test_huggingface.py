@@ -453,7 +453,7 @@ def test_an_unknown_key_of_a_quantisation_is_told(tmp_path: Path) -> None:
 )
 def test_one_layer_in_none_is_refused(model: str, key: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({**published()[model], key: 0}))
-    with pytest.raises(InputError, match=f"{key} must be 1 or more"):
+    with pytest.raises(InputError, match=f"{key} = 0 must be 1 or more"):
         load_llm(str(tmp_path / "config.json"))
 
 
@@ -461,7 +461,7 @@ def test_one_layer_in_none_is_refused(model: str, key: str, tmp_path: Path) -> N
     ("keys", "problem"),
     [
         ({"hidden_size": 100}, "a width of 100 does not divide into 3 heads"),
-        ({"head_dim": 0}, "head_dim = 0 is not a size of a head"),
+        ({"head_dim": 0}, "head_dim = 0 must be 1 or more"),
     ],
 )
 def test_a_head_has_a_whole_size(keys: dict[str, int], problem: str, tmp_path: Path) -> None:
