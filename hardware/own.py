@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nearkv.hardware.catalog import load_llm, load_part, load_platform
 from nearkv.hardware.errors import InputError, check_known
-from nearkv.hardware.files import FileTable, read_toml
+from nearkv.hardware.files import FileTable, is_known, read_toml
 from nearkv.hardware.schema import PART_TYPES, ROLES, Key, Quantity, keys_of, quantity
 from nearkv.hardware.server import load_server
 from nearkv.hardware.units import unit_of
@@ -67,8 +67,13 @@ def new_platform(name: str, base: str) -> str:
     """Text of a platform file that equals another platform, its numbers as comments.
 
     Raises:
-        InputError: no such platform.
+        InputError: no such platform, or a part's name.
     """
+    if is_known("part", base) and not is_known("platform", base):
+        raise InputError(
+            f"--from {base}: is a part, and a platform starts from another one (nearkv hardware); "
+            f'leave --from out, and write part = "{base}" below its role in the file'
+        )
     lines = [_PLATFORM_HEADER.format(title=name, base=base)]
     for role, part in load_platform(base).roles.items():
         numbers = [f"# {key} = {_short(number)}" for key, number in part.numbers.items()]

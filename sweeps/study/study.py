@@ -451,7 +451,7 @@ def _knob_cases(
         elif isinstance(value, str) and knob.kind == "choice":
             known = [*knob.choices, *knob.rules, "auto"]
             raise unknown(f"value of {name}", text, known)
-        elif isinstance(value, Amount) and _takes(knob, value.si):
+        elif isinstance(value, Amount) and _takes(knob, value):
             numbers.append(value.si)
         else:
             problem = _knob_fault(system, knob)
@@ -461,10 +461,11 @@ def _knob_cases(
     return [Axis(name, np.array(numbers), knob.choices), *rules]
 
 
-def _takes(knob: Knob, value: float) -> bool:
-    """True if a knob takes a number."""
-    is_whole = value == int(value)
-    return knob.low <= value <= knob.high and (is_whole or knob.is_continuous)
+def _takes(knob: Knob, value: Amount) -> bool:
+    """True if a knob takes a number; one with a unit it does not."""
+    if value.dimension != "1" or not knob.low <= value.si <= knob.high:
+        return False
+    return knob.is_continuous or value.si == int(value.si)
 
 
 def _knob_fault(system: System, knob: Knob) -> str:

@@ -224,6 +224,11 @@ def test_a_new_platform_works_as_it_is_and_uncommented(tmp_path: Path) -> None:
         assert roles[role].si == pytest.approx(part.si), role
 
 
+def test_a_part_is_not_a_platform_to_start_from() -> None:
+    with pytest.raises(InputError, match='rtx-4090: is a part.*write part = "rtx-4090" below its'):
+        new_platform("mine", "rtx-4090")
+
+
 def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     csd = '[csd]\npart = "smartssd"\ncount = 2.5\nread = "3"\n'
     text = f'base = "hilos-a100"\n{csd}[derate]\npcie = 2\n'

@@ -151,7 +151,8 @@ def unjoined(hw: Machine, split: GpuSplit) -> dict[str, Booleans]:
     group = np.maximum(split.tp * split.pp, split.ep)
     beyond = np.greater(group, split.node)
     if "fabric" not in hw.roles:
-        return {"no fabric joins more GPUs than the links of a node do": beyond}
+        sentence = "no fabric joins more GPUs than the links of a node do"
+        return {f"{sentence} (set {peer_role(hw)}.count)": beyond}
     shared = split.expert_group
     partly = np.greater(shared, split.node) & (np.mod(shared, split.node) > 0)
     return {"GPUs do not fill whole nodes": partly}

@@ -328,6 +328,11 @@ def test_gpus_without_links_or_in_part_of_a_node_are_named() -> None:
     assert GPU(node, llm, WORK, split(12.0)).fits.unmodelled
     whole = node.with_values({"nvlink.count": 6})
     assert not GPU(whole, llm, WORK, split(12.0)).fits.unmodelled
+    # cards whose links a user did not count
+    cards = load_platform("rtx-4090-box").machine().with_values({"gpu.count": 8})
+    assert any(
+        "set gpu_link.count" in reason for reason in GPU(cards, llm, WORK, split(8.0)).fits.reasons
+    )
 
 
 def test_a_latent_is_kept_by_every_gpu_or_by_the_one_that_attends() -> None:

@@ -331,6 +331,10 @@ def test_the_split_that_is_solved_for_is_not_taken() -> None:
             "--knob chunks: '0' does not fit: hillinfer takes a whole number from 1 to 256",
         ),
         (
+            {"knobs": {"chunks": "8kB"}},
+            "--knob chunks: '8kB' does not fit: hillinfer takes a whole",
+        ),
+        (
             {"knobs": {"retention": "1.5"}},
             "--knob retention: '1.5' does not fit: hillinfer takes a number from 0 to 1",
         ),
