@@ -225,7 +225,7 @@ def test_a_new_platform_works_as_it_is_and_uncommented(tmp_path: Path) -> None:
 
 
 def test_a_part_is_not_a_platform_to_start_from() -> None:
-    with pytest.raises(InputError, match='rtx-4090: is a part.*write part = "rtx-4090" below its'):
+    with pytest.raises(InputError, match=r'rtx-4090: is a part.*write part = "rtx-4090" below its'):
         new_platform("mine", "rtx-4090")
 
 
