@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
 
@@ -299,54 +299,55 @@ _RUNNING: list[Plugin] = []
 """Files of users that are being run; what they register is theirs."""
 
 
+class Registration(TypedDict, total=False):
+    """What a system states beside its name and its function; each as of `System`."""
+
+    platform: str
+    cite: str
+    owns: tuple[str, ...]
+    knobs: Mapping[str, Knob]
+    attends: tuple[str, ...]
+    lacks: Mapping[str, str]
+    reversals: tuple[Reversal, ...]
+    combinations: Combinations
+    optima: tuple[str, ...]
+    several_gpus: bool
+    installable: bool
+    technology: str
+
+
 def system(
-    name: str,
-    *,
-    platform: str,
-    cite: str = "user",
-    owns: tuple[str, ...],
-    knobs: Mapping[str, Knob] | None = None,
-    attends: tuple[str, ...] = (),
-    lacks: Mapping[str, str] = MappingProxyType({}),
-    reversals: tuple[Reversal, ...] = (),
-    combinations: Combinations | None = None,
-    optima: tuple[str, ...] = (),
-    several_gpus: bool = False,
-    installable: bool = False,
-    technology: str = "",
+    name: str, *, variant_of: str = "", **stated: Unpack[Registration]
 ) -> Callable[[SystemFunction], SystemFunction]:
     """Register a system under a name.
 
     The function takes `hw, llm, work` and its knobs by name, or all of them as `**knobs`, and
     returns an `Estimate`. Where it names the attention of its layers (`attends`), it sums over the
     layer types of a model; a model with any other type is answered by `not-modelled`, for the
-    reason in `lacks`. `combinations`, `optima`, `several_gpus`, `installable` and `technology` are
-    as in `System`.
+    reason in `lacks`.
+
+    Args:
+        name: kebab-case, as users write it.
+        variant_of: a registered system, whose all is inherited but what is stated here.
+        stated: as of `System`: its `platform` and what it `owns`, unless inherited; the rest where
+            it is not the default.
 
     Raises:
+        InputError: no system is called as `variant_of` says.
+        TypeError: `platform` or `owns` is neither stated nor inherited.
         ValueError: the name is taken, or the knobs are not the function's keyword arguments.
     """
+    inherited: dict[str, Any] = {"cite": "user", "knobs": {}, "technology": name}
+    if variant_of:
+        inherited = vars(find_system(variant_of))
 
     def register(model: SystemFunction) -> SystemFunction:
         plugin = _RUNNING[-1] if _RUNNING else None
-        on_one_gpu = "gpu" in owns and not several_gpus
-        registered = System(
-            name,
-            platform,
-            cite,
-            owns,
-            knobs or {},
-            model,
-            attends,
-            lacks,
-            (*reversals, EACH_HAS_WEIGHTS) if on_one_gpu else reversals,
-            plugin,
-            combinations,
-            optima,
-            several_gpus,
-            installable,
-            technology or name,
-        )
+        own = {"name": name, "model": model, "plugin": plugin}
+        registered = System(**{**inherited, **stated, **own})
+        if "gpu" in registered.owns and not registered.several_gpus:
+            reversals = dict.fromkeys((*registered.reversals, EACH_HAS_WEIGHTS))
+            registered = replace(registered, reversals=tuple(reversals))
         parameters = inspect.signature(model).parameters.values()
         arguments = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
         takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)

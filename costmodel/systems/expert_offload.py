@@ -476,13 +476,10 @@ def expert_offload(
 
 @system(
     "cpu-only",
-    platform="workstation-5090",
-    cite="ktransformers",
-    installable=True,
+    variant_of="expert-offload",
     technology="host memory",
     owns=("host", "ssd"),
-    several_gpus=True,
-    attends=tuple(LAYER_CLASS),
+    reversals=(),
     knobs={"chunk": CHUNK, "numa": NUMA, "reads": READS, "prefix": PREFIX},
 )
 def cpu_only(

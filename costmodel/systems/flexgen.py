@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -117,12 +116,16 @@ def rounds_breaks(
     return (overflow(tiers), *(share_leaving(hw, llm, tiers, room) for room in rooms))
 
 
-in_hilos = partial(
-    system,
+# --- the systems ------------------------------------------------------------------------------
+
+
+@system(
+    "flexgen-ssd",
     platform="hilos-a100",
     cite="hilos",
     installable=True,
     technology="drives",
+    owns=("gpu", "host", "ssd"),
     knobs={
         "chunk": CHUNK,
         "gpu_batches": BATCHES,
@@ -133,76 +136,6 @@ in_hilos = partial(
     lacks=LACKS,
     reversals=(LEAST_IN_ALL, LARGEST_CHUNK),
 )
-"""Registers a system that HILOS compares with, on the machine of its sec. 6.1."""
-
-
-# --- the systems ------------------------------------------------------------------------------
-
-
-@system(
-    "flexgen-raid",
-    platform="inf2-a100",
-    cite="inf2",
-    installable=True,
-    technology="drives",
-    owns=("gpu", "host", "ssd", "chassis"),
-    knobs={
-        "chunk": CHUNK,
-        "weights": WEIGHTS,
-        "ssd_weights": SSD_WEIGHTS,
-        "split": SPLIT,
-        "gpu_batches": BATCHES,
-        "drives": Knob("number of SSDs", kind="count", sets="ssd.count"),
-        "memory": Knob("host memory budget (sec. 7.5)", kind="count", sets="host.memory"),
-    },
-    attends=ATTENDS,
-    lacks=LACKS,
-    reversals=(LEAST_IN_ALL, LARGEST_CHUNK),
-)
-def flexgen_raid(
-    hw: Machine,
-    llm: LLM,
-    work: Workload,
-    *,
-    chunk: Real,
-    weights: Real,
-    ssd_weights: Real,
-    split: Real,
-    gpu_batches: Real,
-) -> Estimate:
-    """FlexGen on RAID-0 behind the shared uplink, its KV cache in host DRAM or on the drives.
-
-    Section 2.2 moves the cache to the drives as a whole if it exceeds DRAM. The paper's own rates
-    agree: four times the memory gives OPT-175B 0.034 instead of 0.032 tokens per second (sec. 7.5),
-    as much as its weights gain by leaving the drives; a cache that filled the memory first would
-    give 14 % (`split` = filled).
-
-    Args:
-        hw: roles gpu, gpu_link, host, ssd, uplink.
-        llm, work: what runs.
-        chunk: tokens of a prompt that pass a layer together, 0 all [1].
-        weights: where weights live, as in `mechanisms.weights.residency`.
-        ssd_weights: least share on the drives of what is not on the GPU [1].
-        split: 0 whole, 1 host DRAM is filled first.
-        gpu_batches: GPU batches of a step [1].
-
-    Returns:
-        Prefill, one decode step and what fits. Source: INF² sec. 2.2, 3, 7.1, 7.5.
-    """
-    work = work.in_chunks(chunk)
-    copies = layer_copies(llm, work)
-    passing = passing_latents(llm, work, gpu_batches)
-    tiers = weights_or_drives(hw, llm, work, weights, ssd_weights, copies, passing)
-    free = host(hw).memory - host_weights(hw, llm, tiers) - copies
-    fitting = kv_share_in(free, llm, work)
-    is_filled = np.greater(split, 0)
-    in_dram = np.where(is_filled, fitting, np.floor(fitting))[()]
-    drives = file_storage(hw, "ssd", link(hw, "uplink", "uplink"))
-    cache = beside_gpu(0.0, 1 - in_dram)
-    return baseline(hw, llm, work, drives, tiers, cache, gpu_batches)
-
-
-@in_hilos("flexgen-ssd", owns=("gpu", "host", "ssd"))
 def flexgen_ssd(hw: Machine, llm: LLM, work: Workload, **knobs: Real) -> Estimate:
     """FlexGen with the KV cache on PCIe 4.0 SSDs, FLEX(SSD) (HILOS sec. 6.1).
 
@@ -217,7 +150,7 @@ def flexgen_ssd(hw: Machine, llm: LLM, work: Workload, **knobs: Real) -> Estimat
     return all_kv_on_storage(hw, llm, work, drives_of(hw), **knobs)
 
 
-@in_hilos("flexgen-16ssd", owns=("gpu", "host", "raid", "chassis"))
+@system("flexgen-16ssd", variant_of="flexgen-ssd", owns=("gpu", "host", "raid", "chassis"))
 def flexgen_16ssd(hw: Machine, llm: LLM, work: Workload, **knobs: Real) -> Estimate:
     """FlexGen on the drives of 16 SmartSSDs, accelerators off, behind one uplink (HILOS sec. 6.1).
 
@@ -235,10 +168,10 @@ def flexgen_16ssd(hw: Machine, llm: LLM, work: Workload, **knobs: Real) -> Estim
     return missed(answer, stated, "hilos-flex16-ratio", True)
 
 
-@in_hilos(
+@system(
     "flexgen-dram",
+    variant_of="flexgen-ssd",
     technology="host memory",
-    owns=("gpu", "host", "ssd"),
     knobs={
         "chunk": CHUNK,
         "gpu_batches": BATCHES,
@@ -297,6 +230,65 @@ def flexgen_dram(
     return missed(answer, stated, "hilos-h100-speedup", hw.platform == "hilos-h100")
 
 
+@system(
+    "flexgen-raid",
+    variant_of="flexgen-ssd",
+    platform="inf2-a100",
+    cite="inf2",
+    owns=("gpu", "host", "ssd", "chassis"),
+    knobs={
+        "chunk": CHUNK,
+        "weights": WEIGHTS,
+        "ssd_weights": SSD_WEIGHTS,
+        "split": SPLIT,
+        "gpu_batches": BATCHES,
+        "drives": Knob("number of SSDs", kind="count", sets="ssd.count"),
+        "memory": Knob("host memory budget (sec. 7.5)", kind="count", sets="host.memory"),
+    },
+)
+def flexgen_raid(
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    *,
+    chunk: Real,
+    weights: Real,
+    ssd_weights: Real,
+    split: Real,
+    gpu_batches: Real,
+) -> Estimate:
+    """FlexGen on RAID-0 behind the shared uplink, its KV cache in host DRAM or on the drives.
+
+    Section 2.2 moves the cache to the drives as a whole if it exceeds DRAM. The paper's own rates
+    agree: four times the memory gives OPT-175B 0.034 instead of 0.032 tokens per second (sec. 7.5),
+    as much as its weights gain by leaving the drives; a cache that filled the memory first would
+    give 14 % (`split` = filled).
+
+    Args:
+        hw: roles gpu, gpu_link, host, ssd, uplink.
+        llm, work: what runs.
+        chunk: tokens of a prompt that pass a layer together, 0 all [1].
+        weights: where weights live, as in `mechanisms.weights.residency`.
+        ssd_weights: least share on the drives of what is not on the GPU [1].
+        split: 0 whole, 1 host DRAM is filled first.
+        gpu_batches: GPU batches of a step [1].
+
+    Returns:
+        Prefill, one decode step and what fits. Source: INF² sec. 2.2, 3, 7.1, 7.5.
+    """
+    work = work.in_chunks(chunk)
+    copies = layer_copies(llm, work)
+    passing = passing_latents(llm, work, gpu_batches)
+    tiers = weights_or_drives(hw, llm, work, weights, ssd_weights, copies, passing)
+    free = host(hw).memory - host_weights(hw, llm, tiers) - copies
+    fitting = kv_share_in(free, llm, work)
+    is_filled = np.greater(split, 0)
+    in_dram = np.where(is_filled, fitting, np.floor(fitting))[()]
+    drives = file_storage(hw, "ssd", link(hw, "uplink", "uplink"))
+    cache = beside_gpu(0.0, 1 - in_dram)
+    return baseline(hw, llm, work, drives, tiers, cache, gpu_batches)
+
+
 GPU_WEIGHTS = Knob(
     "share of the weights on the GPU; fill: the largest that it holds",
     default="fill",
@@ -331,14 +323,10 @@ DRAM_FIRST = Reversal(
 
 @system(
     "flexgen-percent",
+    variant_of="flexgen-dram",
     platform="t4-box",
     cite="flexgen",
-    installable=True,
-    technology="host memory",
-    owns=("gpu", "host", "ssd"),
     reversals=(DRAM_FIRST, LARGEST_CHUNK),
-    attends=ATTENDS,
-    lacks=LACKS,
     knobs={
         "chunk": chunk_knob(room_beside_stated_shares),
         "gpu_weights": GPU_WEIGHTS,

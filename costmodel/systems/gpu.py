@@ -287,15 +287,14 @@ def gpu_servers(hw: Machine, llm: LLM, work: Workload, **knobs: Real) -> Estimat
 
 @system(
     "hbf",
+    variant_of="gpu",
     platform="h3",
     cite="hbf",
+    installable=False,
     technology="flash beside HBM",
     owns=("gpu", "host", "hbf"),
-    several_gpus=True,
-    attends=tuple(LAYER_CLASS),
     knobs={name: knob for name, knob in KNOBS.items() if name != "offload"},
     reversals=(CHOSEN_FOR_THE_BATCH, ring("nvlink.count"), FEWER_STACKS_EACH),
-    combinations=splits,
 )
 def hbf(hw: Machine, llm: LLM, work: Workload, **knobs: Real) -> Estimate:
     """Weights and a shared prefix in flash behind the memory of GPUs, all else as `gpu`.

@@ -45,20 +45,8 @@ from nearkv.costmodel.model.registry import ANY, MONOTONE_COLUMNS, Knob, Reversa
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
-OWNS = ("hbm", "lpddr", "hbm_chip", "lpddr_chip", "c2c")
 SUBLAYER_NAMES = {"attention": "attention", "qkv": "qkv-linear", "fc": "fc"}
 """Name in code -> name in the paper."""
-on_asymmetric_memory = partial(
-    system,
-    platform="gh-asymmetric",
-    cite="h2m2",
-    technology="LPDDR beside HBM",
-    owns=OWNS,
-    attends=ATTENDS,
-    lacks=LACKS,
-    optima=("oracle", "asymmetric"),
-)
-"""Registers a system of one machine, that of sec. 3.1."""
 PROMPTS_BY_RULE = Reversal(
     MONOTONE_COLUMNS,
     (ANY,),
@@ -98,7 +86,18 @@ def _knobs(prefix: str, what: str, policy: str) -> dict[str, Knob]:
     }
 
 
-@on_asymmetric_memory("h2m2", knobs=mapping_knobs("mapping-greedy"), reversals=(BY_RULE,))
+@system(
+    "h2m2",
+    platform="gh-asymmetric",
+    cite="h2m2",
+    technology="LPDDR beside HBM",
+    owns=("hbm", "lpddr", "hbm_chip", "lpddr_chip", "c2c"),
+    knobs=mapping_knobs("mapping-greedy"),
+    attends=ATTENDS,
+    lacks=LACKS,
+    reversals=(BY_RULE,),
+    optima=("oracle", "asymmetric"),
+)
 def h2m2(
     hw: Machine,
     llm: LLM,
@@ -179,15 +178,17 @@ def mapping_system(name: str, policy: str, summary: str, section: str) -> None:
 
     model.__doc__ = f"{summary}\n\nSource: H2M2 {section}."
     reversal = BY_RULE if policy.endswith("major") else PROMPTS_BY_RULE
-    on_asymmetric_memory(name, knobs=mapping_knobs(policy), reversals=(reversal,))(model)
+    knobs = mapping_knobs(policy)
+    system(name, variant_of="h2m2", knobs=knobs, reversals=(reversal,))(model)
 
 
 for _name, _row in MAPPINGS.items():
     mapping_system(_name, *_row)
 
 
-@on_asymmetric_memory(
+@system(
     "flexgen-mapping",
+    variant_of="h2m2",
     knobs={
         "chunk": CHUNK,
         "longest": Knob(
@@ -228,8 +229,9 @@ def flexgen_mapping(
     return replace(estimate, notes={LONGER: beyond} if np.any(beyond) else {})
 
 
-@on_asymmetric_memory(
+@system(
     "naive-granularity",
+    variant_of="h2m2",
     knobs={
         "chunk": CHUNK,
         **_knobs("layers", "layers whose {} is on HBM", "mapping-layers"),

@@ -8,15 +8,11 @@ Symbols: C, S bytes of K and V in host DRAM and on the SSD, alpha retained share
 
 from __future__ import annotations
 
-from functools import partial
-
 from nearkv.costmodel.algebra.span import Real, Span, overlap, serial, stream
 from nearkv.costmodel.mechanisms.gpu_layer import output_head
 from nearkv.costmodel.mechanisms.near_storage.eviction import (
-    ATTENDS,
     CHUNK,
     EXCHANGED,
-    LACKS,
     MIGRATION,
     MORE_IN_DRAM,
     MORE_ON_GPU,
@@ -43,17 +39,6 @@ from nearkv.costmodel.model.registry import Knob, system
 from nearkv.costmodel.model.resources import gpu
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
-
-on_personal_computer = partial(
-    system,
-    platform="aipc-4090",
-    cite="hillinfer",
-    technology="host memory with eviction",
-    owns=("gpu", "host", "ssd"),
-    attends=ATTENDS,
-    lacks=LACKS,
-)
-"""Registers a system of one machine, the paper's AI PC (sec. 5.1)."""
 
 
 def with_prefill(
@@ -151,9 +136,12 @@ def evict(
     return with_prefill(hw, llm, work, tiers, pipelined_layers(llm, stages))
 
 
-@on_personal_computer(
+@system(
     "full-cache",
+    variant_of="hillinfer",
     technology="host memory",
+    owns=("gpu", "host", "ssd"),
+    reversals=(),
     knobs={"chunk": CHUNK, "weights": WEIGHTS_BESIDE_CACHE, "placement": PLACEMENT},
 )
 def full_cache(
@@ -185,8 +173,10 @@ def full_cache(
     return with_prefill(hw, llm, work, tiers, pipelined_layers(llm, stages))
 
 
-@on_personal_computer(
+@system(
     "h2o",
+    variant_of="full-cache",
+    technology="host memory with eviction",
     knobs={
         "chunk": CHUNK,
         "weights": WEIGHTS_BESIDE_CACHE,
@@ -239,8 +229,9 @@ def h2o(
     return with_prefill(hw, llm, work, tiers, over_layers(llm, layer))
 
 
-@on_personal_computer(
+@system(
     "infinigen",
+    variant_of="h2o",
     knobs={
         "chunk": CHUNK,
         "weights": WEIGHTS_BESIDE_CACHE,
@@ -301,8 +292,9 @@ def infinigen(
     )
 
 
-@on_personal_computer(
+@system(
     "leoam",
+    variant_of="infinigen",
     knobs={
         "chunk": CHUNK,
         "weights": WEIGHTS_BESIDE_CACHE,
@@ -317,7 +309,6 @@ def infinigen(
         "placement": PLACEMENT,
         "migration": MIGRATION,
     },
-    reversals=(MORE_ON_GPU, MORE_IN_DRAM, LARGEST_CHUNK),
 )
 def leoam(
     hw: Machine,

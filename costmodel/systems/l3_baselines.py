@@ -30,8 +30,6 @@ from nearkv.costmodel.mechanisms.serving.dimm import (
 from nearkv.costmodel.mechanisms.serving.fluid import POLICY, steady
 from nearkv.costmodel.mechanisms.serving.parallel import (
     CHUNK,
-    HEADS_AND_STATES,
-    LACKS,
     activations_and_buffers,
     all_prompts_alone,
     beside_weights,
@@ -89,12 +87,9 @@ STATED_SHARE = Reversal(
 
 @system(
     "cpu-offload",
-    platform="dgx-a100-pim",
-    cite="l3",
+    variant_of="l3",
     technology="host memory",
     owns=("gpu", "host"),
-    several_gpus=True,
-    attends=HEADS_AND_STATES,
     lacks=CPU_LACKS,
     knobs={"chunk": CHUNK, "cpu_share": CPU_SHARE},
     reversals=(ring("gpu.count"), STATED_SHARE),
@@ -188,13 +183,9 @@ FEWER_AT_ONCE = Reversal(
 
 @system(
     "hbm-pim",
-    platform="dgx-a100-pim",
-    cite="l3",
+    variant_of="l3",
     technology="HBM with units",
     owns=("gpu", "host"),
-    several_gpus=True,
-    attends=HEADS_AND_STATES,
-    lacks=LACKS,
     knobs={"chunk": CHUNK, "interleave": SUB_BATCHES, "policy": POLICY},
     reversals=(ring("gpu.count"), FEWER_AT_ONCE),
 )
@@ -262,13 +253,7 @@ def hbm_pim(
 
 @system(
     "rank-pim",
-    platform="dgx-a100-pim",
-    cite="l3",
-    technology="DIMMs with units",
-    owns=("gpu", "host", "dimm"),
-    several_gpus=True,
-    attends=HEADS_AND_STATES,
-    lacks=LACKS,
+    variant_of="l3",
     knobs={"chunk": CHUNK, "homes": KV_PLACEMENT, "policy": POLICY},
     reversals=(ring("gpu.count"),),
 )

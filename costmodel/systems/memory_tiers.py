@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -24,8 +23,6 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import (
     side,
 )
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
-    ATTENDS,
-    LACKS,
     asymmetric_memory,
     check_heads,
     chunk_in,
@@ -42,15 +39,6 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
 CHIPS = ("hbm_chip", "lpddr_chip")
-on_gh_machine = partial(
-    system,
-    platform="gh-asymmetric",
-    cite="h2m2",
-    technology="LPDDR beside HBM",
-    attends=ATTENDS,
-    lacks=LACKS,
-)
-"""Registers a system of one machine, that of sec. 5.1."""
 
 
 def layer_kernels(on: Side, llm: LLM, tokens: Real, attention: Span) -> Span:
@@ -124,7 +112,14 @@ def one_memory(
     )
 
 
-@on_gh_machine("lpddr-only", owns=("lpddr", *CHIPS), knobs={"chunk": chunk_in("lpddr")})
+@system(
+    "lpddr-only",
+    variant_of="h2m2",
+    owns=("lpddr", *CHIPS),
+    knobs={"chunk": chunk_in("lpddr")},
+    reversals=(),
+    optima=(),
+)
 def lpddr_only(hw: Machine, llm: LLM, work: Workload, *, chunk: Real) -> Estimate:
     """Both chips on LPDDR, which they share: the baseline (H2M2 sec. 5.1).
 
@@ -139,8 +134,9 @@ def lpddr_only(hw: Machine, llm: LLM, work: Workload, *, chunk: Real) -> Estimat
     return one_memory(hw, llm, work, "lpddr", chunk)
 
 
-@on_gh_machine(
+@system(
     "hbm-8",
+    variant_of="lpddr-only",
     technology="HBM alone",
     owns=("hbm8", *CHIPS),
     knobs={"chunk": chunk_in("hbm8")},
@@ -166,8 +162,9 @@ def hbm_8(hw: Machine, llm: LLM, work: Workload, *, chunk: Real) -> Estimate:
     return one_memory(hw, llm, work, "hbm8", chunk, reduced)
 
 
-@on_gh_machine(
+@system(
     "hierarchical",
+    variant_of="lpddr-only",
     owns=("hbm", "lpddr", *CHIPS, "c2c"),
     knobs={"chunk": chunk_in("hbm", "lpddr")},
 )
