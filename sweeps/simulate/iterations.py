@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 
@@ -28,16 +29,24 @@ class Interpolant:
 
     def __call__(self, *place: float) -> float:
         """The function at a place; plain Python, which is fastest for single numbers."""
-        corners = [(0, 1.0)]
+        corner = 0
+        steps = []
         for axis, stride, x in zip(self._axes, self._strides, place, strict=True):
-            below = min(max(bisect_right(axis, x) - 1, 0), len(axis) - 2)
+            below = bisect_right(axis, x, 1, len(axis) - 1) - 1
+            corner += below * stride
             share = (x - axis[below]) / (axis[below + 1] - axis[below])
-            low = below * stride
-            nearer = [(at + low, weight * (1 - share)) for at, weight in corners]
             if share:
-                nearer += [(at + low + stride, weight * share) for at, weight in corners]
-            corners = nearer
-        return sum([weight * self._values[at] for at, weight in corners])
+                steps.append((stride, share))
+        values = self._values
+        places = [corner]
+        for stride, _ in steps:
+            places += [place + stride for place in places]
+        corners = [values[place] for place in places]
+        for _, share in reversed(steps):
+            half = len(corners) // 2
+            low, high = corners[:half], corners[half:]
+            corners = [a + share * (b - a) for a, b in zip(low, high, strict=True)]
+        return corners[0]
 
 
 class Iterations:
@@ -59,42 +68,50 @@ class Iterations:
         prompt: float,
         sizes: Real,
     ) -> None:
-        dp = serving.replicas
+        self._serving = serving
+        self._sizes = sizes
+        self._lengths = lengths
+        self._most = max(sequences, _ONE_BY_ONE[-1] + 1)
+        self._chunks = np.append(0.0, np.geomspace(1.0, max(prompt, 2.0), _NODES))
 
-        def load(n: Real, context: Real, tokens: Real, length: Real) -> Load:
-            """Load of all replicas, each with as much [1]."""
-            return serving.load_at(dp * n, context, sizes, dp * tokens, length)
+    def _load(self, n: Real, context: Real, tokens: Real = 0.0, length: Real = 0.0) -> Load:
+        """Load of all replicas, each with as much [1]."""
+        dp = self._serving.replicas
+        return self._serving.load_at(dp * n, context, self._sizes, dp * tokens, length)
 
-        most = max(sequences, _ONE_BY_ONE[-1] + 1)
+    def _iteration(self, *load: Real) -> Real:
+        return self._serving.iteration(self._load(*load)).seconds
 
-        def counts(nodes: int) -> Numbers:
-            """Numbers of sequences, the first ones one by one [1]."""
-            return np.unique([*_ONE_BY_ONE, *np.geomspace(_ONE_BY_ONE[-1], most, nodes)])
+    def _prompt(self, n: Real, length: Real) -> Real:
+        """A prompt of a replica, n of which are computed at a time [s]."""
+        prompts = self._load(0.0, 0.0, n * length, length)
+        return self._serving.prefill(self._serving.replicas * n, prompts).seconds / n
 
-        def tokens(nodes: int) -> Numbers:
-            """Tokens of a request [1]."""
-            return np.geomspace(lengths[0], lengths[1] + 1, nodes)
+    def _counts(self, nodes: int) -> Numbers:
+        """Numbers of sequences, the first ones one by one [1]."""
+        return np.unique([*_ONE_BY_ONE, *np.geomspace(_ONE_BY_ONE[-1], self._most, nodes)])
 
-        chunks = np.append(0.0, np.geomspace(1.0, max(prompt, 2.0), _NODES))
-        self._decode = Interpolant(
-            lambda n, context: serving.iteration(load(n, context, 0.0, 0.0)).seconds,
-            counts(4 * _NODES),
-            tokens(2 * _NODES),
+    def _tokens(self, nodes: int) -> Numbers:
+        """Tokens of a request [1]."""
+        shortest, longest = self._lengths
+        return np.geomspace(shortest, longest + 1, nodes)
+
+    @cached_property
+    def _decode(self) -> Interpolant:
+        return Interpolant(
+            self._iteration, self._counts(4 * _NODES), self._tokens(2 * _NODES)
         )
-        self._mixed = Interpolant(
-            lambda *at: serving.iteration(load(*at)).seconds,
-            counts(_NODES),
-            tokens(_NODES // 4),
-            chunks,
-            tokens(_NODES // 4),
+
+    @cached_property
+    def _mixed(self) -> Interpolant:
+        tokens = self._tokens(_NODES // 4)
+        return Interpolant(
+            self._iteration, self._counts(_NODES), tokens, self._chunks, tokens
         )
-        self._alone = Interpolant(
-            lambda n, length: (
-                serving.prefill(dp * n, load(0.0, 0.0, n * length, length)).seconds / n
-            ),
-            _ONE_BY_ONE[1:],
-            tokens(4 * _NODES),
-        )
+
+    @cached_property
+    def _alone(self) -> Interpolant:
+        return Interpolant(self._prompt, _ONE_BY_ONE[1:], self._tokens(4 * _NODES))
 
     def alone(self, present: float, tokens: float) -> float:
         """A prompt during which no other token comes; those present fill the other stages [s].

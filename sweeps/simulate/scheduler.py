@@ -117,7 +117,7 @@ class PlannedRun:
     until: float
 
 
-@dataclass
+@dataclass(eq=False)
 class SimulatedReplica:
     """State of one replica.
 
@@ -172,9 +172,10 @@ class SimulatedReplica:
         rules = self.rules
         if self.running >= rules.sequences:
             return False
-        unread = sum([one.unread for one in self.loading])
-        if self.loading and unread >= max(rules.budget, rules.minimum_chunk):
-            return False
+        if self.loading:
+            unread = sum([one.unread for one in self.loading])
+            if unread >= max(rules.budget, rules.minimum_chunk):
+                return False
         if rules.reserve:
             return self.promised + request.final <= rules.capacity
         if rules.budget:
@@ -369,7 +370,7 @@ class Queue:
         """Let requests come and be served until nothing is left."""
         self._begin(0.0)
         while self.coming or self.clock:
-            now = min(heap[0][0] for heap in (self.coming, self.clock) if heap)
+            now = min([heap[0][0] for heap in (self.coming, self.clock) if heap])
             self._end(now)
             while self.coming and self.coming[0][0] <= now:
                 self._route()
@@ -402,17 +403,18 @@ class Queue:
 
     def _begin(self, now: float) -> None:
         """Let replicas that do nothing admit who waits, the one with fewest first, and run."""
-        idle = {number: one for number, one in enumerate(self.replicas) if one.run is None}
-        admitting = {number for number, one in idle.items() if one.waiting}
+        idle = [
+            (number, one) for number, one in enumerate(self.replicas) if one.run is None
+        ]
+        admitting = [one for _, one in idle if one.waiting]
         while admitting:
-            number = min(admitting, key=lambda each: (idle[each].running, each))
-            replica = idle[number]
+            replica = min(admitting, key=lambda one: one.running)
             is_taken = bool(replica.waiting) and replica.takes(replica.waiting[0])
             if is_taken:
                 replica.admit(replica.waiting.popleft())
             if not (is_taken and replica.rules.chunked):
-                admitting.remove(number)
-        for number, replica in idle.items():
+                admitting.remove(replica)
+        for number, replica in idle:
             replica.now = now
             replica.begin()
             if replica.run is not None:

@@ -16,7 +16,7 @@ from nearkv.costmodel.algebra.span import Numbers
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.units import unit_of
 from nearkv.sweeps.evaluate.catalogue import column_rows
-from nearkv.sweeps.evaluate.columns import FOOTPRINT, OF_ONE_FIGURE
+from nearkv.sweeps.evaluate.columns import FOOTPRINT
 from nearkv.sweeps.study.sizes import comma_list, pairs
 from nearkv.sweeps.tables.table import Columns
 from nearkv.sweeps.validation.checks import checks
@@ -82,13 +82,12 @@ def _values(claim: Claim) -> Numbers:
             places = np.arange(len(values), dtype=float)
             values = np.array([_trend(claim.trend)(places, values)], dtype=float)
         return values
-    own = columns_of(question_of(claim))
     if " = " in claim.metric:
         column, _, text = claim.metric.partition(" = ")
-        return np.array(own[column] == text, dtype=float)
+        return np.array(columns_of(question_of(claim))[column] == text, dtype=float)
     values = formula(claim, partial(_column, claim))
     if claim.trend:
-        return _along(claim, own, np.ravel(values))
+        return _along(claim, columns_of(question_of(claim)), np.ravel(values))
     return np.ravel(values) / unit_size(claim)
 
 
@@ -139,8 +138,7 @@ def _column(claim: Claim, metric: str, baseline: bool) -> Numbers:
     Raises:
         InputError: there is no such column, or it holds no numbers.
     """
-    asked = (FOOTPRINT,) if metric.startswith(FOOTPRINT) else OF_ONE_FIGURE
-    columns = columns_of(question_of(claim, baseline), asked)
+    columns = columns_of(question_of(claim, baseline))
     numeric = [name for name, cells in columns.items() if cells.dtype.kind in "ifb"]
     check_known("metric", [metric], numeric)
     values = np.where(columns["status"] == "ok", columns[metric].astype(float), np.nan)

@@ -19,7 +19,7 @@ from nearkv.hardware.catalog import load_llm, load_part, load_platform, names
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.machine import Machine
 from nearkv.hardware.schema import Quantity
-from nearkv.sweeps.evaluate.columns import OF_ONE_FIGURE, stack, table
+from nearkv.sweeps.evaluate.columns import FOOTPRINT, OF_ONE_FIGURE, evaluate, stack
 from nearkv.sweeps.study.grid import Block
 from nearkv.sweeps.study.sizes import comma_list, pairs, size
 from nearkv.sweeps.study.study import Study, blocks
@@ -98,8 +98,8 @@ def blocks_of(question: WordedStudy) -> tuple[Block, ...]:
 
 
 @cache
-def columns_of(question: WordedStudy, asked: tuple[str, ...] = OF_ONE_FIGURE) -> Columns:
-    """The table that answers a question, with columns that begin as asked.
+def columns_of(question: WordedStudy) -> Columns:
+    """The table that answers a question.
 
     A queue is simulated once, whichever questions ask about it.
 
@@ -108,8 +108,8 @@ def columns_of(question: WordedStudy, asked: tuple[str, ...] = OF_ONE_FIGURE) ->
     """
     queues = _queues(question) if question.method == "simulate" else [question]
     if len(queues) == 1:
-        return table(question.study, asked)
-    return stack([columns_of(queue, asked) for queue in queues])
+        return stack(evaluate(blocks_of(queues[0]), (FOOTPRINT, *OF_ONE_FIGURE)))
+    return stack([columns_of(queue) for queue in queues])
 
 
 def _queues(question: WordedStudy) -> list[WordedStudy]:
@@ -126,7 +126,14 @@ def _queues(question: WordedStudy) -> list[WordedStudy]:
             knobs[system] = ";".join(words)
     names = product(systems, comma_list(question.model), comma_list(question.trace))
     return [
-        replace(question, system=system, model=model, trace=trace, knob=knobs[system])
+        replace(
+            question,
+            system=system,
+            model=model,
+            trace=trace,
+            knob=knobs[system],
+            platform=question.platform or find_system(system).platform,
+        )
         for system, model, trace in names
     ]
 
