@@ -42,7 +42,6 @@ from nearkv.sweeps.commands import (
     systems,
     validate,
 )
-from nearkv.sweeps.commands.options import shared_by
 from nearkv.sweeps.commands.printing import NO_ANSWER, tell, telling_time
 
 USAGE: Any = typer.BadParameter.__base__
@@ -55,23 +54,7 @@ ORDER: list[str] = []
 """Commands in the order of their use, in which they are added below."""
 
 
-class _WithShared:
-    """A command with the options that it shares with others; they stand in its context alone."""
-
-    def __init__(self, *, callback: Any, params: Any, **others: Any) -> None:
-        own = {parameter.name for parameter in params}
-
-        def called(**values: Any) -> Any:
-            return callback(**{name: values[name] for name in own & values.keys()})
-
-        shared = shared_by(callback)
-        added = [option for option in shared if option.name not in own]
-        super().__init__(  # type: ignore[call-arg]
-            callback=callback and called, params=[*params, *added], **others
-        )
-
-
-class Command(_WithShared, TyperCommand):
+class Command(TyperCommand):
     """A command that refuses an option without a value, and one whose first value is lost."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -91,7 +74,7 @@ class Command(_WithShared, TyperCommand):
         return super().parse_args(ctx, args)
 
 
-class CommandGroup(_WithShared, TyperGroup):
+class CommandGroup(TyperGroup):
     """A group of commands; an unknown one is refused with the nearest name."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

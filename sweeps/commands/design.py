@@ -37,7 +37,9 @@ OF_GRID = "budget_usd,context_tok,batch,technology"
 """Columns that come before these where workloads are a grid."""
 
 
-@options.with_options(options.View)
+@options.with_options(
+    options.axes("batch", "context", "output_tokens", "knobs", "plugins"), options.View
+)
 def design(
     line: typer.Context,
     systems: Annotated[
@@ -127,10 +129,6 @@ def design(
         str, option("FILE.toml", "Write the best machine, which --platform reads.")
     ] = "",
     model: options.OneModel = "",
-    batch: options.Batch = "16",
-    context: options.Context = "32k",
-    output_tokens: options.OutputTokens = "64",
-    knobs: options.Knobs = [],
     sets: Annotated[
         list[str],
         option(
@@ -146,7 +144,6 @@ def design(
             "PERCENT", "Say in how many draws of all uncertain numbers the first row wins."
         ),
     ] = None,
-    plugins: options.Plugins = [],
     resume: Annotated[
         bool, flag("--resume", "Go on with a grid whose -o FILE was begun, and stopped.")
     ] = False,

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from inspect import signature
+from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.main import get_command
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.study.axes import AXES
+from nearkv.sweeps.study.axes import AXES, StudyAxis
 from nearkv.sweeps.study.sizes import pairs
 
 if TYPE_CHECKING:
@@ -41,12 +40,6 @@ def argument(metavar: str, what: str) -> Any:
     return typer.Argument(metavar=metavar, help=what)
 
 
-def axis(field: str, **others: Any) -> Any:
-    """The option of an axis of a study."""
-    (found,) = (axis for axis in AXES if axis.field == field)
-    return option(found.metavar, found.help, found.option, **others)
-
-
 SystemArgument = Annotated[
     str, argument("SYSTEM", "A system; `nearkv systems` lists them.")
 ]
@@ -61,15 +54,6 @@ Installable = Annotated[
 SystemNames = Annotated[
     str, option("SYSTEMS", "Comma-separated systems; `nearkv systems` lists them.")
 ]
-Sets = Annotated[list[str], axis("sets")]
-Knobs = Annotated[list[str], axis("knobs")]
-ModelsOption = Annotated[str, axis("models")]
-Batch = Annotated[str, axis("batch")]
-Context = Annotated[str, axis("context")]
-OutputTokens = Annotated[str, axis("output_tokens")]
-Parts = Annotated[list[str], axis("parts")]
-Plugins = Annotated[list[str], axis("plugins")]
-BandOption = Annotated[float | None, axis("band")]
 StatedPlatforms = Annotated[
     str,
     option(
@@ -170,62 +154,71 @@ class View:
         return self.form in ("", "table")
 
 
-def of_study(
-    model: ModelsOption = "",
-    batch: Batch = "16",
-    context: Context = "32k",
-    output_tokens: OutputTokens = "64",
-    platform: Annotated[str, axis("platforms")] = "",
-    sets: Sets = [],
-    knobs: Knobs = [],
-    zipped: Annotated[list[str], axis("zipped")] = [],
-    parts: Parts = [],
-    trace: Annotated[str, axis("traces")] = "",
-    published: Annotated[bool, axis("published")] = False,
-    method: Annotated[str, axis("method")] = "fluid",
-    seed: Annotated[int, axis("seed", min=0)] = 0,
-    band: BandOption = None,
-    samples: Annotated[int, axis("samples")] = 1024,
-    plugins: Plugins = [],
-) -> None:
-    """Options that describe a study, in the order of the help."""
+LOAD = ("rate", "users", "slo")
+"""Axes of requests that arrive, and of what is asked of their answers."""
 
 
-def of_load(
-    rate: Annotated[str, axis("rate")] = "",
-    users: Annotated[str, axis("users")] = "",
-    slo: Annotated[str, axis("slo")] = "",
-) -> None:
-    """Options that say how requests arrive, and what is asked of their answers."""
+def axes(*fields: str, **defaults: Any) -> Callable[[], None]:
+    """Options of axes of a study, for `with_options`.
+
+    Args:
+        fields: of `Study`.
+        defaults: in place of those of the axes, by field; `...` where one must be given.
+    """
+
+    def group() -> None:
+        """Hold the options in its signature."""
+
+    chosen = [axis for axis in AXES if axis.field in fields]
+    options = [_option_of(axis, defaults.get(axis.field, axis.default)) for axis in chosen]
+    vars(group)["__signature__"] = Signature(options)
+    return group
+
+
+def _option_of(axis: StudyAxis, default: Any) -> Parameter:
+    """The option of an axis as a parameter of a command."""
+    kind: Any = type(axis.default)
+    if axis.is_repeated:
+        kind, default = list[str], list(default)
+    elif axis.default is None:
+        kind = float | None
+    words = option(axis.metavar, axis.help, axis.option)
+    return Parameter(
+        axis.parameter,
+        Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[kind, words],
+    )
+
+
+of_study = axes(*(axis.field for axis in AXES if axis.field not in LOAD))
+of_load = axes(*LOAD)
 
 
 def with_options(
     *groups: Callable[..., Any],
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add the options of functions to a command, behind its own; its context alone holds them."""
+    """Add the parameters of groups to a command, behind its own; its context alone holds them."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = signature(command, eval_str=True).parameters
+        taken = dict(own)
+        for group in groups:
+            for name, parameter in signature(group, eval_str=True).parameters.items():
+                taken.setdefault(name, parameter)
+
         @wraps(command)
-        def run(line: typer.Context, **own: Any) -> None:
+        def run(line: typer.Context, **values: Any) -> None:
             if line.invoked_subcommand:  # a list behind whose name a command stands
                 check_bare(line)
             else:
-                command(line, **own)
+                command(line, **{name: values[name] for name in values.keys() & own.keys()})
 
-        run.groups = groups  # type: ignore[attr-defined]
+        by_name = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in taken.values()]
+        vars(run)["__signature__"] = Signature(by_name)
         return run
 
     return decorate
-
-
-def shared_by(command: Any) -> list[Any]:
-    """Options that `with_options` adds to a command, as Typer makes them."""
-    options: list[Any] = []
-    for group in getattr(command, "groups", ()):
-        app = typer.Typer(add_completion=False)
-        app.command()(group)
-        options += get_command(app).params
-    return options
 
 
 def arguments(line: typer.Context, without: Callable[..., Any] = View) -> dict[str, Any]:

@@ -13,16 +13,6 @@ from nearkv.sweeps.commands.options import flag, option
 from nearkv.sweeps.commands.plot import Figure, Width
 from nearkv.sweeps.commands.printing import NO_ANSWER, print_table
 
-TiersOf = Annotated[
-    list[str],
-    option(
-        "TIER=SIZE",
-        "What keeps blocks, the nearest first: hbm, dram=512GB, cxl, ssd=8x3.84TB, pool, "
-        "pool-ssd or object.",
-        "--tier",
-    ),
-]
-SystemOption = Annotated[str, option("SYSTEM", "The system that computes the prompts.")]
 BlockTraceOption = Annotated[
     str,
     option(
@@ -30,40 +20,6 @@ BlockTraceOption = Annotated[
         "Requests: JSON lines or CSV of timestamp,input_length,output_length,hash_ids, as "
         "Mooncake and Bailian publish them; or conversation or synthetic, two of Mooncake's.",
     ),
-]
-Prefix = Annotated[
-    str, option("TOKENS", "Without a trace: tokens that requests share, as 16k.")
-]
-TimeUnit = Annotated[str, option("UNIT", "Unit of the trace's arrivals: s, ms, us or ns.")]
-GroupsOption = Annotated[
-    int, option("NUMBER", "Without a trace: groups of prompts that share a prefix.", min=0)
-]
-RequestsOf = Annotated[
-    int, option("NUMBER", "Requests of all groups together.", "--requests", min=0)
-]
-OrderOption = Annotated[
-    str, option("ORDER", "Order in which groups ask: random, or round.")
-]
-TurnsOption = Annotated[
-    int, option("NUMBER", "Turns of conversations that begin with --prefix.", min=1)
-]
-GrowOption = Annotated[str, option("TOKENS", "What each turn adds to the prompt.")]
-PauseOption = Annotated[
-    str, option("SECONDS", "Time between the turns of a conversation, as 20s.")
-]
-Hit = Annotated[
-    float, option("SHARE", "Without a trace: share of requests that find --prefix.")
-]
-TraceRateOption = Annotated[
-    str, option("NUMBER", "Without a trace: requests a second, as 2/s.")
-]
-RateScale = Annotated[float, option("FACTOR", "How many times as fast requests come.")]
-BlockTokens = Annotated[
-    int, option("TOKENS", "Tokens of a block; 0: those of the format, or 512.", min=0)
-]
-AnswerOption = Annotated[str, option("TOKENS", "Without a trace: tokens of an answer.")]
-ClosedLoopOption = Annotated[
-    int, option("NUMBER", "Users that ask again when answered, in place of a rate.", min=0)
 ]
 PolicyOption = Annotated[
     str, option("POLICY", "What tiers keep: exclusive, inclusive, victim or write-through.")
@@ -74,23 +30,6 @@ Admission = Annotated[
         "RULES", "What enters further tiers: all, second-touch, or one after the other."
     ),
 ]
-Routing = Annotated[
-    str, option("RULE", "Node of a request: prefix, the one with the longest, or random.")
-]
-TtftOption = Annotated[str, option("ttft_s=SECONDS", "The mean time to the first token.")]
-Drive = Annotated[
-    str,
-    option(
-        "SIZE",
-        "Count wear in drives of this size, and add rows of as many as bear it: 30.72TB.",
-    ),
-]
-Staged = Annotated[
-    bool, flag("--staged", "Drives and other servers send to host DRAM first.")
-]
-Nodes = Annotated[int, option("NUMBER", "Servers; 0: the fewest that do.", min=0)]
-LeastOption = Annotated[str, option("COLUMN", "Column to make least: usd_hour.")]
-YearsOption = Annotated[float, option("NUMBER", "Years over which tiers are paid for.")]
 
 SHOWN = (
     "tier,hit_share,total_share,load_ms,recompute_ms,best,prompt_ms,load_pays_from_tok,read_gb_s,"
@@ -106,47 +45,98 @@ WEAR_COLUMNS = (
 
 
 def of_server(
-    tiers: TiersOf = [],
-    system: SystemOption = "gpu",
+    tiers: Annotated[
+        list[str],
+        option(
+            "TIER=SIZE",
+            "What keeps blocks, the nearest first: hbm, dram=512GB, cxl, ssd=8x3.84TB, pool, "
+            "pool-ssd or object.",
+            "--tier",
+        ),
+    ] = [],
+    system: Annotated[
+        str, option("SYSTEM", "The system that computes the prompts.")
+    ] = "gpu",
     model: options.OneModel = "",
     platform: options.OnePlatform = "h200-node",
     sets: options.SetOnce = [],
     parts: options.OnePart = [],
-    knobs: options.Knobs = [],
 ) -> None:
     """Options that describe a server and its tiers, in the order of the help."""
 
 
+of_knobs = options.axes("knobs")
+
+
 def of_requests(
     trace: BlockTraceOption = "",
-    rate_scale: RateScale = 1.0,
-    time_unit: TimeUnit = "",
-    block: BlockTokens = 0,
-    groups: GroupsOption = 0,
-    prefix: Prefix = "",
-    requests: RequestsOf = 0,
-    order: OrderOption = "random",
-    turns: TurnsOption = 1,
-    grow: GrowOption = "",
-    pause: PauseOption = "",
-    rate: TraceRateOption = "",
-    output_tokens: AnswerOption = "",
-    nodes: Nodes = 0,
-    slo: TtftOption = "",
+    rate_scale: Annotated[
+        float, option("FACTOR", "How many times as fast requests come.")
+    ] = 1.0,
+    time_unit: Annotated[
+        str, option("UNIT", "Unit of the trace's arrivals: s, ms, us or ns.")
+    ] = "",
+    block: Annotated[
+        int, option("TOKENS", "Tokens of a block; 0: those of the format, or 512.", min=0)
+    ] = 0,
+    groups: Annotated[
+        int,
+        option("NUMBER", "Without a trace: groups of prompts that share a prefix.", min=0),
+    ] = 0,
+    prefix: Annotated[
+        str, option("TOKENS", "Without a trace: tokens that requests share, as 16k.")
+    ] = "",
+    requests: Annotated[
+        int, option("NUMBER", "Requests of all groups together.", "--requests", min=0)
+    ] = 0,
+    order: Annotated[
+        str, option("ORDER", "Order in which groups ask: random, or round.")
+    ] = "random",
+    turns: Annotated[
+        int, option("NUMBER", "Turns of conversations that begin with --prefix.", min=1)
+    ] = 1,
+    grow: Annotated[str, option("TOKENS", "What each turn adds to the prompt.")] = "",
+    pause: Annotated[
+        str, option("SECONDS", "Time between the turns of a conversation, as 20s.")
+    ] = "",
+    rate: Annotated[
+        str, option("NUMBER", "Without a trace: requests a second, as 2/s.")
+    ] = "",
+    output_tokens: Annotated[
+        str, option("TOKENS", "Without a trace: tokens of an answer.")
+    ] = "",
+    nodes: Annotated[int, option("NUMBER", "Servers; 0: the fewest that do.", min=0)] = 0,
+    slo: Annotated[str, option("ttft_s=SECONDS", "The mean time to the first token.")] = "",
 ) -> None:
     """Options that describe requests and what serves them."""
 
 
-@options.with_options(of_requests, of_server, options.View)
+@options.with_options(of_requests, of_server, of_knobs, options.View)
 def reuse(
     line: typer.Context,
-    hit: Hit = 0.0,
-    users: ClosedLoopOption = 0,
+    hit: Annotated[
+        float, option("SHARE", "Without a trace: share of requests that find --prefix.")
+    ] = 0.0,
+    users: Annotated[
+        int,
+        option("NUMBER", "Users that ask again when answered, in place of a rate.", min=0),
+    ] = 0,
     policy: PolicyOption = "exclusive",
     admission: Admission = "all",
-    routing: Routing = "prefix",
-    drive: Drive = "",
-    staged: Staged = False,
+    routing: Annotated[
+        str,
+        option("RULE", "Node of a request: prefix, the one with the longest, or random."),
+    ] = "prefix",
+    drive: Annotated[
+        str,
+        option(
+            "SIZE",
+            "Count wear in drives of this size, and add rows of as many as bear it: 30.72TB.",
+        ),
+    ] = "",
+    staged: Annotated[
+        bool, flag("--staged", "Drives and other servers send to host DRAM first.")
+    ] = False,
 ) -> None:
     """Say what tiers of KV caches hit between requests, what that saves, and what it wears.
 
@@ -161,11 +151,13 @@ def reuse(
         raise typer.Exit(NO_ANSWER)
 
 
-@options.with_options(of_requests, of_server, options.View)
+@options.with_options(of_requests, of_server, of_knobs, options.View)
 def tiers(
     line: typer.Context,
-    minimize: LeastOption = "usd_hour",
-    years: YearsOption = 4.0,
+    minimize: Annotated[
+        str, option("COLUMN", "Column to make least: usd_hour.")
+    ] = "usd_hour",
+    years: Annotated[float, option("NUMBER", "Years over which tiers are paid for.")] = 4.0,
     policy: PolicyOption = "exclusive",
     admission: Admission = "all",
 ) -> None:
@@ -185,7 +177,7 @@ def tiers(
     print_table(table, options.view_of(line), ",".join(table.columns))
 
 
-@options.with_options(of_server)
+@options.with_options(of_server, of_knobs)
 def picture(
     line: typer.Context, file: Figure, trace: BlockTraceOption = "", width: Width = "column"
 ) -> None:

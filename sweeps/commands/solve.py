@@ -176,16 +176,24 @@ def beta(line: typer.Context) -> None:
     show_knob(line, "beta", "hillinfer", BETA)
 
 
-@options.with_options(options.View)
+@options.with_options(
+    options.axes(
+        "models",
+        "batch",
+        "context",
+        "output_tokens",
+        "sets",
+        "parts",
+        models=...,
+        batch="32",
+        context="1k",
+        output_tokens="1",
+    ),
+    options.View,
+)
 def mapping(
     line: typer.Context,
-    model: options.ModelsOption,
-    batch: options.Batch = "32",
-    context: options.Context = "1k",
-    output_tokens: options.OutputTokens = "1",
     platform: options.StatedPlatforms = "gh-asymmetric",
-    sets: options.Sets = [],
-    parts: options.Parts = [],
     method: Annotated[
         str, option("METHOD", "exact, greedy (Algorithm 1), milp or brute.")
     ] = "exact",
@@ -202,7 +210,7 @@ def mapping(
     from nearkv.sweeps.api.solve import solve
 
     axes = options.arguments(line)
-    del axes["model"], axes["method"]
+    model, _ = axes.pop("model"), axes.pop("method")
     study = study_of("asymmetric", model, cast("Axes", axes))
     answer = solve("mapping", study, method=method)
     print_table(answer, options.view_of(line), MAPPING, study)
@@ -254,15 +262,22 @@ def subbatch(
     print_table(shown, view, SUBBATCH_COLUMNS, below=answer.attrs["conclusion"])
 
 
-@options.with_options(options.View)
+@options.with_options(
+    options.axes(
+        "models",
+        "context",
+        "output_tokens",
+        "sets",
+        "parts",
+        models=...,
+        context="512",
+        output_tokens="32",
+    ),
+    options.View,
+)
 def placement(
     line: typer.Context,
-    model: options.ModelsOption,
-    context: options.Context = "512",
-    output_tokens: options.OutputTokens = "32",
     platform: options.StatedPlatforms = "t4-flexgen",
-    sets: options.Sets = [],
-    parts: options.Parts = [],
     search: Annotated[
         str, option("SEARCH", "full: the proven best block; paper: FlexGen's own walk.")
     ] = "full",

@@ -12,11 +12,10 @@ from nearkv.sweeps.commands.options import argument
 from nearkv.sweeps.commands.printing import print_table, write_new
 
 
-@options.with_options(options.View)
+@options.with_options(options.axes("plugins"), options.View)
 def systems(
     line: typer.Context,
     platform: options.OnePlatform = "",
-    plugins: options.Plugins = [],
     installable: options.Installable = False,
 ) -> None:
     """List the systems, each with the paper it comes from and its knobs.
@@ -27,7 +26,7 @@ def systems(
     from nearkv.sweeps.api import catalogues
 
     view = options.view_of(line)
-    table = catalogues.systems(plugin=plugins, platform=platform)
+    table = catalogues.systems(plugin=line.params["plugins"], platform=platform)
     if installable:
         table = table[table["origin"] == ENGINE]
     usual = "system,origin,what,paper,platform,knobs"
@@ -40,12 +39,8 @@ def systems(
     print_table(table, view, usual, below=below)
 
 
-@options.with_options(options.View)
-def show(
-    line: typer.Context,
-    name: options.SystemArgument,
-    plugins: options.Plugins = [],
-) -> None:
+@options.with_options(options.axes("plugins"), options.View)
+def show(line: typer.Context, name: options.SystemArgument) -> None:
     """Print a system's knobs: range, default, the paper's rules; then what is not monotone.
 
     Example: nearkv systems show hilos
@@ -53,7 +48,7 @@ def show(
     from nearkv.sweeps.evaluate.catalogue import knob_rows, reversals_of, summary_of
     from nearkv.sweeps.study.own_systems import load_plugins
 
-    load_plugins(plugins)
+    load_plugins(line.params["plugins"])
     usual = "knob,values,default,published,what,rules"
     below, title = reversals_of(name), summary_of(name)
     print_table(knob_rows(name), options.view_of(line), usual, title=title, below=below)
