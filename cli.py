@@ -23,31 +23,23 @@ from nearkv.hardware.errors import (
     unknown,
 )
 from nearkv.sweeps.commands import (
-    calibrate,
-    columns,
-    compare,
-    coverage,
+    catalogues,
     design,
     estimate,
+    evidence,
     figure,
-    hardware,
-    models,
-    pareto,
     plot,
+    questions,
     report,
     reuse,
-    sensitivity,
     solve,
-    sweep,
-    systems,
-    validate,
 )
-from nearkv.sweeps.commands.printing import NO_ANSWER, tell, telling_time
+from nearkv.sweeps.commands.messages import NO_ANSWER, tell, telling_time
 
 USAGE: Any = typer.BadParameter.__base__
 """Error that Typer raises for words it cannot use; it exports no name of it."""
 FAULT, BAD_INPUT, STOPPED = 1, 2, 130
-"""Exit codes; 1 is also for a check that failed, and `printing.NO_ANSWER` is one more."""
+"""Exit codes; 1 is also for a check that failed, and `messages.NO_ANSWER` is one more."""
 LONGEST_MESSAGE = 1_000
 """Characters of the longest sentence that is printed."""
 ORDER: list[str] = []
@@ -285,7 +277,7 @@ def add_group(
     app.add_typer(place, name=name)
 
 
-add(app, estimate.estimate, compare.compare, sweep.sweep)
+add(app, estimate.estimate, questions.compare, questions.sweep)
 add_group(
     "solve",
     "Find the best value of a knob, its bound if it has one, and what the paper's rule picks.\n\n"
@@ -302,7 +294,7 @@ add_group(
     reuse.tiers,
     solve.crossover,
 )
-add(app, pareto.pareto, sensitivity.sensitivity, design.design, reuse.reuse)
+add(app, questions.pareto, questions.sensitivity, design.design, reuse.reuse)
 add_group(
     "plot",
     "Draw a table that another command wrote: bars, lines, maps and more.\n\n"
@@ -319,42 +311,42 @@ add_group(
     reuse=reuse.picture,
 )
 add(app, figure.figure, report.report)
-add(app, validate.validate, calibrate.calibrate, coverage.coverage)
+add(app, evidence.validate, evidence.calibrate, evidence.coverage)
 add_group(
     "systems",
     "List the systems; `systems show NAME` prints one with its knobs.\n\n"
     "Example: nearkv systems --format markdown",
-    alone=systems.systems,
-    show=systems.show,
-    new=systems.new,
-    check=systems.check,
+    alone=catalogues.systems,
+    show=catalogues.show_system,
+    new=catalogues.new_system_file,
+    check=catalogues.check_systems,
 )
 add_group(
     "models",
     "List the models; `models show NAME` prints every number.\n\n"
     "Example: nearkv models --format json",
-    alone=models.models,
-    show=models.show,
-    new=models.new,
-    check=models.check,
+    alone=catalogues.models,
+    show=catalogues.show_model,
+    new=catalogues.new_model_file,
+    check=catalogues.check_model,
 )
 add_group(
     "hardware",
     "List platforms and parts; `hardware show NAME` prints every number.\n\n"
     "Example: nearkv hardware --format csv",
-    alone=hardware.hardware,
-    show=hardware.show,
-    keys=hardware.keys,
-    formats=hardware.formats,
-    new=hardware.new,
-    check=hardware.check,
+    alone=catalogues.hardware,
+    show=catalogues.show_hardware,
+    keys=catalogues.keys,
+    formats=catalogues.formats,
+    new=catalogues.new_platform_file,
+    check=catalogues.check_hardware,
 )
 add_group(
     "columns",
     "List the columns of results; `columns show NAME` prints what one means.\n\n"
     "Example: nearkv columns --format markdown",
-    alone=columns.columns,
-    show=columns.show,
+    alone=catalogues.columns,
+    show=catalogues.show_column,
 )
 
 

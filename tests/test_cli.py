@@ -313,7 +313,7 @@ def test_what_a_library_warns_of_is_not_shown(monkeypatch: pytest.MonkeyPatch) -
         warnings.warn("divide by zero encountered", RuntimeWarning, stacklevel=1)
         warn("a sentence of nearkv")
 
-    monkeypatch.setattr("nearkv.sweeps.commands.systems.print_table", noisy)
+    monkeypatch.setattr("nearkv.sweeps.commands.catalogues.print_table", noisy)
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         done = invoke("systems")

@@ -13,27 +13,22 @@ import typer
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.commands import options
+from nearkv.sweeps.commands.files import check_new, check_output, save, write_new
+from nearkv.sweeps.commands.messages import tell
 from nearkv.sweeps.commands.options import argument, flag, option
-from nearkv.sweeps.commands.printing import (
-    check_new,
-    check_output,
-    print_table,
-    save,
-    tell,
-    write_new,
-)
+from nearkv.sweeps.commands.printing import print_table
 from nearkv.sweeps.study.sizes import comma_list
 
-SHOWN = (
+MACHINE_COLUMNS = (
     "server,origin,cost_usd,ttft_s,tpot_ms,gpus,usd_mtok,throughput_tok_s,hosts,hbms,lpddrs,dram_gib,ssds,csds,"
     "batch_run,power_w,bottleneck"
 )
 """Columns that a terminal shows, the most important first."""
-OF_BREAK_EVEN = (
+BREAK_EVEN_COLUMNS = (
     "budget_usd,context_tok,batch,owner_wins,at,unit,usd_per_gb,factor,part,owner,rival"
 )
 """Columns of a number at which cells change hands."""
-OF_GRID = "budget_usd,context_tok,batch,technology"
+CELL_COLUMNS = "budget_usd,context_tok,batch,technology"
 """Columns that come before these where workloads are a grid."""
 
 
@@ -180,12 +175,12 @@ def design(
         written = f"{command} {machine_out or 'best.toml'}"
         below = [*below, f"The first row is what `{written}` prints{after}."]
     made_best = minimize or maximize or pareto or "cost_usd"
-    usual = f"class,nodes,busy,req_s,system,{made_best},{SHOWN}"
+    usual = f"class,nodes,busy,req_s,system,{made_best},{MACHINE_COLUMNS}"
     if break_even:
-        usual = OF_BREAK_EVEN
+        usual = BREAK_EVEN_COLUMNS
     elif is_grid:
         made_best = minimize or maximize or "throughput_tok_s"
-        usual = f"{OF_GRID},system,{made_best},best_share,reason,{SHOWN}"
+        usual = f"{CELL_COLUMNS},system,{made_best},best_share,reason,{MACHINE_COLUMNS}"
     print_table(table, view, usual, title=table.attrs["asked"], below=below)
     if table.attrs["interrupted"]:
         raise KeyboardInterrupt

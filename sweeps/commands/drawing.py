@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from nearkv.sweeps.commands.options import View, flag
-from nearkv.sweeps.commands.printing import tell, text_format
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.api.tables import rows_of
+from nearkv.sweeps.commands.files import text_format
+from nearkv.sweeps.commands.messages import tell
+from nearkv.sweeps.commands.options import View
+from nearkv.sweeps.evaluate.columns import TIME_PREFIX
+from nearkv.sweeps.evaluate.provenance import check_writable, place_of
+from nearkv.sweeps.figures.chart import chart
+from nearkv.sweeps.figures.series import drawn_column
+from nearkv.sweeps.figures.style import check_format, load_pyplot, save
+from nearkv.sweeps.study.study import Study
+from nearkv.sweeps.tables.labels import label_of
+from nearkv.sweeps.tables.pivot import pivoted
+from nearkv.sweeps.tables.table import marked, varying
+from nearkv.sweeps.tables.terminal import width_of_output
+from nearkv.sweeps.tables.unequal import unequal
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from nearkv.sweeps.study.study import Study
-
 WIDEST_CHART = 100
 """Characters of a chart's line where a terminal, or a pipe, takes more."""
-
-Chart = Annotated[
-    bool,
-    flag("--chart", "Print bars of the first of --columns in place of a table."),
-]
-
-
-def is_figure(file: str) -> bool:
-    """Return whether a file's name asks for a figure."""
-    from nearkv.sweeps.figures.style import IMAGE_ENDINGS
-
-    return bool(file) and Path(file).suffix.lower() in IMAGE_ENDINGS
 
 
 def check_figure(file: str) -> None:
@@ -37,9 +36,6 @@ def check_figure(file: str) -> None:
     Raises:
         InputError: it cannot be written, or the drawing library is not installed.
     """
-    from nearkv.sweeps.evaluate.provenance import check_writable, place_of
-    from nearkv.sweeps.figures.style import check_format, load_pyplot
-
     check_format(file)
     check_writable(place_of(file))
     load_pyplot().switch_backend("agg")
@@ -51,8 +47,6 @@ def check_chart(view: View, breakdown: bool = False) -> None:
     Raises:
         InputError: a format, such a file, or a breakdown that no file takes.
     """
-    from nearkv.hardware.errors import InputError
-
     if not view.is_for_people:
         raise InputError("--chart draws with letters; leave out --format")
     if breakdown and not view.file:
@@ -75,11 +69,8 @@ def draw_table(
         only: --columns; the first that holds numbers is drawn, all seconds by resource as a stack.
         baseline: system that the bars are divided by.
     """
-    from nearkv.sweeps.evaluate.columns import TIME_PREFIX
     from nearkv.sweeps.figures.breakdown import breakdown
     from nearkv.sweeps.figures.plot import suitable
-    from nearkv.sweeps.figures.series import drawn_column
-    from nearkv.sweeps.tables.table import varying
 
     if any(str(name).startswith(TIME_PREFIX) for name in table):
         axes = breakdown(table)
@@ -91,8 +82,6 @@ def draw_table(
 
 def save_figure(figure: Any, file: str, about: str = "") -> None:
     """Write a figure, close it, and say so, with a remark about it."""
-    from nearkv.sweeps.figures.style import load_pyplot, save
-
     save(figure, file)
     load_pyplot().close(figure)
     tell(f"wrote {file}{about}")
@@ -100,15 +89,6 @@ def save_figure(figure: Any, file: str, about: str = "") -> None:
 
 def print_chart(table: pd.DataFrame, study: Study, view: View) -> None:
     """Print a bar a row, named by what the study varies, and the answer in a sentence."""
-    from nearkv.sweeps.api.tables import rows_of
-    from nearkv.sweeps.figures.chart import chart
-    from nearkv.sweeps.figures.series import drawn_column
-    from nearkv.sweeps.tables.labels import label_of
-    from nearkv.sweeps.tables.pivot import pivoted
-    from nearkv.sweeps.tables.table import marked, varying
-    from nearkv.sweeps.tables.terminal import width_of_output
-    from nearkv.sweeps.tables.unequal import unequal
-
     names = varying(table, study) or ["system"]
     value = drawn_column(table, view.columns)
     rows, title, values = marked(rows_of(table)), label_of(value), [value]

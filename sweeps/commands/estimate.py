@@ -8,7 +8,7 @@ import typer
 
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.options import flag
-from nearkv.sweeps.commands.printing import check_answered, print_table, tell_solved
+from nearkv.sweeps.commands.printing import check_answered, print_table
 
 if TYPE_CHECKING:
     from nearkv.sweeps.api.estimate import Prediction
@@ -36,6 +36,7 @@ def estimate(
     """
     from nearkv.hardware.errors import InputError
     from nearkv.sweeps.api import estimate
+    from nearkv.sweeps.commands.papers import tell_solved
     from nearkv.sweeps.evaluate.no_effect import warn_of_no_effect
     from nearkv.sweeps.study.sizes import comma_list
 

@@ -270,6 +270,17 @@ def study_of(line: typer.Context, systems: str | Sequence[str]) -> Study:
     return stated_study(**fields | {"band": stated["band"]})
 
 
+def study_or_file(line: typer.Context, path: str, systems: str) -> Study:
+    """The study of a file as the options vary it, or of the options where no file is named.
+
+    Raises:
+        InputError: either cannot be read.
+    """
+    from nearkv.sweeps.study.study_files import either
+
+    return either(path, study_of(line, systems), stated(line))
+
+
 def chosen_of(line: typer.Context, systems: Sequence[str]) -> Sequence[str]:
     """Systems as they are named; with --installable those of them, or of all, that can be.
 

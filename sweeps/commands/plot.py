@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nearkv.sweeps.commands.drawing import check_figure, save_figure
 from nearkv.sweeps.commands.options import argument, arguments, flag, option, with_options
 
 if TYPE_CHECKING:
@@ -65,6 +64,7 @@ def draw(
             what chooses it.
         drawn: options in place of the command's own.
     """
+    from nearkv.sweeps.commands.drawing import check_figure, save_figure
     from nearkv.sweeps.figures import plot
     from nearkv.sweeps.figures.reading import kept, read_table
     from nearkv.sweeps.figures.style import restyle, use_font

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from nearkv.sweeps.commands import options
+from nearkv.sweeps.commands.messages import tell
 from nearkv.sweeps.commands.options import option
-from nearkv.sweeps.commands.printing import tell
 
 
 @options.with_options(options.of_study)
@@ -33,13 +33,12 @@ def report(
     from nearkv.hardware.errors import InputError
     from nearkv.sweeps.evaluate.provenance import check_writable, place_of, write_text
     from nearkv.sweeps.figures.report import report_page
-    from nearkv.sweeps.study.study_files import either
 
     if not file.endswith(".html"):
         raise InputError(f"-o {file}: a report is a page; its name ends in .html")
     path = place_of(file)
     check_writable(path)
-    chosen = either(study_file, options.study_of(line, system), options.stated(line))
+    chosen = options.study_or_file(line, study_file, system)
     command = shlex.join(["nearkv", *sys.argv[1:]])
     write_text(path, report_page(chosen, command))
     tell(f"wrote {file}")

@@ -8,10 +8,10 @@ import typer
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.commands import options
-from nearkv.sweeps.commands.drawing import check_figure, save_figure
+from nearkv.sweeps.commands.messages import NO_ANSWER
 from nearkv.sweeps.commands.options import flag, option
 from nearkv.sweeps.commands.plot import Figure, Width
-from nearkv.sweeps.commands.printing import NO_ANSWER, print_table
+from nearkv.sweeps.commands.printing import print_table
 
 BlockTraceOption = Annotated[
     str,
@@ -31,7 +31,7 @@ Admission = Annotated[
     ),
 ]
 
-SHOWN = (
+TIER_COLUMNS = (
     "tier,hit_share,total_share,load_ms,recompute_ms,best,prompt_ms,load_pays_from_tok,read_gb_s,"
     "write_gb_s,dwpd,life_years,most_req_s,total_low,total_high,prefix_tok,both_ms,drives_1_dwpd,"
     "tpot_ms,req_s,status"
@@ -146,7 +146,7 @@ def reuse(
 
     table = reuse.reuse(**options.arguments(line))
     asks_wear = drive or len(table["admission"].unique()) > 1
-    print_table(table, options.view_of(line), WEAR_COLUMNS if asks_wear else SHOWN)
+    print_table(table, options.view_of(line), WEAR_COLUMNS if asks_wear else TIER_COLUMNS)
     if (table["status"] == "infeasible").all():
         raise typer.Exit(NO_ANSWER)
 
@@ -186,6 +186,7 @@ def picture(
     Example: nearkv plot reuse --trace conversation,synthetic -o hits.pdf
     """
     from nearkv.sweeps.api.reuse import fetch_times, hit_curves
+    from nearkv.sweeps.commands.drawing import check_figure, save_figure
     from nearkv.sweeps.figures.lines import lines
 
     arguments = options.arguments(line)

@@ -9,11 +9,10 @@ import typer
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.options import argument, option
-from nearkv.sweeps.commands.printing import print_table, tell_solved
+from nearkv.sweeps.commands.printing import check_readable, print_table
 
 if TYPE_CHECKING:
     from nearkv.sweeps.api.arguments import Axes
-    from nearkv.sweeps.study.study import Study
 
 # Names of columns are written as `--columns` takes them, the most important first: a narrow
 # terminal drops the last.
@@ -64,31 +63,16 @@ TargetsOption = Annotated[
 ]
 
 
-def check_readable(view: options.View, study: Study) -> None:
-    """Refuse to solve, before it takes its time, what is too long to print.
-
-    Raises:
-        InputError: more design points than a reader sees, to be printed for one.
-    """
-    from nearkv.sweeps.study.study import blocks
-    from nearkv.sweeps.tables.table import MOST_ROWS_SHOWN
-
-    size = sum(block.grid.size for block in blocks(study))
-    if size > MOST_ROWS_SHOWN and not view.file and view.form not in ("csv", "json"):
-        raise InputError(
-            f"{size:,} design points are more than the {MOST_ROWS_SHOWN:,} rows that can be read; "
-            "leave out some, or solve them all with --format csv, json or -o FILE.csv"
-        )
-
-
 def show_knob(
     line: typer.Context, question: str, systems: str, usual: str, **arguments: Any
 ) -> None:
     """Solve a knob, and print the point, the answer, the bound, the paper's rules, and why."""
     from nearkv.sweeps.api.solve import solve
+    from nearkv.sweeps.commands.papers import tell_solved
+    from nearkv.sweeps.study.study import blocks
 
     view, study = options.view_of(line), options.study_of(line, systems)
-    check_readable(view, study)
+    check_readable(sum(block.grid.size for block in blocks(study)), view)
     answer = solve(question, study, **arguments)
     # a band and each rule of a paper bring columns of their own
     beside = ("value_", "regret_", "bound_", "rule", "measured")
@@ -107,6 +91,7 @@ def show_searched(
         first: columns that come before the others.
     """
     from nearkv.sweeps.api.solve import solve
+    from nearkv.sweeps.commands.papers import tell_solved
 
     view, study = options.view_of(line), options.study_of(line, systems)
     answer = solve(question, study, **arguments)

@@ -15,7 +15,7 @@ from nearkv.hardware.errors import InputError
 from nearkv.hardware.own import key_rows, model_problems, new_model, new_platform, problems
 from nearkv.hardware.schema import STATED_FACTORS, keys_of
 from nearkv.hardware.units import parse
-from nearkv.sweeps.commands.printing import write_new
+from nearkv.sweeps.commands.files import write_new
 from nearkv.sweeps.evaluate.catalogue import readers
 from nearkv.sweeps.study.bands import draws_of
 from nearkv.sweeps.study.own_systems import new_system

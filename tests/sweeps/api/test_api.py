@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import nearkv
 from nearkv.cli import app
 from nearkv.sweeps import api
-from nearkv.sweeps.commands.printing import encoded
+from nearkv.sweeps.commands.files import encoded
 from nearkv.sweeps.study.sizes import Amount
 
 PUBLIC = """

@@ -20,7 +20,8 @@ from support.screen import Screen
 from nearkv.cli import app, complain
 from nearkv.costmodel.model import registry
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.commands.printing import telling_time, write_new
+from nearkv.sweeps.commands.files import write_new
+from nearkv.sweeps.commands.messages import telling_time
 from nearkv.sweeps.tables.table import three_digits
 
 TWO = ("flexgen-ssd", "hilos", "--model", "opt-66b", "--context", "8k")
@@ -464,8 +465,8 @@ def test_a_command_that_takes_long_says_so_on_a_terminal(monkeypatch: pytest.Mon
         lines.append(line)
         told.set()
 
-    monkeypatch.setattr("nearkv.sweeps.commands.printing.tell", tell)
-    monkeypatch.setattr("nearkv.sweeps.commands.printing.QUIET_SECONDS", 1e-3)
+    monkeypatch.setattr("nearkv.sweeps.commands.messages.tell", tell)
+    monkeypatch.setattr("nearkv.sweeps.commands.messages.QUIET_SECONDS", 1e-3)
     terminal = SimpleNamespace(isatty=lambda: True)
     monkeypatch.setattr("sys.stderr", terminal)
     with telling_time(["solve", "alpha", "--model"]):

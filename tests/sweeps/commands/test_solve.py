@@ -11,7 +11,7 @@ from support.warm_command import refused, run
 
 def test_too_many_rows_to_read_are_refused_before_they_are_solved() -> None:
     words = ("solve", "alpha", "--model", "opt-66b", "--batch", "1:10001:+1")
-    assert "10,001 design points are more than the 10,000 rows" in refused(*words)
+    assert "more than 10,000 rows are too many to read" in refused(*words)
 
 
 @pytest.mark.parametrize(

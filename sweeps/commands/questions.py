@@ -1,4 +1,4 @@
-"""The command `nearkv sweep`: a grid of design points, in a file or on the terminal."""
+"""The commands `nearkv compare`, `sweep`, `pareto` and `sensitivity`: questions on many points."""
 
 from __future__ import annotations
 
@@ -12,17 +12,10 @@ import typer
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.commands import options
-from nearkv.sweeps.commands.drawing import check_figure, draw_table, is_figure
+from nearkv.sweeps.commands.files import check_output, holds_rows, is_figure, save
+from nearkv.sweeps.commands.messages import ask, tell
 from nearkv.sweeps.commands.options import flag, option
-from nearkv.sweeps.commands.printing import (
-    BRIEF,
-    ask,
-    check_output,
-    print_table,
-    save,
-    tell,
-    text_format,
-)
+from nearkv.sweeps.commands.printing import BRIEF, check_answered, print_table
 from nearkv.sweeps.study.sizes import comma_list
 
 if TYPE_CHECKING:
@@ -32,6 +25,83 @@ if TYPE_CHECKING:
     from nearkv.sweeps.jobs.search import Best
     from nearkv.sweeps.study.study import Study
     from nearkv.sweeps.tables.table import Columns
+
+
+@options.with_options(options.of_study, options.of_load, options.View)
+def compare(
+    line: typer.Context,
+    systems: options.Systems = [],
+    ratio: Annotated[
+        str,
+        option(
+            "COLUMNS",
+            "Add ratios over the first system of these columns too: energy_j_tok,cost_usd.",
+        ),
+    ] = "",
+    breakdown: options.Breakdown = False,
+    chart: Annotated[
+        bool,
+        flag("--chart", "Print bars of the first of --columns in place of a table."),
+    ] = False,
+    installable: options.Installable = False,
+) -> None:
+    """Put systems side by side; ratios are over the first, on its first platform and knob value.
+
+    `speedup` compares decode steps, `total_speedup` whole requests, prefill included. `note`
+    says where devices or precision differ: compare per dollar with --ratio tok_s_per_kusd.
+
+    Example: nearkv compare flexgen-ssd flexgen-dram hilos --model opt-66b --context 16k:128k:x2
+    """
+    from nearkv.sweeps.commands import drawing
+
+    systems = [*options.chosen_of(line, systems)]
+    if not systems:
+        raise InputError("name systems, as in nearkv compare flexgen-ssd hilos")
+    view, study = options.view_of(line), options.study_of(line, systems)
+    ratios = comma_list(ratio)
+    if view.columns:
+        named = comma_list(view.columns)
+        added = [f"{name}_ratio" for name in ratios if f"{name}_ratio" not in named]
+        view = replace(view, columns=",".join([*named, *added]))
+    if chart:
+        drawing.check_chart(view, breakdown)
+    options.check_shown(view, study, breakdown)
+    if view.file:
+        (drawing.check_figure if is_figure(view.file) else check_output)(view.file)
+
+    # pandas is loaded only once the question is known to be sound
+    from nearkv.sweeps.api import questions
+    from nearkv.sweeps.commands.papers import tell_solved
+
+    table = questions.compare(
+        study, ratio=ratios, breakdown=breakdown, also=comma_list(view.columns), empty=True
+    )
+    if is_figure(view.file):
+        baseline = systems[0] if len(systems) > 1 else ""
+        drawing.draw_table(table, study, view.file, view.columns, baseline)
+        view = replace(view, file="")
+    if chart and view.file:
+        save(table, view.written, study, view.file)
+    if chart:
+        drawing.print_chart(table, study, view)
+        check_answered(table)
+        return
+    print_table(table, view, BRIEF, study, pinned(table, breakdown))
+    tell_solved(study, view, table, questions.compare)
+
+
+def pinned(table: pd.DataFrame, breakdown: bool) -> list[str]:
+    """Columns that readers see at any width: ratios, their bands, and busy resources."""
+    shown = ["step_ms", "speedup"] if breakdown else []
+    # of requests that arrive there is no rate of decoding, and no band of its ratio
+    has_rate = table["speedup"].notna().any()
+    of_ratio = ("speedup_p", "faster_share")
+    band = of_ratio if has_rate else tuple(f"total_{name}" for name in of_ratio)
+    for name in map(str, table):
+        is_busy = name.startswith("time_s:") and (table[name] > 0).any()
+        if name.endswith("_ratio") or name.startswith(band) or is_busy:
+            shown.append(name)
+    return shown
 
 
 @options.with_options(options.of_study, options.of_load, options.View)
@@ -73,10 +143,8 @@ def sweep(
     from nearkv.sweeps.jobs.plan import all_columns
     from nearkv.sweeps.jobs.progress import SweepRun
     from nearkv.sweeps.jobs.workers import Workers
-    from nearkv.sweeps.study.study_files import either
 
-    view = options.view_of(line)
-    study = either(study_file, options.study_of(line, system), options.stated(line))
+    view, study = options.view_of(line), options.study_or_file(line, study_file, system)
     reducer = reducer_of(top, by, comma_list(best_per))
     run = SweepRun(
         Workers(jobs, scheduler), quiet, resume, tell, lambda text: yes or ask(text)
@@ -137,6 +205,7 @@ def _show(
     compared: Sequence[str] = (),
 ) -> None:
     """Draw or print rows; where no format is named, a table for a reader and else CSV."""
+    from nearkv.sweeps.commands.drawing import draw_table
     from nearkv.sweeps.tables.table import MOST_ROWS_SHOWN
 
     if is_figure(view.file):
@@ -148,11 +217,6 @@ def _show(
     print_table(table, view, usual, study, compared)
 
 
-def holds_rows(file: str) -> bool:
-    """True if a file holds rows, as a program reads them, and is no text and no figure."""
-    return bool(file) and not (text_format(file) or is_figure(file))
-
-
 def check_use(run: SweepRun, view: options.View, reducer: bool) -> None:
     """Refuse options that would do nothing, and a file that could not be written, before any work.
 
@@ -160,6 +224,7 @@ def check_use(run: SweepRun, view: options.View, reducer: bool) -> None:
         InputError: there is nothing to resume, nothing for workers to do, nothing to print in a
             format, nothing to arrange, or no place for the file.
     """
+    from nearkv.sweeps.commands.drawing import check_figure
     from nearkv.sweeps.jobs.outputs import form_of
     from nearkv.sweeps.jobs.workers import Workers
 
@@ -196,3 +261,65 @@ def check_use(run: SweepRun, view: options.View, reducer: bool) -> None:
         check_figure(file)
     elif file and (reducer or not is_data):
         check_output(file)
+
+
+FRONT_COLUMNS = "system,model,platform,batch,context_tok,output_tokens,devices,step_ms"
+"""Columns that a terminal shows of a design."""
+
+
+@options.with_options(options.of_study, options.View)
+def pareto(
+    line: typer.Context,
+    study_file: options.StudyFile = "",
+    system: options.SystemNames = "",
+    by: Annotated[
+        str, option("COLUMNS", "The two or three columns to trade off.")
+    ] = "throughput_tok_s,cost_usd",
+    where: Annotated[
+        list[str],
+        option(
+            "COLUMN<=VALUE",
+            "Keep only such designs: step_ms<=200; step_ms=200 means the better side.",
+        ),
+    ] = [],
+    yes: options.Yes = False,
+) -> None:
+    """Keep the Pareto-optimal designs of a sweep.
+
+    More is better of rates and endurance, less of all else.
+
+    Example: nearkv pareto --system hilos --model opt-66b --batch 1:64:+1 --set csd.count=1:16:+1
+    """
+    from nearkv.sweeps.api import questions
+    from nearkv.sweeps.jobs.progress import SweepRun
+    from nearkv.sweeps.jobs.workers import Workers
+
+    view, study = options.view_of(line), options.study_or_file(line, study_file, system)
+    run = SweepRun(Workers(), False, False, tell, lambda text: yes or ask(text))
+    also = comma_list(view.columns)
+    front = questions.pareto(study, by=by, where=where, also=also, run=run, empty=True)
+    print_table(front, view, f"{FRONT_COLUMNS},{by},note", study, comma_list(by))
+
+
+@options.with_options(options.of_study, options.View)
+def sensitivity(
+    line: typer.Context,
+    system: options.SystemArgument,
+    of: options.Of = "throughput_tok_s",
+    sobol: Annotated[
+        bool,
+        flag("--sobol", "Shares of the band's variance, and what measuring a number buys."),
+    ] = False,
+) -> None:
+    """Say which hardware numbers a prediction depends on, and how far its assumptions reach.
+
+    With --sobol, the share of the band's variance that each unknown explains alone and in total,
+    and how wide the band is once it is known: what to measure before you believe the prediction.
+
+    Example: nearkv sensitivity hilos --model opt-66b --batch 16 --context 64k
+    """
+    from nearkv.sweeps.api import questions
+
+    view, study = options.view_of(line), options.study_of(line, [system])
+    table = questions.sensitivity(study, of=of, sobol=sobol)
+    print_table(table, view, study=study)

@@ -1,0 +1,130 @@
+"""Sentences below a table, on what its columns leave out and a reader must know."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+
+import numpy as np
+
+from nearkv.costmodel.model.metrics import COLUMNS, COSTS, is_of_costs
+from nearkv.sweeps.commands.columns_shown import ends_of
+from nearkv.sweeps.commands.options import View
+from nearkv.sweeps.commands.papers import papers_settings
+from nearkv.sweeps.evaluate.prices import price_sentences
+from nearkv.sweeps.study.sizes import comma_list
+from nearkv.sweeps.study.study import Study, blocks
+from nearkv.sweeps.tables.table import Display, Rows, counted, reach
+from nearkv.sweeps.tables.unequal import unequal
+
+A_MINUTE = {"ttft_s": 60.0, "tpot_ms": 60e3}
+"""A minute to a first token, or to any other, in the unit of its column."""
+SHORTAGE = {"reason", "short_of"}
+"""Columns that say why a design does not fit."""
+GIVES_MORE = {
+    "gpu": "; gpu.memory, gpu.count and engine.paged_memory give more",
+    "host": "; host.memory and host.usable give more",
+    "both": "; gpu.pool gives more, or lpddr.memory and lpddr.count",
+}
+"""Memory that is short -> the numbers that decide what it holds."""
+POWER_COLUMNS = {"power_w", "energy_j_tok", "decode_energy_j_tok"}
+"""Columns that need the power of every device that a system owns."""
+NO_POWER = (
+    "a device that it owns states no idle_power, or no kernel_power_... of its kernel"
+)
+"""Reason why a row that runs has none of these."""
+
+
+def sentences_below(
+    rows: Rows, shown: Display, view: View, study: Study | None, extra: Collection[str]
+) -> list[str]:
+    """What a table leaves out, what its bands and prices cover, and what papers set.
+
+    Args:
+        rows: with all columns.
+        shown: what a reader sees of them.
+        view, study, extra: as of `print_table`.
+    """
+    sentences = _left_out(rows, shown, view) if rows else []
+    if study is None:
+        return sentences
+    if study.band:
+        sentences += _coverage(study, shown.names)
+    if study.systems and is_of_costs([*comma_list(view.columns), *extra]):
+        sentences += price_sentences(blocks(study))
+    return [*sentences, *papers_settings(study)]
+
+
+def _left_out(rows: Rows, shown: Display, view: View) -> list[str]:
+    """Machines that make rows unequal, and why rows have no answer."""
+    sentences = []
+    differ = len({row.get("platform") for row in rows}) > 1
+    names_no_machine = bool(view.columns) and differ and "platform" not in shown.names
+    if view.pivot or names_no_machine:
+        sentences += unequal(rows, shown.names)
+    why = [*_unanswered(rows, shown.names), *_blanks(rows, view), *_slow(rows, view)]
+    short = next((row for row in rows if row.get("status") == "infeasible"), {})
+    if "system" in short:
+        asked = f"nearkv estimate {short['system']} ... --footprint"
+        more = GIVES_MORE.get(str(short.get("short_of")), "")
+        why.append(f"{asked} lists what lies in each memory{more}.")
+    return [*sentences, *dict.fromkeys(why)]
+
+
+def _unanswered(rows: Rows, shown: Collection[str]) -> list[str]:
+    """Sentences on rows without an answer, where the columns that are shown do not say why."""
+    sentences = []
+    for row in rows:
+        name, status = row.get("system", "It"), row.get("status")
+        reason, short_of = row.get("reason"), row.get("short_of")
+        if status == "not-modelled" and reason and "reason" not in shown:
+            sentences.append(f"n/m: {name}: {reason}.")
+        if status == "infeasible" and short_of and not SHORTAGE & {*shown}:
+            sentences.append(f"OOM: {name} lacks memory in {short_of}.")
+    return sentences
+
+
+def _blanks(rows: Rows, view: View) -> list[str]:
+    """Sentences on systems that run and have no number in a column that was asked for."""
+    sentences = []
+    for name in comma_list(view.columns):
+        if name not in COLUMNS or name in COSTS:
+            continue
+        runs = [row for row in rows if row.get("status") == "ok"]
+        counts = Counter(str(row.get("system")) for row in runs if row[name] is None)
+        for system, count in counts.items():
+            where = f"at {counted(count, 'design point')}"
+            why = (
+                NO_POWER
+                if name in POWER_COLUMNS
+                else f"`nearkv columns show {name}` says why"
+            )
+            sentences.append(f"-: {system} runs {where} without {name}; {why}.")
+    return sentences
+
+
+def _slow(rows: Rows, view: View) -> list[str]:
+    """Sentences on answers that nobody would wait for, where machines to buy are compared."""
+    if "server" not in rows[0] and not is_of_costs(comma_list(view.columns)):
+        return []
+    sentences = []
+    for name, minute in A_MINUTE.items():
+        values = [row.get(name) for row in rows if row.get("status", "ok") == "ok"]
+        known = np.array(values, float)
+        slow = known[known > minute]
+        if len(slow):
+            of = f"{len(slow)} of {counted(len(rows), 'row')}"
+            sentences.append(f"slow: {name} {reach(slow)} in {of}, more than a minute.")
+    return sentences
+
+
+def _coverage(study: Study, names: Collection[str]) -> list[str]:
+    """Say how many measured runs lie in bands as those of the columns that are shown."""
+    from nearkv.sweeps.uncertainty.made_of import coverage_told
+    from nearkv.sweeps.uncertainty.model_error import RATIO, VALUE
+
+    ends = {name for name in names if name.endswith(ends_of(study))}
+    ratios = {name for name in ends if "speedup_" in name or "_ratio_" in name}
+    kinds = {VALUE: ends - ratios, RATIO: ratios}
+    shown = [kind for kind, columns in kinds.items() if columns]
+    return [coverage_told(blocks(study), shown)] if shown else []
