@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Booleans, Numbers
@@ -12,6 +10,8 @@ _SAMPLE = 512
 """Rows that are compared each with each to find strong ones."""
 _STRONG = 8
 """Strong rows that all rows are compared with; the first few drop nearly all there is to drop."""
+_COMPARED_AT_ONCE = 512
+"""Rows that are compared together with those that are kept before them."""
 
 
 def frontier(costs: Numbers) -> Booleans:
@@ -26,51 +26,25 @@ def frontier(costs: Numbers) -> Booleans:
     Returns:
         True where a row is on the frontier.
     """
-    known = np.flatnonzero(~np.isnan(costs.T).any(axis=0))
-    # a column in which all are equal decides nothing
-    columns = np.zeros((max(costs.shape[1], 3), len(known)))
-    columns[: costs.shape[1]] = costs[known].T
-    promising = np.flatnonzero(_promising(columns[: costs.shape[1]]))
-    order = promising[np.lexsort(columns[::-1, promising])]
-    compare = _non_dominated if costs.shape[1] <= 3 else _by_comparing
+    known = np.flatnonzero(~np.isnan(costs).any(axis=1))
+    promising = known[_promising(costs[known].T)]
+    distinct, place = np.unique(costs[promising], axis=0, return_inverse=True)
     marked = np.zeros(len(costs), bool)
-    marked[known[order]] = compare(columns[:, order])
+    marked[promising] = _non_dominated(distinct)[place]
     return marked
 
 
-def _by_comparing(columns: Numbers) -> Booleans:
-    """Rows that none dominates, of more columns: each row against all that are kept before it."""
-    distinct, which = np.unique(columns.T, axis=0, return_inverse=True)
-    kept = np.zeros(len(distinct), bool)
-    for place, row in enumerate(distinct):
-        before = distinct[:place][kept[:place]]
-        kept[place] = not np.any(np.all(before <= row, axis=1))
-    return kept[which]
-
-
-def _non_dominated(columns: Numbers) -> list[bool]:
-    """Rows, in lexicographic order, with no other before them as small in all three columns.
-
-    The least last column of all rows before is kept as a staircase over the middle one.
-    """
-    # a step below all that beats nothing
-    middles, lasts = [-np.inf], [np.nan]
-    marked: list[bool] = []
-    before = None
-    for row in zip(*columns.tolist(), strict=True):
-        _, middle, last = row
-        if row == before:
-            marked.append(marked[-1])
-            continue
-        before = row
-        step = bisect_right(middles, middle)
-        marked.append(not lasts[step - 1] <= last)
-        if marked[-1]:
-            end = step
-            while end < len(lasts) and lasts[end] >= last:
-                end += 1
-            middles[step:end] = [middle]
-            lasts[step:end] = [last]
+def _non_dominated(rows: Numbers) -> Booleans:
+    """Rows that none dominates, of different ones in lexicographic order: none before them."""
+    marked = np.zeros(len(rows), bool)
+    for start in range(0, len(rows), _COMPARED_AT_ONCE):
+        chunk = rows[start : start + _COMPARED_AT_ONCE]
+        rivals = np.concatenate([rows[:start][marked[:start]], chunk])
+        no_larger = np.ones((len(chunk), len(rivals)), bool)
+        for rival, own in zip(rivals.T, chunk.T, strict=True):
+            no_larger &= rival <= own[:, np.newaxis]
+        # a row is no larger than itself
+        marked[start : start + _COMPARED_AT_ONCE] = no_larger.sum(axis=1) == 1
     return marked
 
 
