@@ -1,8 +1,4 @@
-"""Linear programs, each answer with a proven bound.
-
-`Simplex` solves many small programs in process, each from the basis of the one before (HiGHS).
-`reference` solves one, written out name by name (PuLP with HiGHS).
-"""
+"""Linear programs, each answer with a proven bound: many small ones in process (HiGHS)."""
 
 from __future__ import annotations
 
@@ -12,7 +8,6 @@ from typing import Any
 
 import highspy
 import numpy as np
-import pulp
 
 from nearkv.costmodel.algebra.span import Booleans, Numbers
 from nearkv.hardware.errors import InputError
@@ -165,37 +160,3 @@ class Simplex:
             program.matrix.ravel(),
             np.zeros(columns, np.int32),
         )
-
-
-def reference(program: Program, solver: Any = None) -> Optimum | None:
-    """Solve a program written out name by name in PuLP.
-
-    Args:
-        program: any.
-        solver: a PuLP solver; by default HiGHS in process.
-
-    Returns:
-        The optimum, or None where no point satisfies the program.
-    """
-    problem = pulp.LpProblem("program", pulp.LpMinimize)
-    bounds = zip(program.columns, program.low, program.high, strict=True)
-    x = [problem.add_variable(name, low, high) for name, low, high in bounds]
-    problem += _form(x, program.cost)
-    for name, entries, limit, equal in zip(
-        program.rows, program.matrix, program.limit, program.equal, strict=True
-    ):
-        form = _form(x, entries)
-        problem += (form == limit if equal else form <= limit), name
-    if problem.solve(solver or pulp.HiGHS(msg=False, threads=1)) != pulp.LpStatusOptimal:
-        return None
-    values = np.array([column.value() or 0.0 for column in x])
-    prices = np.array(
-        [row.pi or 0.0 for row in problem.constraints()]
-    )  # in the order they were added
-    return Optimum(float(program.cost @ values), program.bound(prices), values, prices)
-
-
-def _form(x: Sequence[Any], entries: Numbers) -> Any:
-    """A linear form in PuLP's variables, those with an entry."""
-    pairs = zip(x, entries.tolist(), strict=True)
-    return pulp.LpAffineExpression([(column, entry) for column, entry in pairs if entry])

@@ -39,7 +39,7 @@ from nearkv.solvers.placement.blocks import (
     shortage,
     single_block,
 )
-from nearkv.solvers.placement.linear import Optimum, Program, Simplex, reference
+from nearkv.solvers.placement.linear import Optimum, Program, Simplex
 
 SMALLEST_GAP = 1e-9
 """Relative differences below this are ties."""
@@ -256,8 +256,8 @@ ADDRESS = {"gpu": "gpu.memory", "host": "host.memory", "disk": "disk.capacity"}
 _GB = 1e9
 _OVERFULL = 1e-6
 """Share of a full memory that the tolerance of a linear program may add to it."""
-_SOLVERS_DIFFER = 1e-6
-"""Relative difference of two solvers' optima that their tolerances do not explain."""
+_UNPROVEN = 1e-6
+"""Relative distance of an optimum from its bound that the solver's tolerances do not explain."""
 _MOST_STATED = 1 << 40
 """Largest block size that may be stated; far more than any machine holds [1]."""
 _TENSORS = {"w": "weights", "c": "KV cache", "h": "activations"}
@@ -346,11 +346,11 @@ def place(
         fixed: shares given instead of solved for [1].
 
     Returns:
-        The placement. The LP of its block is solved once more, written out in PuLP.
+        The placement, its shares proven by the prices of its block's LP.
 
     Raises:
-        InputError: unknown search or share, contradictory shares, a block below one, a solver that
-            is not installed, or numbers too far apart for one.
+        InputError: unknown search or share, contradictory shares, a block below one, or numbers
+            too far apart for a solver.
     """
     check_known("search", [search], SEARCHES)
     problem = BlockProblem(hw, llm, work, _checked(fixed or {}))
@@ -360,11 +360,11 @@ def place(
     if best is None:
         return _infeasible(problem, single_block(space.gbs_low, space.nb_low), solve)
     program = problem.program(best.block)
-    optimum = reference(program)
-    if optimum is None or abs(optimum.value / best.value - 1) > _SOLVERS_DIFFER:
+    optimum = solve(program)
+    if optimum is None or abs(optimum.bound / best.value - 1) > _UNPROVEN:
         block = f"{best.block.gbs_low} x {best.block.nb_low} sequences"
-        raise _unsolved(f"two solvers disagree on {block}")
-    programs = solve.solved + 1
+        raise _unsolved(f"no prices prove the shares of {block}")
+    programs = solve.solved
     status = "walked" if search == "paper" and not space.single else "optimal"
     optimum = replace(optimum, x=_least_wear(program, optimum, solve))
     return _placement(problem, best, optimum, status, programs)

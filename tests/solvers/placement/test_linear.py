@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.linear_programs import reference
 
-from nearkv.solvers.placement.linear import Program, Simplex, reference
+from nearkv.solvers.placement.linear import Program, Simplex
 
 PROGRAM = Program(
     cost=np.array([-3.0, -2.0, 1.0]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pulp
 import pytest
+from support.linear_programs import reference
 from support.systems import model as catalogued
 
 from nearkv.costmodel.model.llm import LLM
@@ -13,7 +14,7 @@ from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError, NearkvWarning
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.placement.blocks import BlockBox, BlockProblem, single_block
-from nearkv.solvers.placement.linear import Simplex, reference
+from nearkv.solvers.placement.linear import Simplex
 from nearkv.solvers.placement.placement import _inherited, _Open, full, place
 from nearkv.sweeps.explore.placement import find_placements
 from nearkv.sweeps.study.study import Study
