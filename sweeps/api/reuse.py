@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import numpy as np
 import pandas as pd
 
-from nearkv.hardware.errors import InputError
+from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.units import parse
 from nearkv.sweeps.api.arguments import (
     Axes,
@@ -23,7 +23,8 @@ from nearkv.sweeps.api.arguments import (
     study_of,
 )
 from nearkv.sweeps.api.tables import table_of_rows
-from nearkv.sweeps.study.sizes import comma_list, names, per_second, size
+from nearkv.sweeps.study.grid import NO_NUMBERS
+from nearkv.sweeps.study.sizes import Reader, comma_list, names, per_second, size
 
 CAPACITIES = 2.0 ** np.arange(15, 28)
 """Capacities of a curve that is drawn, 32k to 128M [tokens]."""
@@ -35,7 +36,6 @@ SEPARATOR = re.compile(r"\s*,\s*(?=[a-z])")
 if TYPE_CHECKING:
     from nearkv.sweeps.explore.reuse.node import Node
     from nearkv.sweeps.study.block_traces import BlockTrace
-    from nearkv.sweeps.study.study import Study
 
 
 class ServerArguments(TypedDict, total=False):
@@ -96,6 +96,29 @@ class ReuseArguments(ServerArguments, RequestArguments, total=False):
     """A server, and the requests that come to it."""
 
 
+UNSTATED: ReuseArguments = {
+    "platform": "h200-node",
+    "system": "gpu",
+    "sets": NO_NUMBERS,
+    "parts": NO_NUMBERS,
+    "knobs": NO_NUMBERS,
+    "trace": "",
+    "rate_scale": 1.0,
+    "time_unit": "",
+    "block": 0,
+    "groups": 0,
+    "prefix": 0,
+    "requests": 0,
+    "order": "random",
+    "turns": 1,
+    "grow": 0,
+    "pause": "",
+    "rate": 0,
+    "output_tokens": 0,
+}
+"""Values of what is not stated."""
+
+
 def reuse(
     model: Models,
     *,
@@ -147,24 +170,27 @@ def reuse(
     >>> bool(table["load_ms"][0] < table["recompute_ms"][0])
     True
     """
-    from nearkv.sweeps.explore.reuse.question import Reuse
+    from nearkv.sweeps.explore.reuse.question import Reuse, tiers_of
     from nearkv.sweeps.explore.reuse.rows import evaluate_reuse
+    from nearkv.sweeps.explore.reuse.tier_sizes import BYTES
 
-    requests = _requests(arguments)
+    asked = _asked(arguments)
+    requests = _requests(asked)
+    node = _node(model, asked, requests, staged)
     question = Reuse(
-        node=_node(model, arguments, requests, staged),
-        tiers=names(tiers, "tiers"),
+        node=node,
+        tiers=tiers_of(node, names(tiers, "tiers")),
         trace=requests,
-        prefix=0.0 if requests else _tokens(arguments, "prefix"),
+        prefix=0.0 if requests else _amount(asked["prefix"], size, "--prefix"),
         hit=hit,
-        rate=0.0 if requests else _rate(arguments),
-        output=_tokens(arguments, "output_tokens") or 1.0,
+        rate=0.0 if requests else _rate(asked["rate"]),
+        output=_amount(asked["output_tokens"], size, "--output-tokens") or 1.0,
         users=users,
         policy=policy,
         routing=routing,
         nodes=nodes,
         ttft=_ttft(slo) if slo else 0.0,
-        drive=_drive(drive) if drive else 0.0,
+        drive=_amount(drive, BYTES, "--drive"),
     )
     rows, conclusion = [], []
     rules = names(admission, "admission") or ("all",)
@@ -212,11 +238,12 @@ def tier_sizes(
 
     if not 0 < years < np.inf:
         raise InputError(f"--years: {years:g} must be above 0, and finite")
-    requests = _requests(arguments)
+    asked = _asked(arguments)
+    requests = _requests(asked)
     if requests is None:
         raise InputError("--trace: name a file of requests, or make some with --groups")
     question = Reuse(
-        node=_node(model, arguments, requests, staged=False),
+        node=_node(model, asked, requests),
         tiers=(),
         trace=requests,
         policy=policy,
@@ -242,7 +269,7 @@ def hit_curves(traces: str | Iterable[str]) -> pd.DataFrame:
     """
     tables = []
     for name in names(traces, "trace"):
-        trace = _read(RequestArguments(trace=name))
+        trace = _read(_asked({"trace": name}))
         prompts = trace.prompts
         blocks = trace.share * CAPACITIES / trace.block
         halves = [
@@ -274,16 +301,15 @@ def fetch_times(
     Returns:
         A row a length of each way.
     """
-    from nearkv.sweeps.explore.reuse.node import node_of
-    from nearkv.sweeps.study.block_traces import BLOCK_TOKENS
+    from nearkv.sweeps.explore.reuse.ways import load_seconds
 
-    node = node_of(_one_server(model, server), BLOCK_TOKENS)
+    node = _node(model, _asked(server))
     doublings = np.arange(SHORTEST, int(np.log2(node.longest)) + 1, dtype=float)
     lengths = np.exp2(doublings)
     ways = {"recompute": node.compute(lengths)}
     for text in names(tiers, "tiers"):
         tier = node.tier(text)
-        ways[f"load from {tier.name}"] = np.asarray(node.load(tier, lengths))
+        ways[f"load from {tier.name}"] = np.asarray(load_seconds(node, tier, lengths))
     tables = [
         pd.DataFrame({"way": way, "prefix_tok": lengths, "fetch_ms": 1e3 * seconds})
         for way, seconds in ways.items()
@@ -291,63 +317,52 @@ def fetch_times(
     return pd.concat(tables, ignore_index=True)
 
 
+def _asked(arguments: ReuseArguments | ServerArguments) -> ReuseArguments:
+    """All arguments, those that are not stated by default.
+
+    Raises:
+        InputError: one does not exist.
+    """
+    check_known("argument", arguments, UNSTATED)
+    asked: ReuseArguments = {**UNSTATED, **arguments}
+    return asked
+
+
 def _node(
-    model: Models, arguments: ReuseArguments, requests: BlockTrace | None, staged: bool
+    model: Models,
+    asked: ReuseArguments,
+    requests: BlockTrace | None = None,
+    staged: bool = False,
 ) -> Node:
     """The server that is asked about, with what its tiers keep of a model."""
     from nearkv.sweeps.explore.reuse.node import STORE_KNOBS, node_of
     from nearkv.sweeps.study.block_traces import BLOCK_TOKENS
 
-    knobs = dict(arguments.get("knobs", {}))
+    knobs = dict(asked["knobs"])
     store = {name: str(knobs.pop(name)) for name in STORE_KNOBS if name in knobs}
-    block = requests.block if requests else arguments.get("block", 0) or BLOCK_TOKENS
-    server = arguments.copy()
-    server["knobs"] = knobs
-    study = _one_server(model, server)
-    return node_of(study, block, staged, store)
+    point: Axes = {"batch": 1, "context": 1, "output_tokens": 1, "knobs": knobs}
+    point |= {"platform": asked["platform"], "sets": asked["sets"], "parts": asked["parts"]}
+    block = requests.block if requests else asked["block"] or BLOCK_TOKENS
+    return node_of(study_of(asked["system"], model, point), block, staged, **store)
 
 
-def _one_server(model: Models, server: ServerArguments) -> Study:
-    """A study of one server whose system computes prompts."""
-    axes: Axes = {"batch": 1, "context": 1, "output_tokens": 1}
-    axes |= {"platform": server.get("platform", "h200-node")}
-    axes |= {"sets": server.get("sets", {}), "parts": server.get("parts", {})}
-    axes |= {"knobs": server.get("knobs", {})}
-    return study_of(server.get("system", "gpu"), model, axes)
-
-
-def _drive(text: str) -> float:
-    """Capacity of a drive [B].
+def _amount(stated: str | float, read: Reader, where: str) -> float:
+    """A number as its reader takes it; 0 where none is stated.
 
     Raises:
-        InputError: it is none.
+        InputError: it cannot be read.
     """
-    if not (capacity := parse(text, "B", "--drive")):
-        raise InputError(f"--drive {text!r} must hold something")
-    return capacity
+    return read(stated, where) if stated else 0.0
 
 
-def _rate(arguments: RequestArguments) -> float:
+def _rate(stated: str | float) -> float:
     """Requests a second, as 2 or as 2/s; 0 where none are stated.
 
     Raises:
         InputError: it is no rate.
     """
-    rate = arguments.get("rate") or 0.0
-    text = rate.removesuffix("/s") if isinstance(rate, str) else rate
-    return per_second(text, "--rate") if text else 0.0
-
-
-def _tokens(
-    arguments: RequestArguments, name: Literal["prefix", "grow", "output_tokens"]
-) -> float:
-    """A number of tokens; 0 where none is stated.
-
-    Raises:
-        InputError: it is none.
-    """
-    stated = arguments.get(name)
-    return size(stated, f"--{name.replace('_', '-')}") if stated else 0.0
+    text = stated.removesuffix("/s") if isinstance(stated, str) else stated
+    return _amount(text, per_second, "--rate")
 
 
 def _ttft(slo: str) -> float:
@@ -366,57 +381,48 @@ def _ttft(slo: str) -> float:
     return target.value
 
 
-def _requests(arguments: RequestArguments) -> BlockTrace | None:
+def _requests(asked: ReuseArguments) -> BlockTrace | None:
     """The requests of a trace or of groups; none where a prefix is stated alone.
 
     Raises:
         InputError: they cannot be read or made, or options exclude each other.
     """
-    groups, scale = arguments.get("groups", 0), arguments.get("rate_scale", 1.0)
-    of_groups = [name for name in ("requests", "grow", "pause") if arguments.get(name)]
-    if not groups and (of_groups or arguments.get("turns", 1) != 1):
+    from nearkv.sweeps.study.block_traces import BLOCK_TOKENS, PromptGroups
+
+    groups, scale = asked["groups"], asked["rate_scale"]
+    of_groups = [name for name in ("requests", "grow", "pause") if asked[name]]
+    if not groups and (of_groups or asked["turns"] != 1):
         name = (*of_groups, "turns")[0]
         raise InputError(
             f"--{name} describes groups of prompts; add --groups, as in --groups 45"
         )
-    if arguments.get("trace"):
-        own = ("groups", "prefix", "rate", "output_tokens")
-        if any(arguments.get(name) for name in own):
+    if asked["trace"]:
+        if any(asked[name] for name in ("groups", "prefix", "rate", "output_tokens")):
             advice = (
                 "leave out --groups, --prefix, --rate and --output-tokens, or the trace"
             )
             raise InputError(f"--trace brings its own requests; {advice}")
-        return _read(arguments).faster(scale)
-    if scale != 1 or arguments.get("time_unit"):
+        return _read(asked).faster(scale)
+    if scale != 1 or asked["time_unit"]:
         raise InputError(
             "--rate-scale and --time-unit are of a trace; leave them out, or name a trace"
         )
-    return _made(arguments) if groups else None
-
-
-def _made(arguments: RequestArguments) -> BlockTrace:
-    """Groups of prompts that share a prefix.
-
-    Raises:
-        InputError: they make no requests.
-    """
-    from nearkv.sweeps.study.block_traces import BLOCK_TOKENS, PromptGroups
-
-    pause = arguments.get("pause", "")
+    if not groups:
+        return None
     return PromptGroups(
-        groups=arguments.get("groups", 0),
-        prefix=_tokens(arguments, "prefix"),
-        requests=arguments.get("requests", 0),
-        order=arguments.get("order", "random"),
-        turns=arguments.get("turns", 1),
-        grow=_tokens(arguments, "grow"),
-        pause=parse(pause, "s", "--pause") if pause else 0.0,
-        rate=_rate(arguments) or 1.0,
-        output=_tokens(arguments, "output_tokens") or 1.0,
-    ).trace(arguments.get("block", 0) or BLOCK_TOKENS)
+        groups=groups,
+        prefix=_amount(asked["prefix"], size, "--prefix"),
+        requests=asked["requests"],
+        order=asked["order"],
+        turns=asked["turns"],
+        grow=_amount(asked["grow"], size, "--grow"),
+        pause=parse(asked["pause"], "s", "--pause") if asked["pause"] else 0.0,
+        rate=_rate(asked["rate"]) or 1.0,
+        output=_amount(asked["output_tokens"], size, "--output-tokens") or 1.0,
+    ).trace(asked["block"] or BLOCK_TOKENS)
 
 
-def _read(arguments: RequestArguments) -> BlockTrace:
+def _read(asked: ReuseArguments) -> BlockTrace:
     """A trace of a file, or of those that come with the package.
 
     Raises:
@@ -424,7 +430,6 @@ def _read(arguments: RequestArguments) -> BlockTrace:
     """
     from nearkv.sweeps.study.block_traces import STORED_TRACES, read_blocks, stored_traces
 
-    name = path_of(arguments["trace"], "trace")
+    name = path_of(asked["trace"], "trace")
     path = STORED_TRACES / f"{name}.jsonl.gz" if name in stored_traces() else Path(name)
-    read = read_blocks(path, arguments.get("block", 0), arguments.get("time_unit", ""))
-    return replace(read, name=name)
+    return replace(read_blocks(path, asked["block"], asked["time_unit"]), name=name)

@@ -1,40 +1,30 @@
-"""One server that keeps KV caches: bytes of a prefix, and each way that brings it back."""
+"""One server that keeps KV caches: bytes of a prefix, and its tiers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Numbers, Real
+from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.kv_tiers import (
     TIERS,
     WHOLE_ROLES,
     Place,
     Tier,
-    both,
     tier_of,
 )
 from nearkv.costmodel.mechanisms.serving.parallel import copies
-from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.resources import gpu
-from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError, check_known
-from nearkv.hardware.machine import Machine
-from nearkv.solvers.knobs import Resolved, resolve_knobs
-from nearkv.sweeps.explore.lines import searched
+from nearkv.sweeps.explore.reuse.engine import Engine
 from nearkv.sweeps.study.block_traces import BLOCK_TOKENS
-from nearkv.sweeps.study.grid import Block, scalar
+from nearkv.sweeps.study.grid import scalar
 from nearkv.sweeps.study.sizes import number
-from nearkv.sweeps.study.study import Study, one_point
+from nearkv.sweeps.study.study import Study, blocks, one_point
 
-PREFIX_LENGTHS = 129
-"""Prompts at which the system is asked; between them its seconds are interpolated."""
-QUERY_WIDTHS = 2.0
-"""Vectors of the width of the heads that attention near a tier sends: the query, and its answer."""
 COPIES = ("once", "per-gpu")
 """Copies that tiers behind HBM keep of what several GPUs hold alike."""
 SNAPSHOTS = ("prompt", "block")
@@ -46,122 +36,19 @@ PER_GPU = ("gpu_link.count", "fabric.count", "host.bandwidth")
 
 
 @dataclass(frozen=True)
-class Node:
-    """A server: its GPUs, and what they run.
+class Node(Engine):
+    """A server, and what its tiers keep of prompts; attributes as those of `Engine`, and these.
 
     Attributes:
-        hw, llm: scalars of one design point; links, adapters and DRAM's rate are those of its GPUs.
-        points: the design point, where the system is asked about prompts of any length.
         block: tokens of a block.
         staged: whether blocks from beyond the server's memory pass through host DRAM.
         copies, snapshots: of `COPIES` and `SNAPSHOTS`.
     """
 
-    hw: Machine
-    llm: LLM
-    points: Block = field(repr=False)
     block: int = BLOCK_TOKENS
     staged: bool = False
     copies: str = COPIES[0]
     snapshots: str = SNAPSHOTS[0]
-
-    # --- prompts ----------------------------------------------------------------------------------
-
-    @cached_property
-    def _mesh(self) -> dict[str, Numbers]:
-        """The axes of the design point."""
-        grid = self.points.grid
-        return {name: np.ravel(value) for name, value in grid.mesh(grid.whole).items()}
-
-    def _resolved(self, lengths: Numbers) -> Resolved:
-        """One prompt of each length alone, with the system's knobs solved for each."""
-        hw, llm, work, settings = self.points.at({**self._mesh, "context_tok": lengths})
-        return resolve_knobs(self.points.system, hw, llm, work, settings)
-
-    @cached_property
-    def _lengths(self) -> Numbers:
-        """Lengths of prompts that the model takes and that fit.
-
-        Raises:
-            InputError: not even the shortest one fits.
-        """
-        lengths = np.unique(
-            np.round(np.geomspace(1, scalar(self.llm.longest), PREFIX_LENGTHS))
-        )
-        checked = self._resolved(lengths).estimate.fits
-        fits = np.broadcast_to(checked.ok, lengths.shape)
-        if not fits[0]:
-            short = np.broadcast_to(checked.short_bytes, lengths.shape)[0] / 1e9
-            why = checked.reasons[int(np.broadcast_to(checked.reason, lengths.shape)[0])]
-            lacks = f"lacks {short:,.1f} GB for this model; add GPUs" if short else why
-            raise InputError(
-                f"platform {self.hw.platform!r}: {lacks}, or take another platform or knobs"
-            )
-        return lengths[fits]
-
-    @property
-    def longest(self) -> float:
-        """Tokens of the longest prompt that the model takes [1]."""
-        return float(self._lengths[-1])
-
-    @cached_property
-    def knobs(self) -> dict[str, float]:
-        """Knobs of the system, solved for the longest prompt: one engine serves all lengths."""
-        solved = self._resolved(self._lengths[-1:]).knobs
-        return {name: scalar(value) for name, value in solved.items()}
-
-    @cached_property
-    def alone(self) -> Estimate:
-        """Prompts of all lengths, each alone."""
-        hw, llm, work, _ = self.points.at({**self._mesh, "context_tok": self._lengths})
-        return self.points.system(hw, llm, work, self.knobs)
-
-    @cached_property
-    def _prefill(self) -> Numbers:
-        """Seconds of prompts of all lengths, none shorter than a shorter prompt's [s]."""
-        seconds = np.broadcast_to(self.alone.prefill.seconds, self._lengths.shape)
-        return np.maximum.accumulate(seconds)
-
-    def prefill(self, tokens: Real) -> Numbers:
-        """Seconds that a prompt takes which nothing is known of [s]."""
-        return np.asarray(np.interp(tokens, self._lengths, self._prefill))
-
-    def compute(self, tokens: Real) -> Numbers:
-        """Seconds that a prompt takes less where its first tokens are not computed [s].
-
-        A pass over the weights is made for the rest of the prompt in either case.
-        """
-        return self.prefill(np.maximum(tokens, 1.0)) - self.prefill(1.0)
-
-    def serve(self, work: Workload) -> Estimate:
-        """Requests that arrive, decoding beside prompts.
-
-        Raises:
-            InputError: the system serves no queue.
-        """
-        if self.alone.serving is None:
-            name = self.points.system.name
-            raise InputError(f"--system {name}: serves one batch at a time; take gpu")
-        hw, llm, _, _ = self.points.at(
-            {**self._mesh, "context_tok": np.array([self.longest])}
-        )
-        return self.points.system(hw, llm, work, self.knobs)
-
-    def equivalent(self, seconds: Numbers) -> Numbers:
-        """Tokens of prompts that take as long where nothing of them is known [1]."""
-        return np.interp(seconds, self._prefill, self._lengths)
-
-    @cached_property
-    def heads_over(self) -> float:
-        """GPUs that share the heads of a prompt, each with a part of its cache or a copy [1]."""
-        if self.knobs.get("attention"):
-            return 1.0
-        return self.knobs.get("tp", scalar(self.hw.gpu.count))
-
-    @cached_property
-    def holders(self) -> float:
-        """GPUs that hold the cache of one prompt [1]."""
-        return self.heads_over * self.knobs.get("pp", 1.0)
 
     # --- bytes ------------------------------------------------------------------------------------
 
@@ -232,16 +119,14 @@ class Node:
         times, x, one = size.rpartition("x")
         if x and medium in WHOLE_ROLES:
             raise InputError(f"--tier {text!r}: state all memory of a node, as dram=512GB")
-        capacity = number(self.points.platform.key(f"{medium}.{place.capacity}"))(
-            one, where
-        )
+        capacity = number(self.point.platform.key(f"{medium}.{place.capacity}"))(one, where)
         if not capacity:
             raise InputError(
                 f"--tier {text!r} must hold something; leave out an empty tier"
             )
         parts = count if medium in WHOLE_ROLES else np.ceil(capacity / each)
         if x:
-            parts = number(self.points.platform.key(f"{medium}.count"))(times, where)
+            parts = number(self.point.platform.key(f"{medium}.count"))(times, where)
             capacity = parts * capacity
         if not place.is_shared and (parts > count or (not x and capacity > each * count)):
             has = f"a node of {self.hw.platform!r} has {each * count / 1e9:,.0f} GB"
@@ -292,7 +177,7 @@ class Node:
     @cached_property
     def free(self) -> float:
         """Bytes that the serving model leaves of the GPUs' memory for caches [B]."""
-        serving = self.alone.serving
+        serving = self.prompts.serving
         if serving is None:
             return max(scalar(gpu(self.hw).memory - self.llm.weight_bytes), 0.0)
         tokens = np.broadcast_to(serving.capacity, self._lengths.shape)[-1]
@@ -300,73 +185,6 @@ class Node:
         at_work = scalar(serving.replicas) * self.holders
         beside = max(scalar(self.hw.gpu.count) / at_work, 1.0)
         return float(tokens) * self.token_bytes("hbm") * beside
-
-    # --- ways back of a prefix --------------------------------------------------------------------
-
-    def load(self, tier: Tier, tokens: Real) -> Real:
-        """Seconds to bring the KV of a prefix to the GPUs [s]."""
-        return tier.load(self.kv_bytes(tokens, tier.name)).seconds
-
-    def restore(self, tier: Tier, tokens: Real) -> Real:
-        """Seconds to bring X of a prefix and rebuild K and V from it [s]: HCache, EuroSys 2025.
-
-        Not a number where a layer keeps a state, which X of the prefix does not bring back.
-        """
-        if scalar(self.llm.all_state_bytes(1.0)):
-            return np.nan
-        flops = self.llm.sum_over_layers(
-            lambda layer_type: layer_type.kv_from_x_flops(1.0, tokens)
-        )
-        rebuild = gpu(self.hw).run(flops).seconds
-        x = self.llm.sum_over_layers(lambda layer_type: layer_type.x_bytes(1.0, tokens))
-        return np.maximum(tier.load(x).seconds, rebuild)
-
-    def attend_near(self, tier: Tier, tokens: Real, queries: Real = 1.0) -> Real:
-        """Seconds that later tokens attend to a prefix beside the tier in all layers [s].
-
-        Queries go out, partial sums come back, KV stays: t0 + q bytes / B + KV / B_near, once a
-        layer (arXiv 2606.01502; HILOS moves the query alike). Each query reads the KV. Not a number
-        where the tier has nothing that computes.
-        """
-        queries = np.maximum(queries, 1.0)
-        if tier.attend is None:
-            return np.nan
-
-        def sent(layer_type: LLM) -> Real:
-            width = layer_type.heads * layer_type.head_size
-            return queries * QUERY_WIDTHS * width * layer_type.activation_width
-
-        there_and_back = tier.load(self.llm.sum_over_layers(sent)).seconds
-        turns = (self.llm.layers - 1) * tier.latency
-        return there_and_back + turns + tier.attend(queries * self.kv_bytes(tokens)).seconds
-
-    def ways(
-        self, tier: Tier, tokens: Real, before: Real = 0.0, queries: Real = 1.0
-    ) -> dict[str, Real]:
-        """Seconds that tokens of a prefix take by each way; not a number where there is none [s].
-
-        Args:
-            tokens, before: of the prefix in the tier, and ahead of them.
-            queries: tokens after the prefix, which attend to it.
-        """
-        base = self.compute(before)
-
-        def computed(some: Real) -> Real:
-            return self.compute(before + some) - base
-
-        return {
-            "load": self.load(tier, tokens),
-            "recompute": computed(tokens),
-            "both": both(computed, lambda some: self.load(tier, some), tokens),
-            "restore_x": self.restore(tier, tokens),
-            "attend_near": self.attend_near(tier, tokens, queries),
-        }
-
-    def fetch(self, tier: Tier, tokens: Real, before: Real, queries: Real) -> Real:
-        """Seconds by the best of `ways`; none where there are no tokens [s]."""
-        ways = self.ways(tier, tokens, before, queries).values()
-        best = np.fmin.reduce(np.broadcast_arrays(*ways))
-        return np.where(np.greater(tokens, 0), best, 0.0)
 
 
 def kv_bytes(llm: LLM, tokens: Real, gpus: Real) -> Real:
@@ -385,9 +203,7 @@ def kv_bytes(llm: LLM, tokens: Real, gpus: Real) -> Real:
     return llm.sum_over_layers(of_layer)
 
 
-def node_of(
-    study: Study, block: int, staged: bool = False, store: Mapping[str, str] | None = None
-) -> Node:
+def node_of(study: Study, block: int, staged: bool = False, **store: str) -> Node:
     """One server of a study of one design point.
 
     Args:
@@ -399,15 +215,15 @@ def node_of(
     Raises:
         InputError: the study holds several points, or cannot be evaluated.
     """
-    for name, value in (store or {}).items():
+    for name, value in store.items():
         check_known("value", [value], STORE_KNOBS[name], f"--knob {name}")
     hw, llm = one_point(study)
-    points = searched(study)[0]
-    standard = points.platform.machine()
+    (point,) = blocks(study)
+    standard = point.platform.machine()
     per_gpu = scalar(hw.gpu.count / standard.gpu.count) if "gpu" in hw.roles else 1.0
     follows: dict[str, Real] = {}
     for address in PER_GPU:
         role, _, key = address.partition(".")
         if role in hw.roles and address not in study.sets:
             follows[address] = hw[role][key] * per_gpu
-    return Node(hw.with_values(follows), llm, points, block, staged, **(store or {}))
+    return Node(hw.with_values(follows), llm, point, block, staged, **store)

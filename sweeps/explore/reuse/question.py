@@ -28,7 +28,7 @@ class Reuse:
 
     Attributes:
         node: a server.
-        tiers: as `dram=512GB` or `ssd=8x3.84TB`, the nearest first.
+        tiers: of a node, the nearest first.
         trace: the requests, where there are some.
         prefix, hit, rate: tokens, how often they are found, requests a second; without a trace.
         output: tokens of an answer, without a trace.
@@ -37,12 +37,11 @@ class Reuse:
         nodes: servers, each with tiers of its own; 0 for the fewest below `BUSY`.
         ttft: mean of requests at the rate that is asked for; 0 where none is [s].
         drive: capacity of one drive, in which wear is counted; 0 for those of the tier [B].
-        built: the tiers of a node, where they are not those that `tiers` name.
         served_rate: at which users are answered, once it is known [1/s].
     """
 
     node: Node
-    tiers: Sequence[str]
+    tiers: tuple[Tier, ...]
     trace: BlockTrace | None = None
     prefix: float = 0.0
     hit: float = 0.0
@@ -55,26 +54,17 @@ class Reuse:
     nodes: int = 0
     ttft: float = 0.0
     drive: float = 0.0
-    built: tuple[Tier, ...] = ()
     served_rate: float = 0.0
 
     @cached_property
-    def of_node(self) -> tuple[Tier, ...]:
-        """The tiers of a node, the nearest first."""
-        return self.built or tuple(map(self.node.tier, self.tiers))
+    def counts(self) -> Numbers:
+        """Number of each tier, one of each node or one that all share: (tiers,)."""
+        return np.array([1 if each.place.is_shared else self.nodes for each in self.tiers])
 
     @cached_property
-    def own(self) -> Numbers:
-        """Number of each tier, one of each node or one that all share: (tiers,)."""
-        return np.array(
-            [1 if each.place.is_shared else self.nodes for each in self.of_node]
-        )
-
-    @property
     def capacities(self) -> Numbers:
         """Capacity of each tier of all nodes: (tiers,) [B]."""
-        of_node = [scalar(each.capacity) for each in self.of_node]
-        capacities: Numbers = self.own * np.array(of_node)
+        capacities: Numbers = self.counts * [scalar(each.capacity) for each in self.tiers]
         return capacities
 
     @property
@@ -87,7 +77,24 @@ class Reuse:
     @cached_property
     def block_bytes(self) -> Numbers:
         """A block as each tier keeps it: (tiers,) [B]."""
-        return np.array([self.node.block_bytes(each.name) for each in self.of_node])
+        return np.array([self.node.block_bytes(each.name) for each in self.tiers])
+
+
+def tiers_of(node: Node, texts: Sequence[str]) -> tuple[Tier, ...]:
+    """Tiers of a node as `dram=512GB` or `ssd=8x3.84TB`, the nearest first.
+
+    Raises:
+        InputError: one cannot be built, is named twice or in another order, or none is named.
+    """
+    names = [text.partition("=")[0].strip() for text in texts]
+    if not names:
+        raise InputError("--tier: name at least one, as in --tier dram=512GB")
+    if len(set(names)) < len(names):
+        raise InputError(f"--tier: {', '.join(names)} names a tier twice; add their sizes")
+    outwards = [name for name in TIERS if name in names]
+    if outwards != [name for name in names if name in TIERS]:
+        raise InputError(f"--tier: name the nearest first, as {', '.join(outwards)}")
+    return tuple(map(node.tier, texts))
 
 
 def check(question: Reuse) -> None:
@@ -102,7 +109,9 @@ def check(question: Reuse) -> None:
         ("routing", question.routing, ROUTINGS),
     ):
         check_known(name, [value], choices, f"--{name}")
-    _check_tiers(question)
+    if question.drive and all(np.isinf(tier.endurance) for tier in question.tiers):
+        names = ", ".join(tier.name for tier in question.tiers)
+        raise InputError(f"--drive: {names} does not wear out; name drives")
     if question.nodes < 0:
         raise InputError(f"--nodes: {question.nodes} must be 0 or more")
     if question.users and question.ttft:
@@ -113,24 +122,6 @@ def check(question: Reuse) -> None:
         _check_trace(question, question.trace)
     if question.rate_of_all > MOST_RATE:
         raise InputError(f"--rate, --rate-scale: at most {MOST_RATE:g} requests per second")
-
-
-def _check_tiers(question: Reuse) -> None:
-    """Refuse tiers that are named twice, in another order than the nearest first, or not at all.
-
-    Raises:
-        InputError: they are.
-    """
-    names = [tier.partition("=")[0].strip() for tier in question.tiers]
-    if not names:
-        raise InputError("--tier: name at least one, as in --tier dram=512GB")
-    if len(set(names)) < len(names):
-        raise InputError(f"--tier: {', '.join(names)} names a tier twice; add their sizes")
-    outwards = [name for name in TIERS if name in names]
-    if outwards != [name for name in names if name in TIERS]:
-        raise InputError(f"--tier: name the nearest first, as {', '.join(outwards)}")
-    if question.drive and all(np.isinf(tier.endurance) for tier in question.of_node):
-        raise InputError(f"--drive: {', '.join(names)} does not wear out; name drives")
 
 
 def _check_trace(question: Reuse, trace: BlockTrace) -> None:
@@ -146,7 +137,7 @@ def _check_trace(question: Reuse, trace: BlockTrace) -> None:
     if not len(trace.prompts.blocks):
         lengths = f"{trace.name}: has lengths alone, and reuse needs hash_ids"
         raise InputError(f"{lengths}; nearkv compare --trace takes it")
-    shared = [tier.name for tier in question.of_node if tier.place.is_shared]
+    shared = [tier.name for tier in question.tiers if tier.place.is_shared]
     if question.routing == "random" and shared:
         raise InputError(
             f"--routing random: leave out {', '.join(shared)}, which nodes share"
@@ -171,8 +162,8 @@ def _check_prefix(question: Reuse) -> None:
     if prefix > longest:
         takes = f"the model takes {longest:,.0f} tokens; choose another model"
         raise InputError(f"--prefix: a prompt has {prefix:,.0f} tokens, {takes}")
-    (tier,) = question.of_node
+    (tier,) = question.tiers
     if question.node.kept_bytes(prefix, tier.name) > scalar(tier.capacity):
         held = scalar(tier.capacity) / question.node.token_bytes(tier.name)
         holds = f"holds {held:,.0f} tokens, and the prefix has {prefix:,.0f}"
-        raise InputError(f"--tier {question.tiers[0]}: {holds}; state more")
+        raise InputError(f"--tier {tier.name}: {holds}; state more")

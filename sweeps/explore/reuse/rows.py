@@ -30,9 +30,10 @@ from nearkv.sweeps.explore.reuse.service import (
     plain_load,
     serve,
 )
+from nearkv.sweeps.explore.reuse.ways import attend_near, load_seconds, ways_back
 from nearkv.sweeps.study.block_traces import BlockTrace
 from nearkv.sweeps.study.grid import scalar
-from nearkv.sweeps.tables.table import Rows
+from nearkv.sweeps.tables.table import Rows, counted
 
 TTFT_QUANTILES = {"ttft_p50_s": 0.5, "ttft_p90_s": 0.9, "ttft_p99_s": 0.99}
 STATIONARY = 0.1
@@ -60,11 +61,11 @@ def evaluate_reuse(question: Reuse) -> tuple[Rows, list[str]]:
     service = status | _service_columns(served, hits, answered)
     if reasons:
         service |= dict.fromkeys(("wait_s", "ttft_s", *TTFT_QUANTILES), np.inf)
-    rows = [_row(served, place, hits) | service for place in range(len(served.of_node))]
+    rows = [_row(served, place, hits) | service for place in range(len(served.tiers))]
     sentences = _sentences(served, hits, service, reasons)
     worn = [row for row in rows if question.drive and row["drives_1_dwpd"] > 0]
     if worn:
-        more, _ = evaluate_reuse(replace(served, built=_of_drives(served, worn), drive=0.0))
+        more, _ = evaluate_reuse(replace(served, tiers=_of_drives(served, worn), drive=0.0))
         rows += [row | {"sized_by": "wear"} for row in more]
     return rows, sentences
 
@@ -73,8 +74,8 @@ def _of_drives(question: Reuse, worn: Rows) -> tuple[Tier, ...]:
     """The tiers, those of drives with as many as bear what is written at one drive write a day."""
     drives = {row["tier"]: row["drives_1_dwpd"] for row in worn}
     tiers = []
-    for built, own in zip(question.of_node, question.own, strict=True):
-        count = np.ceil(drives.get(built.name, 0.0) / own)
+    for built, tier_count in zip(question.tiers, question.counts, strict=True):
+        count = np.ceil(drives.get(built.name, 0.0) / tier_count)
         capacity = count * question.drive
         tiers.append(question.node.sized(built.name, capacity, count) if count else built)
     return tuple(tiers)
@@ -83,12 +84,11 @@ def _of_drives(question: Reuse, worn: Rows) -> tuple[Tier, ...]:
 def _service_columns(question: Reuse, hits: Hits, service: Service) -> dict[str, float]:
     """Columns of the service: load, share of prefill saved, wait, TTFT and its quantiles."""
     node = question.node
-    plain = float(node.prefill(np.maximum(hits.prompts, 1.0)) @ hits.weights)
-    saved = float(node.compute(hits.known) @ hits.weights)
-    wait = service.ttft - float(np.sum(hits.weights * service.seconds))
-    tokens = float(np.sum(hits.weights * (hits.prompts + hits.outputs)))
+    saved = hits.mean(node.compute(hits.cached)) / hits.mean(node.prefill(hits.prompts))
+    wait = service.ttft - hits.mean(service.seconds)
+    tokens = hits.mean(hits.prompts + hits.outputs)
     quantiles = dict.fromkeys(TTFT_QUANTILES, np.nan)
-    if hits.are_known:
+    if hits.is_whole:
         quantiles = {
             name: wait + _quantile(service.seconds, hits.weights, share)
             for name, share in TTFT_QUANTILES.items()
@@ -97,7 +97,7 @@ def _service_columns(question: Reuse, hits: Hits, service: Service) -> dict[str,
         "nodes": question.nodes,
         "load": service.load,
         "plain_load": plain_load(question, hits),
-        "prefill_saved": saved / plain,
+        "prefill_saved": saved,
         "wait_s": wait,
         "ttft_s": service.ttft,
         "tpot_ms": 1e3 * service.tpot,
@@ -110,30 +110,27 @@ def _service_columns(question: Reuse, hits: Hits, service: Service) -> dict[str,
 
 def _quantile(values: Numbers, weights: Numbers, share: float) -> float:
     """A quantile of weighted values."""
-    found = np.quantile(values, share, weights=weights, method="inverted_cdf")
-    return float(found)
+    return float(np.quantile(values, share, weights=weights, method="inverted_cdf"))
 
 
 def _row(question: Reuse, place: int, hits: Hits) -> dict[str, Any]:
     """The row of a tier of all nodes: its hits, the ways back of a mean hit, traffic and wear."""
-    node, own = question.node, question.own[place]
-    tokens = hits.tokens[:, place]
+    node, count = question.node, question.counts[place]
     written = question.rate_of_all * float(hits.written[place])
-    built = question.of_node[place]
+    built = question.tiers[place]
     tier = built.served(written, question.nodes)
     write_load = scalar(built.write_load(written, question.nodes))
+    tokens = hits.tokens[:, place]
     is_hit = tokens > 0
-    of_hits = hits.weights * is_hit
-    found = float(np.sum(of_hits))
-    mean = float(tokens @ of_hits) / found if found else np.nan
-    fetched = mean if write_load < 1 else np.nan
+    found = hits.mean(is_hit)
+    mean = hits.mean(tokens) / found if found else np.nan
     each = np.where(is_hit, node.kv_bytes(tokens, tier.name), 0.0)
-    asked = question.rate_of_all * float(each @ hits.weights)
-    total, half = float(np.sum(hits.share[: place + 1])), float(hits.half[place])
-    capacity = own * scalar(tier.capacity)
+    asked = question.rate_of_all * hits.mean(each)
+    total, margin = float(np.sum(hits.share[: place + 1])), float(hits.margin[place])
+    capacity = count * scalar(tier.capacity)
     drive = question.drive or scalar(tier.capacity / tier.parts)
-    prompt = float(hits.prompts @ hits.weights)
-    ways = _ways(node, tier, fetched, prompt)
+    prompt = hits.mean(hits.prompts)
+    ways = _ways(node, tier, mean if write_load < 1 else np.nan, prompt)
     return {
         "tier": tier.name,
         "policy": question.policy,
@@ -143,8 +140,8 @@ def _row(question: Reuse, place: int, hits: Hits) -> dict[str, Any]:
         "capacity_tok": prompt * capacity / scalar(node.kept_bytes(prompt, tier.name)),
         "hit_share": hits.share[place],
         "total_share": total,
-        "total_low": max(total - half, 0.0),
-        "total_high": min(total + half, 1.0),
+        "total_low": max(total - margin, 0.0),
+        "total_high": min(total + margin, 1.0),
         "prefix_tok": mean,
         **ways,
         "read_gb_s": scalar(node.kv_bytes(mean, tier.name)) / 1e6 / ways["load_ms"],
@@ -153,20 +150,25 @@ def _row(question: Reuse, place: int, hits: Hits) -> dict[str, Any]:
         "reads_per_write": asked / written if written else np.nan,
         "write_share": write_load,
         "usd": capacity * scalar(tier.byte_price),
-        **_wear(node, tier, mean, own, written, drive),
+        **_wear(node, tier, mean, count, written, drive),
     }
 
 
 def _ways(node: Node, tier: Tier, mean: float, prompt: float) -> dict[str, Any]:
-    """Columns of the ways back of a prefix of a mean length, and of the fastest of them."""
-    ways = node.ways(tier, mean, queries=prompt - mean)
+    """Columns of the ways back of a prefix, and of the fastest of them.
+
+    Args:
+        node, tier: that compute, and that has the prefix.
+        mean, prompt: tokens of the prefix and of the prompt that begins with it.
+    """
+    ways = ways_back(node, tier, mean, queries=prompt - mean)
     every = {way: scalar(value) for way, value in ways.items()}
     rest = scalar(node.prefill(prompt) - node.compute(mean))
     every["layerwise"] = scalar(layerwise(every["load"], rest, node.llm.layers)) - rest
-    near = scalar(node.attend_near(tier, mean))
+    near = scalar(attend_near(node, tier, mean))
     known = {way: value for way, value in every.items() if np.isfinite(value)}
     best = min(known, key=known.__getitem__, default="")
-    pays_from = crossover(node.compute, lambda p: node.load(tier, p), node.longest)
+    pays_from = crossover(node.compute, lambda p: load_seconds(node, tier, p), node.longest)
     return {
         **{f"{way}_ms": 1e3 * value for way, value in every.items()},
         "best": best,
@@ -177,11 +179,20 @@ def _ways(node: Node, tier: Tier, mean: float, prompt: float) -> dict[str, Any]:
 
 
 def _wear(
-    node: Node, tier: Tier, mean: float, own: float, written: float, drive: float
+    node: Node, tier: Tier, mean: float, count: float, written: float, drive: float
 ) -> dict[str, Any]:
-    """Wear of drives by what is written [B/s]; nothing to memory that does not wear out."""
-    endurance = own * scalar(tier.endurance)
-    capacity = own * scalar(tier.capacity)
+    """Columns of the wear of drives; not a number of memory that does not wear out.
+
+    Args:
+        node: that would compute what the tier has.
+        tier: with its drives.
+        mean: tokens of a prefix that it has.
+        count: of such tiers.
+        written: to all of them [B/s].
+        drive: capacity of one drive [B].
+    """
+    endurance = count * scalar(tier.endurance)
+    capacity = count * scalar(tier.capacity)
     wears = 1.0 if np.isfinite(endurance) else np.nan
     a_byte = write_price(capacity * scalar(tier.byte_price), endurance)
     rent = node.hw.gpu.count * node.hw.gpu.maybe("rent", np.nan)
@@ -206,12 +217,12 @@ def _sentences(
     change = 100 * (1 - service["load"] / service["plain_load"])
     less = f"{abs(change):.0f} % {'less' if change > -0.5 else 'more'} than without reuse"
     told += [
-        f"{reused} on {question.nodes} node{'s' if question.nodes > 1 else ''}.",
+        f"{reused} on {counted(question.nodes, 'node')}.",
         f"{busy}, {less}.",
     ]
     if question.trace:
         told += _doubts(question.trace, hits)
-    too_long = float((hits.prompts > question.node.longest) @ hits.weights)
+    too_long = hits.mean(hits.prompts > question.node.longest)
     if too_long:
         are = f"{100 * too_long:.3g} % of the prompts are longer than the model takes"
         timed = f"timed at {question.node.longest:,.0f} tokens, and kept whole"
@@ -244,7 +255,7 @@ def _of_trace(trace: BlockTrace) -> list[str]:
 
 def _doubts(trace: BlockTrace, hits: Hits) -> list[str]:
     """Reasons not to take a trace for what comes."""
-    told, drift = [], np.max(hits.half) / DRIFT_BAND
+    told, drift = [], np.max(hits.margin) / DRIFT_BAND
     if drift > STATIONARY:
         apart = f"its halves differ by up to {100 * drift:.0f} points in hits"
         told.append(f"{trace.name} is not stationary: {apart}; it is no forecast.")

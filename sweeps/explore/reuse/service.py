@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Numbers
+from nearkv.costmodel.algebra.span import Booleans, Numbers
 from nearkv.costmodel.mechanisms.kv_tiers import layerwise
 from nearkv.costmodel.model.workload import ENDLESS_TOKENS, Arrivals
 from nearkv.sweeps.evaluate.kv_policies import BlockHits, is_stack, tier_hits
 from nearkv.sweeps.explore.reuse.question import Reuse
+from nearkv.sweeps.explore.reuse.ways import fetch, load_seconds
 from nearkv.sweeps.study.block_traces import BlockTrace
 from nearkv.sweeps.study.grid import scalar
 from nearkv.sweeps.study.traces import Trace
@@ -41,28 +42,32 @@ class Hits:
 
     Attributes:
         share: of the blocks that each tier has: (tiers,).
-        half: how far hits of each tier and those before it may be off in what comes: (tiers,).
+        margin: error of the hits of each tier and those before it in what comes: (tiers,).
         prompts, outputs: tokens of each request, and of its answer: (requests,).
         tokens: of each request in each tier: (requests, tiers).
         weights: share of all requests that each stands for: (requests,).
         written: to each tier for a request, on average: (tiers,) [B].
-        are_known: whether each request's tokens are known, or their mean share alone.
+        is_whole: whether all blocks were replayed, not a sample, which tells mean shares alone.
     """
 
     share: Numbers
-    half: Numbers
+    margin: Numbers
     prompts: Numbers
     outputs: Numbers
     tokens: Numbers
     weights: Numbers
     written: Numbers
-    are_known: bool = True
+    is_whole: bool = True
 
     @property
-    def known(self) -> Numbers:
+    def cached(self) -> Numbers:
         """Tokens of each request that some tier has: (requests,)."""
-        known: Numbers = np.sum(self.tokens, axis=1)
-        return known
+        cached: Numbers = np.sum(self.tokens, axis=1)
+        return cached
+
+    def mean(self, values: Numbers | Booleans) -> float:
+        """The mean of a number of each request."""
+        return float(values @ self.weights)
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,7 @@ class Service:
 def is_replayed(question: Reuse) -> bool:
     """True if hits are found by a replay, and are not shown to rise with the sizes of tiers."""
     has_states = question.node.snapshot > 0
-    of_stack = is_stack(question.policy, question.admission, len(question.of_node))
+    of_stack = is_stack(question.policy, question.admission, len(question.tiers))
     return question.trace is not None and (has_states or not of_stack)
 
 
@@ -98,12 +103,12 @@ def hits_of(question: Reuse) -> Hits:
     """Find the hits of all nodes' tiers; a prefix that is stated lies in the tier that is named."""
     trace, node = question.trace, question.node
     if trace is None:
-        (tier,) = question.of_node
+        (tier,) = question.tiers
         missed = 1 - question.hit
         written = missed * scalar(node.kept_bytes(question.prefix, tier.name))
         return Hits(
             share=np.array([question.hit]),
-            half=np.zeros(1),
+            margin=np.zeros(1),
             prompts=np.full(2, question.prefix),
             outputs=np.full(2, question.output),
             tokens=np.array([[question.prefix], [0.0]]),
@@ -119,13 +124,13 @@ def hits_of(question: Reuse) -> Hits:
     each = trace.share * len(trace.prompt)
     return Hits(
         share=np.sum(found.found, axis=0) / len(trace.prompts.blocks),
-        half=DRIFT_BAND * _drift(trace, found),
+        margin=DRIFT_BAND * _drift(trace, found),
         prompts=trace.prompt,
         outputs=np.maximum(trace.output, 1.0),
         tokens=_tokens(trace, found),
         weights=np.full(len(trace.prompt), 1 / len(trace.prompt)),
         written=found.written / each * question.block_bytes,
-        are_known=trace.share == 1,
+        is_whole=trace.share == 1,
     )
 
 
@@ -159,17 +164,17 @@ def _tokens(trace: BlockTrace, found: BlockHits) -> Numbers:
 
 
 def serve(question: Reuse, hits: Hits, rate: float = 0.0) -> Service:
-    """Service of requests by the nodes, each for the time that is left of its prompt.
+    """Service of requests by the nodes; each prompt takes the time of what no tier spares it.
 
     Args:
-        question, hits: what is asked, and what the tiers do.
-        rate: of all nodes, the one that is asked of where it is 0 [1/s].
+        question: about the nodes.
+        hits: of their tiers.
+        rate: of all nodes; that of the question where it is 0 [1/s].
     """
     if question.users and not rate:
         return _closed_loop(question, hits)
     rate = rate or question.rate_of_all
-    seconds = request_seconds(question, hits, rate)
-    alone = _queued(rate, question.nodes, seconds, hits.weights)
+    alone = _queued(question, hits, rate, request_seconds(question, hits, rate))
     if np.max(hits.outputs) <= 1 or alone.load >= 1:
         return alone
     return _beside_decoding(question, hits, alone, Arrivals(rate=rate / question.nodes))
@@ -180,8 +185,7 @@ def _closed_loop(question: Reuse, hits: Hits) -> Service:
     rate = 0.0
     users = Arrivals(users=question.users / question.nodes)
     for _ in range(CLOSED_LOOPS):
-        seconds = request_seconds(question, hits, rate)
-        alone = _queued(rate, question.nodes, seconds, hits.weights)
+        alone = _queued(question, hits, rate, request_seconds(question, hits, rate))
         service = _beside_decoding(question, hits, alone, users)
         if abs(service.rate - rate) <= LOOP_TOLERANCE * rate:
             break
@@ -209,10 +213,10 @@ def _beside_decoding(
         return replace(alone, ttft=np.inf)
     rate = alone.rate
     if question.users:
-        steps = float(np.sum(hits.weights * hits.outputs)) - 1
+        steps = hits.mean(hits.outputs) - 1
         rate = question.users / (ttft + steps * tpot)
-    mean = float(np.sum(hits.weights * alone.seconds))
-    return Service(rate, alone.seconds, rate / question.nodes * mean, ttft, tpot)
+    load = rate / question.nodes * hits.mean(alone.seconds)
+    return Service(rate, alone.seconds, load, ttft, tpot)
 
 
 def _distinct(question: Reuse) -> float:
@@ -221,7 +225,7 @@ def _distinct(question: Reuse) -> float:
     With a cache in HBM, requests that run keep a prefix that they share once; each has its answer.
     """
     trace, node, nodes = question.trace, question.node, question.nodes
-    if trace is None or all(tier.name != "hbm" for tier in question.of_node):
+    if trace is None or all(tier.name != "hbm" for tier in question.tiers):
         return 1.0
     prompt, answer = float(np.mean(trace.prompt)), float(np.mean(trace.output))
     running = np.arange(1, len(trace.prompts.ends) // nodes + 1)
@@ -233,14 +237,14 @@ def _distinct(question: Reuse) -> float:
     return float(held[filling] / (running[filling] * (prompt + answer / 2)))
 
 
-def _queued(rate: float, nodes: int, seconds: Numbers, weights: Numbers) -> Service:
+def _queued(question: Reuse, hits: Hits, rate: float, seconds: Numbers) -> Service:
     """The queue of each node before prompts of a duration, one after the other.
 
     The mean wait is l E[S^2] / (2 (1 - l E[S])) for Poisson arrivals (Pollaczek and Khinchine).
     """
-    mean, square = float(np.sum(weights * seconds)), float(np.sum(weights * seconds**2))
-    load = rate / nodes * mean
-    wait = rate / nodes * square / (2 * (1 - load)) if load < 1 else np.inf
+    arriving, mean = rate / question.nodes, hits.mean(seconds)
+    load = arriving * mean
+    wait = arriving * hits.mean(seconds**2) / (2 * (1 - load)) if load < 1 else np.inf
     return Service(rate, seconds, load, wait + mean)
 
 
@@ -248,11 +252,10 @@ def most_rate(question: Reuse, hits: Hits) -> float:
     """Requests a second whose mean TTFT is the one that is asked for; 0 where none is so fast."""
 
     def meets(rate: float) -> bool:
-        is_borne = np.all(write_loads(question, hits, rate) <= 1)
-        return bool(is_borne) and serve(question, hits, rate).ttft <= question.ttft
+        is_borne = bears_writes(question, hits, rate)
+        return is_borne and serve(question, hits, rate).ttft <= question.ttft
 
-    mean = float(request_seconds(question, hits, 0.0) @ hits.weights)
-    low, high = 0.0, question.nodes / mean
+    low, high = 0.0, question.nodes / hits.mean(request_seconds(question, hits, 0.0))
     for _ in range(RATE_HALVINGS):
         middle = (low + high) / 2
         low, high = (middle, high) if meets(middle) else (low, middle)
@@ -261,28 +264,25 @@ def most_rate(question: Reuse, hits: Hits) -> float:
 
 def plain_load(question: Reuse, hits: Hits) -> float:
     """Share of its time that a node would compute prompts without reuse [1]."""
-    plain = question.node.prefill(np.maximum(hits.prompts, 1.0)) @ hits.weights
-    return question.rate_of_all / question.nodes * float(plain)
+    plain = hits.mean(question.node.prefill(hits.prompts))
+    return question.rate_of_all / question.nodes * plain
 
 
 def least_ttft(question: Reuse) -> float:
     """Mean TTFT if all blocks that were asked for before were found and loaded in no time [s]."""
     assert question.trace, "a stated prefix is found as often as is stated"
-    first = question.of_node[0]
-    unbounded = replace(
-        question,
-        policy="exclusive",
-        admission="all",
-        built=(replace(first, capacity=question.trace.accesses * question.block_bytes[0]),),
-    )
-    return free_ttft(unbounded, hits_of(unbounded))
+    capacity = question.trace.accesses * question.block_bytes[0]
+    endless = replace(question.tiers[0], capacity=capacity)
+    question = replace(question, policy="exclusive", admission="all", tiers=(endless,))
+    hits = hits_of(question)
+    rest = _computed(question, hits)
+    return _queued(question, hits, question.rate_of_all, rest).ttft
 
 
-def free_ttft(question: Reuse, hits: Hits) -> float:
-    """Mean TTFT if all that is hit were loaded in no time: no smaller tiers are faster [s]."""
+def _computed(question: Reuse, hits: Hits) -> Numbers:
+    """Seconds of what no tier has of each prompt: (requests,)."""
     node = question.node
-    rest = node.prefill(np.maximum(hits.prompts, 1.0)) - node.compute(hits.known)
-    return _queued(question.rate_of_all, question.nodes, rest, hits.weights).ttft
+    return node.prefill(hits.prompts) - node.compute(hits.cached)
 
 
 def request_seconds(question: Reuse, hits: Hits, rate: float) -> Numbers:
@@ -291,31 +291,34 @@ def request_seconds(question: Reuse, hits: Hits, rate: float) -> Numbers:
     Either each tier's tokens come back by their best way and the rest of the prompt is computed, or
     all are loaded, layer by layer, while the rest is computed; the faster of both.
     """
-    node, prompts, tokens = question.node, hits.prompts, hits.tokens
-    rest = node.prefill(np.maximum(prompts, 1.0)) - node.compute(hits.known)
+    node, tokens, rest = question.node, hits.tokens, _computed(question, hits)
     fetched, loaded = np.zeros(len(rest)), np.zeros(len(rest))
     before = np.cumsum(tokens, axis=1) - tokens
-    for place, built in enumerate(question.of_node):
+    for place, built in enumerate(question.tiers):
         tier = built.served(rate * hits.written[place], question.nodes)
         hit = tokens[:, place] > 0
         here, ahead = tokens[hit, place], before[hit, place]
-        fetched[hit] += node.fetch(tier, here, ahead, (prompts - hits.known)[hit])
-        loaded[hit] += node.load(tier, here)
+        fetched[hit] += fetch(node, tier, here, ahead, (hits.prompts - hits.cached)[hit])
+        loaded[hit] += load_seconds(node, tier, here)
     return np.minimum(rest + fetched, layerwise(loaded, rest, node.llm.layers))
 
 
 def write_loads(question: Reuse, hits: Hits, rate: float = 0.0) -> Numbers:
     """Share of the rate of the path to each tier that writing takes, of all nodes: (tiers,)."""
     written = (rate or question.rate_of_all) * hits.written
-    pairs = zip(question.of_node, written, strict=True)
+    pairs = zip(question.tiers, written, strict=True)
     return np.array([scalar(tier.write_load(each, question.nodes)) for tier, each in pairs])
+
+
+def bears_writes(question: Reuse, hits: Hits, rate: float = 0.0) -> bool:
+    """True if the path to each tier is as fast as it is written."""
+    return bool(np.all(write_loads(question, hits, rate) <= 1))
 
 
 def faults_of(question: Reuse, hits: Hits, service: Service) -> list[str]:
     """Why the nodes do not serve all requests; nothing where they do."""
     reasons: list[str] = []
-    loads = write_loads(question, hits)
-    for tier, load in zip(question.of_node, loads, strict=True):
+    for tier, load in zip(question.tiers, write_loads(question, hits), strict=True):
         if load > 1:
             reasons.append(f"{tier.name} is written faster than its path bears")
     if service.load >= 1:
@@ -336,8 +339,7 @@ def fewest_nodes(question: Reuse) -> int:
     def does(nodes: int) -> bool:
         on_nodes = replace(question, nodes=nodes)
         hits = hits_of(on_nodes)
-        is_borne = bool(np.all(write_loads(on_nodes, hits) <= 1))
-        return is_borne and serve(on_nodes, hits).load <= BUSY
+        return bears_writes(on_nodes, hits) and serve(on_nodes, hits).load <= BUSY
 
     alone = replace(question, nodes=1)
     hits = hits_of(alone)

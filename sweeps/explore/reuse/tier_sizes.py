@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -22,13 +22,13 @@ from nearkv.hardware.units import parse
 from nearkv.sweeps.evaluate.columns import Cell
 from nearkv.sweeps.evaluate.slo import Target
 from nearkv.sweeps.explore.reuse.node import Node
-from nearkv.sweeps.explore.reuse.question import Reuse, check
+from nearkv.sweeps.explore.reuse.question import Reuse, check, tiers_of
 from nearkv.sweeps.explore.reuse.service import (
+    bears_writes,
     fewest_nodes,
     hits_of,
     is_replayed,
     serve,
-    write_loads,
 )
 from nearkv.sweeps.jobs.search import (
     BEST,
@@ -40,12 +40,15 @@ from nearkv.sweeps.jobs.search import (
 )
 from nearkv.sweeps.study.grid import scalar
 from nearkv.sweeps.study.sizes import Reader, comma_list, values
-from nearkv.sweeps.tables.table import Categories
+from nearkv.sweeps.tables.table import Categories, counted
 
 YEAR_HOURS = 365 * 24
 HOUR = 3600.0
 """Seconds of an hour."""
-BYTES = Reader(lambda text, where: parse(text, "B", where), lambda size: "")
+BYTES = Reader(
+    lambda text, where: parse(text, "B", where),
+    lambda size: "" if size else "must hold something",
+)
 BYTE_UNITS = {"GiB": 2**30, "GB": 1e9, "B": 1}
 """Units of sizes [B], of which the first that gives a whole number is shown."""
 LEAST_GAIN = 1e-3
@@ -113,7 +116,7 @@ class TierSizes:
             node.sized(each.name, each.capacity[place], each.parts[place])
             for each, place in zip(self.sizes, places, strict=True)
         ]
-        return replace(self.question, built=tuple(tiers))
+        return replace(self.question, tiers=tuple(tiers))
 
     def texts(self, places: Sequence[int]) -> list[str]:
         """The tiers that hold something, as `reuse` takes them."""
@@ -128,7 +131,7 @@ class TierSizes:
                 scalar(tier.byte_price),
                 scalar(write_price(tier.capacity * tier.byte_price, tier.endurance)),
             )
-            for tier in self.question.of_node
+            for tier in self.question.tiers
         ]
         return np.array(each).T
 
@@ -143,27 +146,31 @@ class TierSizes:
         bought = question.capacities * a_byte / (self.years * YEAR_HOURS)
         return float(np.sum(np.maximum(bought, HOUR * written * a_written)))
 
-    def served(self, row: int) -> tuple[float, float, float]:
-        """Mean TTFT [s], infinite where a path bears no such writes, hits, and price [USD/h]."""
+    def answer(self, row: int) -> Mapping[str, float]:
+        """Price, mean TTFT and hits of one of all sizes, by its number in row-major order.
+
+        Returns:
+            `usd_hour`; `ttft_s`, infinite where a path is written faster than it bears;
+            `hit_share`, of the blocks that any tier has.
+        """
         question = self.question_of(self.at(row))
         hits = hits_of(question)
-        is_borne = bool(np.all(write_loads(question, hits) <= 1))
-        ttft = serve(question, hits).ttft if is_borne else np.inf
-        price = self.usd_hour(question, question.rate_of_all * hits.written)
-        return ttft, float(np.sum(hits.share)), price
+        bears = bears_writes(question, hits)
+        return {
+            "usd_hour": self.usd_hour(question, question.rate_of_all * hits.written),
+            "ttft_s": serve(question, hits).ttft if bears else np.inf,
+            "hit_share": float(np.sum(hits.share)),
+        }
 
     @property
     def unworn(self) -> Numbers:
         """Price of all sizes if nothing wears, which none of them is below: (sizes,) [USD/h]."""
-        total, nothing = np.zeros(()), np.zeros(len(self.sizes))
-        for tier, count in enumerate(self.shape):
-            alone = np.zeros((count, len(self.sizes)), int)
-            alone[:, tier] = np.arange(count)
-            prices = [
-                self.usd_hour(self.question_of(places), nothing)
-                for places in alone.tolist()
-            ]
-            total = np.add.outer(total, np.array(prices))
+        a_byte, _ = self.prices
+        hourly = self.question.counts * a_byte / (self.years * YEAR_HOURS)
+        prices = [
+            each.capacity * rate for each, rate in zip(self.sizes, hourly, strict=True)
+        ]
+        total: Numbers = reduce(np.add.outer, prices)
         return total.ravel()
 
     def candidates(self) -> Iterator[Candidates]:
@@ -176,11 +183,10 @@ class TierSizes:
             yield Candidates(rows, rows.shape, partial(self.columns, rows), least)
 
     def columns(self, rows: Integers, _: Sequence[str]) -> Mapping[str, Cell]:
-        """Price and mean TTFT of some sizes, by their number in row-major order."""
-        ttft, _hits, price = np.array(list(map(self.served, rows.tolist()))).T
+        """Price, mean TTFT and hits of some sizes, by their number in row-major order."""
+        answers = list(map(self.answer, rows.tolist()))
         return {
-            "usd_hour": price,
-            "ttft_s": ttft,
+            **{name: np.array([each[name] for each in answers]) for name in answers[0]},
             "row": rows.astype(float),
             "status": Categories(np.zeros((), int), ("ok",)),
         }
@@ -231,21 +237,24 @@ def sizes_of(node: Node, text: str) -> Sizes:
 def _with_nodes(sizes: TierSizes) -> TierSizes:
     """Set the nodes: as many as are stated, or the fewest with which the largest tiers do.
 
-    Without a wait no number of nodes is enough where the mean of the requests alone is too long.
+    No number of nodes is enough where requests that never wait take too long already, so nodes are
+    added only while the next saves time.
     """
     question, largest = sizes.question, math.prod(sizes.shape) - 1
+
+    def on_nodes(nodes: int) -> TierSizes:
+        return replace(sizes, question=replace(question, nodes=nodes))
+
     if question.nodes:
         return sizes
-    sizes = replace(sizes, question=replace(question, nodes=fewest_nodes(question)))
-    ttft, _hits, _price = sizes.served(largest)
+    nodes = fewest_nodes(question)
+    ttft = on_nodes(nodes).answer(largest)["ttft_s"]
     while ttft > question.ttft:
-        nodes = sizes.question.nodes + 1
-        more = replace(sizes, question=replace(question, nodes=nodes))
-        faster, _hits, _price = more.served(largest)
+        faster = on_nodes(nodes + 1).answer(largest)["ttft_s"]
         if faster > (1 - LEAST_GAIN) * ttft:
             break
-        sizes, ttft = more, faster
-    return sizes
+        nodes, ttft = nodes + 1, faster
+    return on_nodes(nodes)
 
 
 def sizing(reuse: Reuse, tiers: Sequence[str], years: float) -> TierSizes:
@@ -261,7 +270,7 @@ def sizing(reuse: Reuse, tiers: Sequence[str], years: float) -> TierSizes:
     """
     sizes = [sizes_of(reuse.node, text) for text in tiers]
     largest = [each.text(len(each.capacity) - 1) for each in sizes]
-    question = replace(reuse, tiers=largest)
+    question = replace(reuse, tiers=tiers_of(reuse.node, largest))
     check(question)
     count = math.prod(len(each.capacity) for each in sizes)
     check_points(count, {each.name: len(each.capacity) for each in sizes}, "sizes")
@@ -269,7 +278,7 @@ def sizing(reuse: Reuse, tiers: Sequence[str], years: float) -> TierSizes:
         replays = f"--policy {question.policy}: replays {MOST_REPLAYED} sizes at most"
         many = f"{replays}, and asked are {count:,}"
         raise InputError(f"{many}; state fewer, as in --tier dram=1TB,2TB")
-    for tier in question.of_node:
+    for tier in question.tiers:
         if not np.isfinite(tier.byte_price):
             priced = f"--tier {tier.name}: platform {question.node.hw.platform!r} states no price"
             raise InputError(f"{priced} of it; leave it out, or choose another platform")
@@ -282,19 +291,20 @@ def find_tier_sizes(sizes: TierSizes) -> tuple[dict[str, Any], list[str]]:
     count, left = math.prod(sizes.shape), search.outcomes[NO_BETTER]
     has_answer = len(search.kept.rows) > 0
     best = int(search.kept.rows[0]) if has_answer else count - 1
-    ttft, hit_share, price = sizes.served(best)
+    answer = sizes.answer(best)
     row: dict[str, Any] = {
         "status": "ok" if has_answer else "infeasible",
         "nodes": question.nodes,
-        "usd_hour": price if has_answer else np.nan,
-        "ttft_s": ttft,
-        "hit_share": hit_share,
+        **answer,
     }
+    if not has_answer:
+        row["usd_hour"] = np.nan
     for tier, place in zip(sizes.sizes, sizes.at(best), strict=True):
         row[f"{tier.name}_gb"] = tier.capacity[place] / 1e9
     row |= {"designs": count, "evaluations": count - left}
-    nodes = f"{question.nodes} node{'s' if question.nodes > 1 else ''}"
+    nodes = counted(question.nodes, "node")
     if not has_answer:
+        ttft = answer["ttft_s"]
         slow = f"the first token comes after {ttft:.3g} s with the largest tiers on {nodes}"
         why = slow if np.isfinite(ttft) else f"requests come faster than {nodes} serve them"
         return row, [f"infeasible: {why}; allow more time, tiers or nodes."]

@@ -9,7 +9,7 @@ import numpy as np
 
 from nearkv.sweeps.evaluate.kv_policies import tier_hits
 from nearkv.sweeps.explore.reuse.node import Node, kv_bytes, node_of
-from nearkv.sweeps.explore.reuse.question import Reuse
+from nearkv.sweeps.explore.reuse.question import Reuse, tiers_of
 from nearkv.sweeps.explore.reuse.rows import evaluate_reuse
 from nearkv.sweeps.study.block_traces import (
     STORED_TRACES,
@@ -155,7 +155,8 @@ def of_prefix(columns: str, server: str, tokens: str, tier: str) -> float:
     prefix = size(tokens, "tokens")
     node = _server(server, Node.block)
     return _answered(
-        columns, Reuse(node, [tier], prefix=prefix, hit=0.5, rate=1e-4, nodes=1)
+        columns,
+        Reuse(node, (node.tier(tier),), prefix=prefix, hit=0.5, rate=1e-4, nodes=1),
     )
 
 
@@ -173,8 +174,8 @@ def of_groups(columns: str, server: str, requests: str, tiers: str) -> float:
     users, nodes = numbers.pop("users"), numbers.pop("nodes")
     trace = PromptGroups(**numbers).trace(Node.block)
     node = _server(server, trace.block)
-    policy = "write-through"
-    question = Reuse(node, tiers.split(), trace, users=users, nodes=nodes, policy=policy)
+    named, policy = tiers_of(node, tiers.split()), "write-through"
+    question = Reuse(node, named, trace, users=users, nodes=nodes, policy=policy)
     return _answered(columns, question)
 
 

@@ -10,6 +10,7 @@ import pytest
 import nearkv
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.explore.reuse.node import Node, node_of
+from nearkv.sweeps.explore.reuse.ways import load_seconds
 from nearkv.sweeps.study.study import Study
 
 LATENT = 61 * (512 + 64) * 2
@@ -29,7 +30,7 @@ def node(model: str, copies: str = "once", snapshots: str = "prompt", **knobs: s
         platforms=("h200-node",),
         knobs={name: (value,) for name, value in knobs.items()},
     )
-    return node_of(study, 512, store={"copies": copies, "snapshots": snapshots})
+    return node_of(study, 512, copies=copies, snapshots=snapshots)
 
 
 def test_tiers_behind_hbm_hold_a_latent_once() -> None:
@@ -46,8 +47,8 @@ def test_a_prompt_comes_over_the_links_of_the_gpus_that_hold_it() -> None:
     split = {"tp": "8", "dp": "1", "pp": "1"}
     shared, alone = (node("deepseek-v3", attention=each, **split) for each in ("tp", "dp"))
     moved = 16_384 * LATENT / LINK
-    assert shared.load(shared.tier("dram"), 16_384.0) == pytest.approx(FETCH + moved / 8)
-    assert alone.load(alone.tier("dram"), 16_384.0) == pytest.approx(FETCH + moved)
+    assert load_seconds(shared, shared.tier("dram"), 16_384.0) == pytest.approx(FETCH + moved / 8)
+    assert load_seconds(alone, alone.tier("dram"), 16_384.0) == pytest.approx(FETCH + moved)
 
 
 def test_links_and_adapters_follow_the_gpus_of_a_node() -> None:

@@ -45,7 +45,8 @@ def ttfts(seed: int) -> tuple[float, float]:
         output=float(rng.choice((16, 64, 256))),
     )
     trace = groups.trace(512)
-    question = Reuse(node=node(), tiers=[f"dram={rng.choice((4, 16, 64))}GB"], trace=trace, nodes=1)
+    tiers = (node().tier(f"dram={rng.choice((4, 16, 64))}GB"),)
+    question = Reuse(node=node(), tiers=tiers, trace=trace, nodes=1)
     hits = hits_of(question)
     mean = float(np.mean(request_seconds(question, hits, 0.0)))
     # a part of the rate at which prompts alone fill the time, less what decoding takes

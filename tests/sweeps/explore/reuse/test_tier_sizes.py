@@ -78,14 +78,14 @@ def random_case(rng: random.Random, policies: tuple[str, ...]) -> tuple[TierSize
     sizes = [sizes_of(node(), text) for text in texts]
     question = Reuse(
         node=node(),
-        tiers=[each.text(len(each.capacity) - 1) for each in sizes],
+        tiers=tuple(node().tier(each.text(len(each.capacity) - 1)) for each in sizes),
         trace=trace,
         policy=rng.choice(policies),
         admission=rng.choice(ADMISSIONS),
         nodes=1,
     )
     sizes_open = TierSizes(question, sizes, 4.0)
-    times = np.array([sizes_open.served(row)[0] for row in range(prod(sizes_open.shape))])
+    times = np.array([sizes_open.answer(row)["ttft_s"] for row in range(prod(sizes_open.shape))])
     finite = times[np.isfinite(times)]
     target = float(np.quantile(finite, rng.random())) if len(finite) else 1.0
     return replace(sizes_open, question=replace(question, ttft=target)), requests
@@ -103,7 +103,7 @@ def by_hand(sizes_open: TierSizes, requests: list[list[str]], point: list[int]) 
     assert question.trace
     hits = Hits(
         share=np.zeros(len(held)),
-        half=np.zeros(len(held)),
+        margin=np.zeros(len(held)),
         prompts=question.trace.prompt,
         outputs=np.ones(len(requests)),
         tokens=np.diff(upto, axis=1, prepend=0.0),
@@ -113,7 +113,7 @@ def by_hand(sizes_open: TierSizes, requests: list[list[str]], point: list[int]) 
     if (write_loads(question, hits) > 1).any() or serve(question, hits).ttft > question.ttft:
         return np.inf
     price = 0.0
-    for tier, bytes_written in zip(question.of_node, hits.written, strict=True):
+    for tier, bytes_written in zip(question.tiers, hits.written, strict=True):
         bought = float(tier.capacity * tier.byte_price) / (4 * 365 * 24)
         life = float(tier.endurance) / (bytes_written * question.rate_of_all or 1e-30) / 3600
         price += max(bought, float(tier.capacity * tier.byte_price) / life if bought else 0.0)
