@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-import shlex
+import resource
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
-from support.warm_command import run
+from support import small_parts
+from support.warm_command import Running
 
 COMMAND = Path(sys.executable).with_name("nearkv")
 AXES = [
-    "--system=hilos",
-    "--model=opt-66b",
+    "--system=accelerate",
+    "--model=llama3.1-8b",
     "--batch=1:10:+1",
     "--context=4k:200k:+4k",
-    "--set=csd.count=1:10:+1",
-    "--set=uplink.bandwidth=10GB/s:59GB/s:+1GB/s",
-    "--columns=batch,context_tok,csd.count,alpha,step_ms",
+    "--set=gpu.count=1:10:+1",
+    "--set=gpu.bandwidth=2000GB/s:2400GB/s:+100GB/s",
+    "--columns=batch,context_tok,gpu.count,status,step_ms",
 ]
-"""A quarter of a million rows, in pieces enough to be killed between them."""
+"""Ten small parts, between which a sweep is killed."""
 SMALL = ["--batch", "1", "--context", "4k"]
-"""The same with 500 rows."""
-ROWS = 250_000
+"""The same with 50 rows."""
+ROWS = 25_000
 
 
-def sweep_command(file: Path, *more: str) -> list[str]:
-    """The command line of a sweep into a file; an option in `more` takes the place of its axis."""
+def sweep_words(file: Path, *more: str) -> list[str]:
+    """A sweep into a file, in words; an option in `more` takes the place of its axis."""
     axes = [axis for axis in AXES if axis.split("=")[0] not in more or axis.startswith("--set=")]
-    return [str(COMMAND), "sweep", *axes, "-o", str(file), *more]
+    return ["sweep", *axes, "-o", str(file), *more]
 
 
 def piped(command: list[str]) -> subprocess.Popen[str]:
@@ -38,30 +42,42 @@ def piped(command: list[str]) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)
 
 
-def with_small_files(kib: int, command: list[str]) -> subprocess.Popen[str]:
-    """A process that writes no file larger than so many KiB; its branches are not counted."""
-    line = f"unset COVERAGE_PROCESS_CONFIG; ulimit -f {kib}; exec {shlex.join(command)}"
-    return piped(["bash", "-c", line])
+def program(file: Path, *more: str) -> subprocess.Popen[str]:
+    """A sweep in small parts as a program of its own, which hears Ctrl-C."""
+    return piped([sys.executable, small_parts.__file__, *sweep_words(file, *more)])
 
 
-def start(file: Path, *more: str) -> subprocess.Popen[str]:
-    """A sweep under way."""
-    return piped(sweep_command(file, *more))
+def start(file: Path, *more: str) -> Running:
+    """A sweep in small parts under way."""
+    return Running(*sweep_words(file, *more), settings=small_parts.in_small_parts)
+
+
+def with_small_files(kib: int, file: Path, *more: str) -> Running:
+    """A sweep in small parts that writes no file larger than so many KiB."""
+    return Running(*sweep_words(file, *more), settings=partial(small_files, kib))
+
+
+@contextmanager
+def small_files(kib: int) -> Iterator[None]:
+    """Sweeps in small parts, and no file larger than so many KiB."""
+    before, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (kib << 10, most))
+    try:
+        with small_parts.in_small_parts():
+            yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (before, most))
 
 
 def finish(file: Path, *more: str) -> str:
-    """A sweep that must succeed; what it printed on standard error."""
-    if not {"--jobs", "--scheduler"} & {*more}:
-        done = run(*sweep_command(file, *more)[1:])
-        assert done.returncode == 0, done.stderr
-        return done.stderr
+    """A sweep in small parts that must succeed; what it printed on standard error."""
     with start(file, *more) as process:
         _, printed = process.communicate()
     assert process.returncode == 0, printed
     return printed
 
 
-def refused(process: subprocess.Popen[str], code: int = 2) -> str:
+def refused(process: subprocess.Popen[str] | Running, code: int = 2) -> str:
     """What a process that must fail prints: one sentence after the estimate, and no traceback."""
     with process:
         _, printed = process.communicate()
@@ -70,10 +86,8 @@ def refused(process: subprocess.Popen[str], code: int = 2) -> str:
 
 
 def refused_sweep(file: Path, *more: str) -> str:
-    """What a sweep that must fail prints, without a start of its own."""
-    done = run(*sweep_command(file, *more)[1:])
-    assert done.returncode == 2, done.stderr
-    return _sentence(done.stderr)
+    """What a sweep that must fail prints."""
+    return refused(start(file, *more))
 
 
 def _sentence(printed: str) -> str:
@@ -94,7 +108,7 @@ def safe_pieces(file: Path) -> int:
     return len(list((staging(file) / "parts").glob(f"part-*{file.suffix}")))
 
 
-def until_safe(process: subprocess.Popen[str], file: Path, more_than: int = 0) -> bool:
+def until_safe(process: subprocess.Popen[str] | Running, file: Path, more_than: int = 0) -> bool:
     """Wait until more pieces are safe; False where the process ended first."""
     while process.poll() is None:
         if safe_pieces(file) > more_than:

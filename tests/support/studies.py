@@ -1,4 +1,4 @@
-"""Random studies: any systems, sizes in and out of order, a few hardware numbers and knobs."""
+"""Studies that tests of sweeps share: one of every kind of column, and random ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,31 @@ import numpy as np
 
 from nearkv.costmodel.model.registry import System, systems
 from nearkv.hardware.catalog import Platform, load_platform
+from nearkv.sweeps.jobs.progress import SweepRun
+from nearkv.sweeps.jobs.workers import Workers
 from nearkv.sweeps.study.study import Study
+
+MIXED = Study(
+    ("accelerate", "hillinfer"),
+    ("llama3.1-8b", "opt-30b"),
+    batch="1,8,64",
+    context="8k:128k:x2",
+    sets={"gpu.bandwidth": "1000GB/s,2000GB/s"},
+    knobs={"hot_share": "0.5,auto", "chunks": "1,16"},
+)
+"""Blocks with different columns, points that do not fit, names, counts and blanks."""
+
+
+def quietly(jobs: int = 1) -> SweepRun:
+    """A run without a word or a question."""
+    return SweepRun(
+        Workers(jobs),
+        quiet=True,
+        resume=False,
+        say=lambda line: None,
+        confirm=lambda question: True,
+    )
+
 
 MODELS = ("opt-66b", "opt-175b", "llama2-70b", "qwen2.5-32b")
 ROLES = ("gpu", "gpu_link", "host", "csd", "ssd", "uplink", "ssd_link", "dimm", "precision")

@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow.parquet
 import pytest
 from support.command_line import succeed
+from support.studies import MIXED, quietly
 
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.schema import PART_TYPES
@@ -21,31 +22,21 @@ from nearkv.sweeps.evaluate.columns import table
 from nearkv.sweeps.jobs.formats import encoded, encoded_piece, table_of
 from nearkv.sweeps.jobs.parts import to_file
 from nearkv.sweeps.jobs.plan import Plan, plan
-from nearkv.sweeps.jobs.progress import SweepRun
-from nearkv.sweeps.jobs.workers import Workers
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.tables.formats import render
-from nearkv.sweeps.tables.table import Display, records
-
-MIXED = Study(
-    ("flexgen-dram", "hilos"),
-    ("opt-30b", "opt-175b"),
-    batch="1,8,64",
-    context="8k:128k:x2",
-    sets={"uplink.bandwidth": "10GB/s,20GB/s"},
-    knobs={"alpha": "0.5,auto", "devices": "4,8"},
-)
-"""Blocks with different columns, points that do not fit, names, counts and blanks."""
+from nearkv.sweeps.tables.table import Columns, Display, records
 
 
-def quietly(jobs: int = 1) -> SweepRun:
-    return SweepRun(
-        Workers(jobs),
-        quiet=True,
-        resume=False,
-        say=lambda line: None,
-        confirm=lambda question: True,
-    )
+@pytest.fixture(scope="module")
+def rows() -> Plan:
+    """Rows of a study with every kind of column."""
+    return plan(MIXED)
+
+
+@pytest.fixture(scope="module")
+def found() -> Columns:
+    """The same in memory."""
+    return table(MIXED)
 
 
 def whole(rows: Plan, form: str, most: int = 1 << 16) -> bytes:
@@ -61,13 +52,13 @@ def test_csv_is_what_the_terminal_prints_as_csv(tmp_path: Path) -> None:
     assert printed == (tmp_path / "out.csv").read_text()
 
 
-def test_csv_writes_whole_numbers_without_a_point_and_blanks_for_nothing() -> None:
-    rows = list(csv.DictReader(io.StringIO(whole(plan(MIXED), "csv").decode())))
-    assert {row["uplink.bandwidth_gb_s"] for row in rows} == {"10", "20"}
-    assert {row["status"] for row in rows} == {"ok", "infeasible"}
-    assert {row["step_ms"] for row in rows if row["status"] != "ok"} == {""}
-    assert {row["alpha"] for row in rows if row["system"] == "flexgen-dram"} == {""}
-    assert {row["context_tok"] for row in rows} == {"8192", "16384", "32768", "65536", "131072"}
+def test_csv_writes_whole_numbers_without_a_point_and_blanks_for_nothing(rows: Plan) -> None:
+    lines = list(csv.DictReader(io.StringIO(whole(rows, "csv").decode())))
+    assert {line["gpu.bandwidth_gb_s"] for line in lines} == {"1000", "2000"}
+    assert {line["status"] for line in lines} == {"ok", "infeasible"}
+    assert {line["step_ms"] for line in lines if line["status"] != "ok"} == {""}
+    assert {line["hot_share"] for line in lines if line["system"] == "accelerate"} == {""}
+    assert {line["context_tok"] for line in lines} == {"8192", "16384", "32768", "65536", "131072"}
 
 
 def test_set_numbers_stand_in_a_unit_their_column_names() -> None:
@@ -87,22 +78,21 @@ def test_set_numbers_stand_in_a_unit_their_column_names() -> None:
 
 
 @pytest.mark.slow
-def test_numbers_read_back_as_they_were() -> None:
-    found = table(MIXED)
-    rows = list(csv.DictReader(io.StringIO(whole(plan(MIXED), "csv").decode())))
-    lines = [json.loads(line) for line in whole(plan(MIXED), "jsonl").decode().splitlines()]
-    for name in ("alpha", "step_ms", "energy_j_tok", "short_gb"):
-        read = np.array([float(row[name] or "nan") for row in rows])
+def test_numbers_read_back_as_they_were(rows: Plan, found: Columns) -> None:
+    cells = list(csv.DictReader(io.StringIO(whole(rows, "csv").decode())))
+    lines = [json.loads(line) for line in whole(rows, "jsonl").decode().splitlines()]
+    for name in ("hot_share", "step_ms", "energy_j_tok", "short_gb"):
+        read = np.array([float(cell[name] or "nan") for cell in cells])
         np.testing.assert_array_equal(read, found[name], err_msg=name)
         listed = np.array([np.nan if line[name] is None else line[name] for line in lines], float)
         np.testing.assert_array_equal(listed, found[name], err_msg=name)
 
 
 @pytest.mark.slow
-def test_json_lines_hold_what_the_terminal_prints_as_json() -> None:
-    lines = [json.loads(line) for line in whole(plan(MIXED), "jsonl").decode().splitlines()]
+def test_json_lines_hold_what_the_terminal_prints_as_json(rows: Plan, found: Columns) -> None:
+    lines = [json.loads(line) for line in whole(rows, "jsonl").decode().splitlines()]
     for mine, printed in zip(
-        lines, json.loads(render(Display(records(table(MIXED))), "json")), strict=True
+        lines, json.loads(render(Display(records(found)), "json")), strict=True
     ):
         assert list(mine) == list(printed)
         assert {name: cell for name, cell in mine.items() if cell not in (None, "")} == {
@@ -112,21 +102,20 @@ def test_json_lines_hold_what_the_terminal_prints_as_json() -> None:
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 @pytest.mark.slow
-def test_bytes_do_not_depend_on_the_piece(form: str) -> None:
-    assert whole(plan(MIXED), form, 23) == whole(plan(MIXED), form)
+def test_bytes_do_not_depend_on_the_piece(rows: Plan, form: str) -> None:
+    assert whole(rows, form, 23) == whole(rows, form)
 
 
 @pytest.mark.slow
-def test_a_dataset_reads_as_one_table(tmp_path: Path) -> None:
+def test_a_dataset_reads_as_one_table(tmp_path: Path, found: Columns) -> None:
     to_file(MIXED, tmp_path / "out.parquet", (), quietly())
     read = pyarrow.parquet.read_table(tmp_path / "out.parquet").to_pydict()
-    found = table(MIXED)
     assert list(read) == list(found)
     assert read["system"] == found["system"].tolist()
     assert read["batch"][:3] == [1, 1, 1]
     np.testing.assert_array_equal(np.array(read["step_ms"], float), found["step_ms"])
     origin = json.loads((tmp_path / "out.parquet.provenance.json").read_text())
-    assert origin["platforms"].keys() == {"hilos-a100"}
+    assert origin["platforms"].keys() == {"inf2-h100", "aipc-4090"}
 
 
 @pytest.mark.slow

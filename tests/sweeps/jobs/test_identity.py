@@ -9,20 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.studies import MIXED
 
 from nearkv.sweeps.evaluate.provenance import package_digest
 from nearkv.sweeps.jobs.identity import digest_of
 from nearkv.sweeps.jobs.plan import plan
 from nearkv.sweeps.study.study import Study
 
-MIXED = Study(
-    ("flexgen-dram", "hilos"),
-    ("opt-30b", "opt-175b"),
-    batch="1,8,64",
-    context="8k:128k:x2",
-    sets={"uplink.bandwidth": "10GB/s,20GB/s"},
-    knobs={"alpha": "0.5,auto", "devices": "4,8"},
-)
 CONFIG: dict[str, Any] = {
     "model_type": "gemma3_text",
     "num_hidden_layers": 12,
@@ -49,9 +42,9 @@ def test_whatever_changes_a_row_changes_the_digest() -> None:
     here = of(MIXED)
     changes: list[dict[str, Any]] = [
         {"batch": "1,8"},
-        {"models": ("opt-30b",)},
-        {"sets": {"uplink.bandwidth": "10GB/s"}},
-        {"knobs": {"alpha": "0.5,paper", "devices": "4,8"}},
+        {"models": ("llama3.1-8b",)},
+        {"sets": {"gpu.bandwidth": "1000GB/s"}},
+        {"knobs": {"hot_share": "0.25,auto", "chunks": "1,16"}},
         {"band": 90.0},
     ]
     others = {of(replace(MIXED, **change)) for change in changes}

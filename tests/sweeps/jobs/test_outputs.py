@@ -13,12 +13,12 @@ from support.helpers import (
     SMALL,
     content,
     finish,
-    piped,
     refused,
     refused_sweep,
-    sweep_command,
+    sweep_words,
     with_small_files,
 )
+from support.warm_command import run
 
 pytestmark = pytest.mark.processes
 
@@ -87,20 +87,20 @@ def test_a_table_and_its_record_are_replaced_together(tmp_path: Path) -> None:
     best = ["--batch", "1", "--top", "1", "--by", "step_ms", "--quiet"]
     finish(file, *best)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    printed = refused(with_small_files(8, sweep_command(file, *best, "--output-tokens", "8")))
+    printed = refused(with_small_files(8, file, *best, "--output-tokens", "8"))
     assert "best.csv.provenance.json: cannot be written (File too large)" in printed
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_nobody_has_to_read_what_is_printed(tmp_path: Path) -> None:
     file = tmp_path / "out.csv"
-    line = f"{shlex.join(sweep_command(file, *SMALL))} 2>/dev/full"
+    line = f"{shlex.join([str(COMMAND), *sweep_words(file, *SMALL)])} 2>/dev/full"
     assert subprocess.run(["bash", "-c", line], check=False).returncode == 0
     assert file.exists()
 
 
 def test_very_many_rows_need_a_yes(tmp_path: Path) -> None:
-    many = ["--batch", "1:2000:+1", "--context", "1k:1001k:+1k"]
+    many = ["--batch", "1:20000:+1", "--context", "1k:1001k:+1k"]
     printed = refused_sweep(tmp_path / "out.csv", *many)
     assert "1,001,000,000 rows are very many; --yes writes them" in printed
     assert not list(tmp_path.iterdir())
@@ -109,8 +109,7 @@ def test_very_many_rows_need_a_yes(tmp_path: Path) -> None:
 def test_a_comparison_too_long_to_read_is_still_written(tmp_path: Path) -> None:
     file = tmp_path / "out.csv"
     axes = ["--model", "opt-66b", "--batch", "1:101:+1", "--context", "1k:100k:+1k"]
-    with piped([str(COMMAND), "compare", "flexgen-dram", *axes, "-o", str(file)]) as process:
-        printed, warnings = process.communicate()
-    assert process.returncode == 0, warnings
-    assert not printed
+    done = run("compare", "accelerate", *axes, "-o", str(file))
+    assert done.returncode == 0, done.stderr
+    assert not done.stdout
     assert file.read_text().count("\n") == 10_101

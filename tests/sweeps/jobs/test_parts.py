@@ -12,7 +12,6 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,10 +27,11 @@ from support.helpers import (
     safe_pieces,
     staging,
     start,
-    sweep_command,
     until_safe,
     with_small_files,
 )
+from support.studies import quietly
+from support.warm_command import forks
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.jobs.outputs import partial_path
@@ -44,7 +44,6 @@ from nearkv.sweeps.study.study import Study
 pytestmark = pytest.mark.processes
 
 Bytes = dict[str, bytes]
-QUIETLY = SweepRun(Workers(), True, False, lambda _: None, lambda _: True)
 
 
 @pytest.fixture(scope="module")
@@ -70,30 +69,25 @@ def unfinished(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("form", "jobs"),
-    [
-        ("parquet", "2"),
-        pytest.param("csv", "1", marks=pytest.mark.deep),
-        pytest.param("jsonl", "1", marks=pytest.mark.deep),
-    ],
+    "form", ["parquet", *(pytest.param(form, marks=pytest.mark.deep) for form in ("csv", "jsonl"))]
 )
 def test_killed_three_times_and_resumed_gives_the_same_bytes(
-    tmp_path: Path, whole: dict[str, Bytes], form: str, jobs: str
+    tmp_path: Path, whole: dict[str, Bytes], form: str
 ) -> None:
-    """Ten times does `make resume`."""
+    """Once with two jobs; ten times, and in full parts, does `make resume`."""
     file = tmp_path / f"out.{form}"
     kills = seen = 0
-    for _ in range(3):
+    for jobs in "121":
         before = safe_pieces(file)
         with start(file, "--resume", "--jobs", jobs) as process:
             if until_safe(process, file, before):
-                time.sleep(random.uniform(0.0, 0.2))
+                time.sleep(random.uniform(0.0, 0.1))
             process.kill()
         kills += process.returncode == -signal.SIGKILL
         seen += safe_pieces(file) > 0
     assert kills >= 2
     assert seen >= 2
-    finish(file, "--resume", "--jobs", jobs)
+    finish(file, "--resume")
     assert content(file) == whole[form]
     left = sorted(path.name for path in tmp_path.iterdir())
     assert left == [f"out.{form}", f"out.{form}.provenance.json"]
@@ -123,7 +117,7 @@ def test_what_a_killed_sweep_was_writing_is_dropped(
 
 def test_a_full_disk_keeps_what_is_finished(tmp_path: Path, whole: dict[str, Bytes]) -> None:
     file = tmp_path / "out.csv"
-    printed = refused(with_small_files(7 << 10, sweep_command(file)))
+    printed = refused(with_small_files(400, file))
     assert "cannot be written (File too large)" in printed
     assert safe_pieces(file) > 2
     assert f"{ROWS:,} finished rows are safe" in printed
@@ -135,7 +129,7 @@ def test_a_full_disk_keeps_what_is_finished(tmp_path: Path, whole: dict[str, Byt
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_a_disk_too_full_for_a_part(tmp_path: Path, jobs: str) -> None:
     file = tmp_path / "out.csv"
-    printed = refused(with_small_files(100, sweep_command(file, "--jobs", jobs)))
+    printed = refused(with_small_files(20, file, "--jobs", jobs))
     assert "cannot be written (File too large); nothing was changed" in printed
     assert not list(tmp_path.iterdir())
 
@@ -176,7 +170,7 @@ def test_resume_leaves_a_finished_output_as_it_is(tmp_path: Path, form: str) -> 
     finish(file, *small)
     before, origin = content(file), tmp_path / f"out.{form}.provenance.json"
     record = origin.read_bytes()
-    done = f"{file} is complete already, with 100,000 rows; nothing was left to do\n"
+    done = f"{file} is complete already, with 10,000 rows; nothing was left to do\n"
     assert finish(file, *small, "--resume") == done
     printed = refused_sweep(file, "--resume")
     assert "answers another study, or was written by other code; choose another" in printed
@@ -219,8 +213,7 @@ def test_two_sweeps_on_one_output(tmp_path: Path, whole: dict[str, Bytes]) -> No
 
 
 def test_any_number_of_jobs_gives_the_same_bytes(tmp_path: Path, whole: dict[str, Bytes]) -> None:
-    """Of Parquet, two jobs that are killed and resumed do above."""
-    finish(tmp_path / "out.csv", "--jobs", "3", "--quiet")
+    finish(tmp_path / "out.csv", "--jobs", "2", "--quiet")
     assert content(tmp_path / "out.csv") == whole["csv"]
 
 
@@ -272,7 +265,7 @@ def test_a_huge_sweep_is_refused_before_work_that_grows_with_it(
 
 def test_two_processes_are_never_inside_at_once(tmp_path: Path) -> None:
     """At a barrier before each of 100 tries; a stale file of a lock lies there in every second."""
-    context = get_context("spawn")
+    context = forks()
     barrier = context.Barrier(2)
     with ProcessPoolExecutor(2, context, initializer=set_barrier, initargs=(barrier,)) as processes:
         entered = list(processes.map(enter_often, [tmp_path / "out.csv"] * 2))
@@ -324,30 +317,29 @@ def test_where_no_lock_is_kept_a_file_is_put_in_place(
 
 def test_a_disk_far_too_small_needs_a_yes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000.0))
-    cautious = replace(QUIETLY, confirm=lambda _: False)
+    cautious = replace(quietly(), confirm=lambda _: False)
     check_disk(tmp_path / "out.csv", 2000.0, cautious)  # a sample may say twice too much
     with pytest.raises(
         InputError, match=r"about 2.0 kB are to be written, 1.0 kB are free; choose another place"
     ):
         check_disk(tmp_path / "out.csv", 2001.0, cautious)
-    check_disk(tmp_path / "out.csv", 2001.0, QUIETLY)
+    check_disk(tmp_path / "out.csv", 2001.0, quietly())
 
 
 def test_a_text_needs_space_for_its_parts_and_their_join(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    free = SimpleNamespace(free=1 << 20)
+    free = SimpleNamespace(free=1 << 17)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: free)
-    study = Study(("hilos",), ("opt-66b",), "1:64:+1", "1k:100k:+1k")  # 1.5 MB of text
+    study = Study(("accelerate",), ("llama3.1-8b",), "1:8:+1", "1k:100k:+1k")  # 190 kB
     said: list[str] = []
 
     def refuse(question: str) -> bool:
         said.append(question)
         return False
 
-    run = replace(QUIETLY, quiet=False, say=said.append, confirm=refuse)
-    free.free = 1 << 20
-    with pytest.raises(InputError, match=r"are to be written, 1.0 MB are free"):
+    run = replace(quietly(), quiet=False, say=said.append, confirm=refuse)
+    with pytest.raises(InputError, match=r"are to be written, 131.1 kB are free"):
         to_file(study, tmp_path / "out.csv", (), run)
     to_file(study, tmp_path / "out.parquet", (), run)
 

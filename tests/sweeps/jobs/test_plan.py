@@ -6,20 +6,11 @@ import pickle
 
 import numpy as np
 import pytest
+from support.studies import MIXED
 
 from nearkv.sweeps.evaluate.columns import cells, table
 from nearkv.sweeps.jobs.plan import plan, unpacked
 from nearkv.sweeps.study.study import Study
-
-MIXED = Study(
-    ("flexgen-dram", "hilos"),
-    ("opt-30b", "opt-175b"),
-    batch="1,8,64",
-    context="8k:128k:x2",
-    sets={"uplink.bandwidth": "10GB/s,20GB/s"},
-    knobs={"alpha": "0.5,auto", "devices": "4,8"},
-)
-"""Blocks with different columns, points that do not fit, names, counts and blanks."""
 
 
 @pytest.mark.slow

@@ -20,13 +20,16 @@ from support.helpers import (
     COMMAND,
     content,
     finish,
+    program,
     refused,
     safe_pieces,
     staging,
     start,
-    sweep_command,
+    sweep_words,
     until_safe,
 )
+from support.small_parts import in_small_parts
+from support.warm_command import Running, forks
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.jobs.workers import Workers
@@ -64,20 +67,22 @@ def alive(process: int) -> bool:
 @pytest.mark.stops
 def test_ctrl_c_says_how_to_go_on(tmp_path: Path, whole: bytes) -> None:
     file = tmp_path / "out.csv"
-    process = start(file, "--jobs", "2")
+    process = program(file, "--jobs", "2")
     assert until_safe(process, file)
     process.send_signal(signal.SIGINT)
     printed = refused(process, 130)
     again = re.search(r"finished rows are safe, go on with: .*nearkv (sweep .*--resume)$", printed)
     assert again, printed
-    subprocess.run([COMMAND, *shlex.split(again[1])], check=True, capture_output=True)
+    with Running(*shlex.split(again[1]), settings=in_small_parts) as resumed:
+        _, printed = resumed.communicate()
+    assert resumed.returncode == 0, printed
     assert content(file) == {"": whole}
 
 
 @pytest.mark.stops
 def test_ctrl_c_at_once_leaves_nothing(tmp_path: Path) -> None:
     file = tmp_path / "out.csv"
-    process = start(file)
+    process = program(file)
     while process.poll() is None and not staging(file).exists():
         time.sleep(0.001)
     process.send_signal(signal.SIGINT)
@@ -112,7 +117,7 @@ def test_ctrl_c_while_workers_start(tmp_path: Path, after: float, everybody: boo
     mark = f"{os.getpid()}.{after}.{everybody}"
     file = tmp_path / "out.csv"
     process = subprocess.Popen(
-        sweep_command(file, "--jobs", "2"),
+        [COMMAND, *sweep_words(file, "--jobs", "2", "--batch", "1:100:+1")],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -163,6 +168,13 @@ def squared(number: int) -> int:
     return number * number
 
 
+@pytest.fixture
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that need not read the command's libraries anew."""
+    monkeypatch.setattr("nearkv.sweeps.jobs.workers.get_context", lambda _: forks())
+
+
+@pytest.mark.usefixtures("forked")
 def test_processes_answer_in_order_and_only_a_few_ahead() -> None:
     taken: list[int] = []
 
@@ -171,17 +183,19 @@ def test_processes_answer_in_order_and_only_a_few_ahead() -> None:
             taken.append(number)
             yield number
 
-    for place, (number, found) in enumerate(Workers(3).run(squared, numbers())):
+    for place, (number, found) in enumerate(Workers(2).run(squared, numbers())):
         assert (number, found) == (100 + place, (100 + place) ** 2)
-        assert len(taken) <= place + 1 + 2 * 3
+        assert len(taken) <= place + 1 + 2 * 2
     assert len(taken) == 30
 
 
+@pytest.mark.usefixtures("forked")
 def test_what_a_worker_raises_is_raised_here() -> None:
     with pytest.raises(InputError, match="-1 is negative"):
         list(Workers(2).run(squared, iter([1, -1, 2])))
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_worker_that_dies_is_one_sentence() -> None:
     with pytest.raises(InputError, match="a worker process died"):
         list(Workers(2).run(squared, iter([1, 13, 2, 3, 4, 5, 6])))

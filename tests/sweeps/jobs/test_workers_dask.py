@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
+import logging
 import os
 import shutil
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, suppress
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from threading import Thread
 
 import pytest
 from support.command_line import refusal
-from support.helpers import ROWS, content, finish, refused, start, sweep_command, until_safe
+from support.helpers import ROWS, content, finish, refused, start, sweep_words, until_safe
+from support.warm_command import forks
 
 pytestmark = pytest.mark.processes
 
 SMALLER = ["--batch", "1:4:+1"]
 
 
-def dask(*arguments: str, path: Path | None = None) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "dask", *arguments, "--no-dashboard"]
-    env = {**os.environ, "PYTHONPATH": str(path)} if path else None
-    return subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env, cwd=path
-    )
+def dask_worker(address: str, folder: Path, code: Path) -> subprocess.Popen[bytes]:
+    """A worker of one thread as a program, of the package that lies in a folder."""
+    alone = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--local-directory", str(folder))
+    command = [sys.executable, "-m", "dask", "worker", address, *alone]
+    env = {**os.environ, "PYTHONPATH": str(code)}
+    quiet = subprocess.DEVNULL
+    return subprocess.Popen(command, stdout=quiet, stderr=quiet, env=env, cwd=code)
 
 
 class Cluster:
@@ -37,43 +42,60 @@ class Cluster:
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.folder, self.stack = folder, stack
         self.address = ""
-        self.scheduler: subprocess.Popen[bytes] | None = None
-        self.workers: list[subprocess.Popen[bytes]] = []
+        self.scheduler: BaseProcess | None = None
+        self.workers: list[BaseProcess] = []
 
     def repair(self) -> None:
         """Start what does not run."""
-        if self.scheduler is None or self.scheduler.poll() is not None:
+        if self.scheduler is None or not self.scheduler.is_alive():
             for worker in self.workers:
                 worker.kill()
             self.workers = []
-            self.scheduler, self.address = self._schedule()
-        self.workers = [worker for worker in self.workers if worker.poll() is None]
+            there, here = forks().Pipe()
+            self.scheduler = self._begin(schedule, there)
+            assert here.poll(30), "the scheduler does not start"
+            self.address = here.recv()
+        self.workers = [worker for worker in self.workers if worker.is_alive()]
         while len(self.workers) < 2:
-            self.workers.append(self._begin(*worker_of(self.address, self.folder)))
+            self.workers.append(self._begin(work, self.address, str(self.folder)))
         until_workers(self.address, 2)
 
-    def _schedule(self) -> tuple[subprocess.Popen[bytes], str]:
-        """A new scheduler and its address."""
-        written = self.folder / "scheduler.json"
-        written.unlink(missing_ok=True)
-        place = ("--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(written))
-        scheduler = self._begin("scheduler", *place)
-        deadline = time.monotonic() + 30
-        while not written.exists() or not written.read_text():
-            assert time.monotonic() < deadline, "the scheduler does not start"
-            time.sleep(0.05)
-        return scheduler, str(json.loads(written.read_text())["address"])
-
-    def _begin(self, *arguments: str) -> subprocess.Popen[bytes]:
-        process = self.stack.enter_context(dask(*arguments))
+    def _begin(self, target: Callable[..., None], *arguments: object) -> BaseProcess:
+        process = forks().Process(target=target, args=arguments)
+        process.start()
+        self.stack.callback(process.join)
         self.stack.callback(process.kill)
         return process
 
 
-def worker_of(address: str, folder: Path) -> tuple[str, ...]:
-    """How a worker of one thread is started."""
-    alone = ("--nthreads", "1", "--no-nanny", "--local-directory", str(folder))
-    return ("worker", address, *alone)
+def schedule(there: Connection) -> None:
+    """Run a scheduler, and send its address."""
+    from distributed import Scheduler
+
+    async def serve() -> None:
+        async with Scheduler(host="127.0.0.1", port=0, dashboard=False) as scheduler:
+            there.send(scheduler.address)
+            await scheduler.finished()
+
+    quietly(serve())
+
+
+def work(address: str, folder: str) -> None:
+    """Run a worker of one thread."""
+    from distributed import Worker
+
+    async def serve() -> None:
+        async with Worker(address, nthreads=1, local_directory=folder) as worker:
+            await worker.finished()
+
+    quietly(serve())
+
+
+def quietly(served: Coroutine[None, None, None]) -> None:
+    """Serve without a word, whatever ends it."""
+    logging.disable()
+    with suppress(Exception):
+        asyncio.run(served)
 
 
 @pytest.fixture(scope="module")
@@ -144,13 +166,10 @@ def test_a_worker_of_other_code_is_refused_whenever_it_joins(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     root, other = Path(__file__).parents[3], tmp_path / "other"
-    shutil.copytree(
-        root / "src" / "nearkv", other / "nearkv", ignore=shutil.ignore_patterns("__pycache__")
-    )
+    shutil.copytree(root / "src" / "nearkv", other / "nearkv")
     with (other / "nearkv" / "costmodel" / "span.py").open("a") as file:
         file.write("# another formula")
-    worker = worker_of(cluster.address, tmp_path)
-    with dask(*worker, path=other) as joined:
+    with dask_worker(cluster.address, tmp_path, other) as joined:
         try:
             until_workers(cluster.address, 3)
             printed = refused(start(tmp_path / "out.csv", "--scheduler", cluster.address))
@@ -167,7 +186,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def refused_here(file: Path, scheduler: str) -> str:
     """What a sweep of this very process says that must fail."""
-    return refusal(*sweep_command(file, *SMALLER, "--quiet", "--scheduler", scheduler)[1:])
+    return refusal(*sweep_words(file, *SMALLER, "--quiet", "--scheduler", scheduler))
 
 
 @pytest.mark.usefixtures("impatient")
