@@ -149,7 +149,7 @@ def design(
         raise InputError(
             "--class states context and output length; leave out a study and both options"
         )
-    draws = bool(read_axes({"band": axes.pop("band", None)})["band"])
+    level = read_axes({"band": axes.pop("band", None)})["band"]
     study = _study(systems, model, users, axes)
     limits = _limits(names(budget, "--budget"), names(slo, "--slo"))
     budgets = [limit for limit in limits if limit.quantity == OF_PRICE]
@@ -174,7 +174,7 @@ def design(
         prices=read_prices(path_of(prices, "prices")),
         terms=terms,
         rents=rent,
-        draws=draws,
+        draws=bool(level),
         classes=shared,
     )
     if is_grid:
@@ -182,11 +182,12 @@ def design(
             raise InputError("a grid of workloads takes no --class, --pareto or --seconds")
         per = best_per or GROUPS[0]
         check_known("column", [per], GROUPS, "--best-per")
-        grid = Atlas(question, budgets, per, bool(users), draws)
+        counts_draws = bool(level) and not break_even
+        grid = Atlas(question, budgets, per, bool(users), counts_draws)
         place = path_of(file, "file")
         with keeping(grid, place, resume) if place else nullcontext(grid) as kept:
             if break_even:
-                return _break_evens(kept, break_even, report)
+                return _break_evens(kept, break_even, level, report)
             return _map(kept, borders, report)
     answer = (serve if shared else best_machines)(question, seconds, report)
     table = table_of_rows(answer.rows(), answer.sentences())
@@ -226,7 +227,9 @@ def _map(atlas: Atlas, borders: bool, report: Report | None) -> pd.DataFrame:
     return table
 
 
-def _break_evens(atlas: Atlas, address: str, report: Report | None) -> pd.DataFrame:
+def _break_evens(
+    atlas: Atlas, address: str, level: float, report: Report | None
+) -> pd.DataFrame:
     """The value of a number at which each cell of a grid changes hands."""
     from nearkv.sweeps.explore.design.break_even import break_even, check_owned
 
@@ -235,8 +238,8 @@ def _break_evens(atlas: Atlas, address: str, report: Report | None) -> pd.DataFr
     rows = []
     for place, region in product(range(len(regions[0])), regions):
         context, batch = region[place].workload
-        name = f"{context:.0f}-{batch:.0f}-{place}-{address}"
-        rows.append(atlas.store(name, partial(break_even, region[place], address)))
+        name = f"{context:.0f}-{batch:.0f}-{place}-{address}-{level:g}"
+        rows.append(atlas.store(name, partial(break_even, region[place], address, level)))
     turned = sum(row["factor"] is not None for row in rows)
     won = sum(row["owner_wins"] for row in rows)
     cells = counted(len(rows), "cell")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -208,6 +209,18 @@ class MachineSearch(Search):
         if self.told:
             self.told(sum(self.outcomes.values()), self.machines)
 
+    def over_within(self, smaller: MachineSearch | None = None) -> None:
+        """Search the machines of every system within the limits of what parts alone say.
+
+        Args:
+            smaller: a search of these machines within a smaller budget, to go on from.
+        """
+        if smaller:
+            self.kept, self.outcomes = smaller.kept, Counter(smaller.outcomes)
+        for place, each in enumerate(self.question.deployments):
+            tried = smaller.question.deployments[place].within if smaller else ()
+            self.over(each.candidates(np.setdiff1d(each.within, tried)))
+
     def leave_beyond(self) -> None:
         """Count the machines beyond the budget, which are not tried."""
         self.outcomes[OVER] += sum(len(each.beyond) for each in self.question.deployments)
@@ -366,8 +379,7 @@ def best_machines(
         KeyboardInterrupt: Ctrl-C came before any machine was found.
     """
     search = MachineSearch(question, question.goal.best, seconds, report)
-    for each in question.deployments:
-        search.over(each.candidates(each.within))
+    search.over_within()
     search.rank()
     if search.meets:
         search.leave_beyond()

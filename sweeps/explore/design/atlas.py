@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise, product
@@ -58,7 +59,7 @@ class Region:
 
     Attributes:
         question: that is answered.
-        per: the column of `GROUPS` of which each value is shown with its best machine.
+        best_per: the column of `GROUPS` of which each value is shown with its best machine.
         machines: numbers of the best machine of each system and of its knobs, the best of all
             first.
         shares: of those shown, the share of draws in which each is the best [1]; none where not
@@ -67,7 +68,7 @@ class Region:
     """
 
     question: Question
-    per: str
+    best_per: str
     machines: Sequence[tuple[int, int]]
     shares: Sequence[float]
     outcomes: Mapping[str, int]
@@ -84,7 +85,7 @@ class Region:
         best: dict[str, tuple[int, int]] = {}
         for row, split in self.machines:
             system = self.question.deployments_of(row).system
-            group = system.technology if self.per == "technology" else system.name
+            group = system.technology if self.best_per == "technology" else system.name
             best.setdefault(group, (row, split))
         return best
 
@@ -99,7 +100,7 @@ class Region:
         return designs_of(self.question, [*self.groups.values()])
 
     @property
-    def asked(self) -> Row:
+    def cell(self) -> Row:
         """Its budget and its workload."""
         goal, (context, batch) = self.question.goal, self.workload
         budget = {"budget_usd": goal.budget.value} if goal.budget else {}
@@ -108,9 +109,9 @@ class Region:
     def rows(self) -> Rows:
         """A row a machine, or one that says why no machine serves."""
         if not self.machines:
-            return [{**self.asked, "status": "infeasible", "reason": self.reason}]
+            return [{**self.cell, "status": "infeasible", "reason": self.reason}]
         columns = self.question.goal.columns
-        rows = [{**self.asked, **each.row(columns)} for each in self.designs]
+        rows = [{**self.cell, **each.row(columns)} for each in self.designs]
         for row, share in zip(rows, self.shares, strict=False):
             row["best_share"] = share
         return rows
@@ -142,7 +143,7 @@ class Atlas:
     Attributes:
         question: with all contexts and batches, and the limits that all cells share.
         budgets: limits of the price, rising; none where it is not limited.
-        per: the column of `GROUPS` that groups machines.
+        best_per: the column of `GROUPS` that groups machines.
         at_once: whether all sequences of a batch must run at once.
         draws: whether the share of draws is asked in which each machine is the best.
         store: keeps the answers of workloads.
@@ -150,7 +151,7 @@ class Atlas:
 
     question: Question
     budgets: Sequence[Target]
-    per: str
+    best_per: str
     at_once: bool
     draws: bool
     store: Store = computed
@@ -158,14 +159,14 @@ class Atlas:
     @property
     def depends_on(self) -> list[object]:
         """All that its answers depend on."""
-        asked = self.question
-        parts = [server.parts(role) for server in asked.built for role in server.slots]
-        machines = [asked.built, parts, asked.prices, asked.terms, asked.rents]
+        question = self.question
+        parts = [server.parts(role) for server in question.built for role in server.slots]
+        machines = [question.built, parts, question.prices, question.terms, question.rents]
         return [
-            asked.study,
-            asked.goal,
+            question.study,
+            question.goal,
             self.budgets,
-            self.per,
+            self.best_per,
             self.at_once,
             self.draws,
             machines,
@@ -183,37 +184,34 @@ class Atlas:
         study, regions = self.question.study, list[list[Region]]()
         workloads = list(product(study.batch, study.context))
         for batch, context in workloads:
-            regions.append(self.at((float(context), float(batch))))
+            regions.append(self.regions_of((float(context), float(batch))))
             if report:
                 report(len(regions), len(workloads))
         return regions
 
-    def at(self, workload: tuple[float, float]) -> list[Region]:
-        """The regions of a workload, one a budget, from where they are kept or searched.
-
-        Raises:
-            KeyboardInterrupt: Ctrl-C came.
-        """
-        asked = self._asked(workload)
+    def regions_of(self, workload: tuple[float, float]) -> list[Region]:
+        """The regions of a workload, one a budget, from where they are kept or searched."""
+        questions = self._questions(workload)
         context, batch = workload
-        kept = self.store(f"{context:.0f}-{batch:.0f}", lambda: self._searched(asked))
-        pairs = zip(asked, kept, strict=True)
-        return [Region(question, self.per, **one) for question, one in pairs]
+        name = f"{context:.0f}-{batch:.0f}"
+        answers = self.store(name, lambda: self._answers(questions))
+        pairs = zip(questions, answers, strict=True)
+        return [Region(question, self.best_per, **answer) for question, answer in pairs]
 
     def _at_border(self, workload: tuple[float, float], place: int) -> Region:
         """The region of a workload within one of the budgets, without draws."""
-        within = self.budgets[place : place + 1]
-        budget = f"-within-{within[0].value:.0f}" if within else ""
+        budgets = self.budgets[place : place + 1]
+        budget = f"-within-{budgets[0].value:.0f}" if budgets else ""
         alone = replace(
             self,
-            budgets=within,
+            budgets=budgets,
             draws=False,
             store=lambda name, compute: self.store(f"{name}{budget}-border", compute),
         )
-        (region,) = alone.at(workload)
+        (region,) = alone.regions_of(workload)
         return region
 
-    def _asked(self, workload: tuple[float, float]) -> list[Question]:
+    def _questions(self, workload: tuple[float, float]) -> list[Question]:
         """The question of one workload, within each budget."""
         context, batch = workload
         study = self.question.study.but(context=context, batch=batch)
@@ -221,29 +219,21 @@ class Atlas:
         limits = goal.limits
         if self.at_once:
             limits = (*limits, served_at_once(batch))
-        within = [(budget, *limits) for budget in self.budgets] or [limits]
-        goals = [replace(goal, limits=own) for own in within]
-        return [self.question.asking(study, own) for own in goals]
+        goals = [replace(goal, limits=(each, *limits)) for each in self.budgets]
+        goals = goals or [replace(goal, limits=limits)]
+        return [self.question.asking(study, goal) for goal in goals]
 
-    def _searched(self, asked: Sequence[Question]) -> list[dict[str, Any]]:
-        """Search the machines within each budget; the numbers and words of regions.
-
-        Raises:
-            KeyboardInterrupt: Ctrl-C came.
-        """
+    def _answers(self, questions: Sequence[Question]) -> list[dict[str, Any]]:
+        """Fields of the regions of one workload, searched within each budget."""
         answers: list[dict[str, Any]] = []
-        best, outcomes = self.question.goal.best.nothing, Counter[str]()
-        tried = [np.zeros(0, int) for _ in self.question.deployments]
-        for question in asked:
+        smaller: MachineSearch | None = None
+        for question in questions:
             search = MachineSearch(question, question.goal.best, np.inf, None)
-            if answers:
-                search.kept, search.outcomes = best, outcomes
-            for place, each in enumerate(question.deployments):
-                search.over(each.candidates(np.setdiff1d(each.within, tried[place])))
-                tried[place] = each.within
+            search.over_within(smaller)
             if search.is_interrupted:
                 raise KeyboardInterrupt
-            best, outcomes = search.kept, Counter(search.outcomes)
+            # ranking drops what tells the systems apart, from which the next search goes on
+            smaller = copy(search)
             search.rank()
             answers.append(self._answer(search))
         return answers
@@ -252,23 +242,23 @@ class Atlas:
         """Fields of a region that a search found."""
         machines = machines_of(search.kept) if search.meets else []
         outcomes = dict(search.outcomes)
-        found = Region(search.question, self.per, machines, (), outcomes)
+        region = Region(search.question, self.best_per, machines, (), outcomes)
         shares = list[float]()
         if self.draws and machines:
-            rivals = [design.block for design in found.designs]
+            rivals = [design.block for design in region.designs]
             shares = best_shares(search.question.goal, rivals, DRAWS).tolist()
         return {"machines": machines, "shares": shares, "outcomes": outcomes}
 
     def sentences(self, regions: Sequence[Sequence[Region]]) -> list[str]:
         """Say in how many cells each group wins, a sentence a budget."""
-        said = []
-        for within in zip(*regions, strict=True):
-            budget = within[0].question.goal.budget
+        sentences = []
+        for cells in zip(*regions, strict=True):
+            budget = cells[0].question.goal.budget
             where = f"Within {budget.value:,.0f} USD: " if budget else ""
-            wins = Counter(each.winner or "no machine" for each in within)
-            told = ", ".join(f"{name} {count}" for name, count in wins.most_common())
-            said.append(f"{where}of {counted(len(within), 'cell')} {told}.")
-        return said
+            wins = Counter(cell.winner or "no machine" for cell in cells)
+            counts = ", ".join(f"{name} {count}" for name, count in wins.most_common())
+            sentences.append(f"{where}of {counted(len(cells), 'cell')} {counts}.")
+        return sentences
 
     def borders(self, regions: Sequence[Sequence[Region]]) -> Rows:
         """Find where exactly the best technology changes between workloads beside each other.
@@ -284,16 +274,16 @@ class Atlas:
             KeyboardInterrupt: Ctrl-C came.
         """
         study = self.question.study
-        at = {each[0].workload: each for each in regions}
+        by_workload = {each[0].workload: each for each in regions}
         rows: Rows = []
         for place in range(len(regions[0])):
             for batch, ends in product(study.batch, pairwise(study.context)):
-                low, high = (at[float(end), float(batch)][place] for end in ends)
+                low, high = (by_workload[float(end), float(batch)][place] for end in ends)
                 rows += self._between(place, "context", low, high)
             # where all must run at once, the limit itself changes with the batch
             steps = () if self.at_once else pairwise(study.batch)
             for context, ends in product(study.context, steps):
-                low, high = (at[float(context), float(end)][place] for end in ends)
+                low, high = (by_workload[float(context), float(end)][place] for end in ends)
                 rows += self._between(place, "batch", low, high)
         return rows
 
@@ -313,10 +303,10 @@ class Atlas:
         below, above = border(along, low, high)
         context, batch = high.workload
         there = (above, batch) if along == "context" else (context, above)
-        found = high if there == high.workload else self._at_border(there, place)
-        if found.machines[:1] != high.machines[:1]:
-            before = self._between(place, along, low, found)
-            return before + self._between(place, along, found, high)
+        middle = high if there == high.workload else self._at_border(there, place)
+        if middle.machines[:1] != high.machines[:1]:
+            before = self._between(place, along, low, middle)
+            return before + self._between(place, along, middle, high)
         budget = high.question.goal.budget
         row: Row = {"budget_usd": budget.value} if budget else {}
         row |= {"along": along, "context_tok": context, "batch": batch}
@@ -339,11 +329,11 @@ def border(along: str, low: Region, high: Region) -> tuple[float, float]:
 
     def leads(_: Indices, values: Numbers) -> Numbers:
         """1 where the first machine is no worse."""
-        own, other = (
+        of_first, of_second = (
             goal.worth(block, NO_NUMBERS, len(values), {axis: values})
             for block in (first, second)
         )
-        return (own <= other).astype(float)
+        return (of_first <= of_second).astype(float)
 
     values: Numbers = np.unique(np.round(np.geomspace(start, end, LOOKED_AT)))
     changes = [each for each in crossings(leads, 1, values, True) if not each.rises]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 from scipy.optimize import brentq
 
+from nearkv.costmodel.algebra.span import Indices, Numbers
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.schema import keys_of
+from nearkv.solvers.search import crossings, looked_at
 from nearkv.sweeps.evaluate.slo import FAR
 from nearkv.sweeps.explore.design.answer import (
     Design,
@@ -17,35 +20,44 @@ from nearkv.sweeps.explore.design.answer import (
     designs_of,
     machines_of,
 )
-from nearkv.sweeps.explore.design.atlas import Region
+from nearkv.sweeps.explore.design.atlas import DRAWS, Region
+from nearkv.sweeps.explore.design.flips import at_equal_cost, band_of, ratio_errors
+from nearkv.sweeps.explore.design.goal import Goal
 from nearkv.sweeps.explore.design.question import Question
 from nearkv.sweeps.explore.design.space import Read
-from nearkv.sweeps.study.grid import NO_NUMBERS
+from nearkv.sweeps.study.bands import Band
+from nearkv.sweeps.study.grid import NO_NUMBERS, Block
 from nearkv.sweeps.tables.table import Row
+from nearkv.sweeps.uncertainty.sampled import drawn_numbers, ends
 
 DOUBLINGS = 6
 """A number is looked at up to 64 times as high, and down to a 64th."""
 EXACT = 1e-9
 """Distance of the factor's logarithm to which it is found, and of values that tie [1]."""
+VALUES = ("at", "usd_per_gb")
+"""Columns of the value, which have bands."""
 GB = 1e9
 """Bytes of a gigabyte, as prices count it [B]."""
 
 
-def break_even(region: Region, address: str) -> Row:
+def break_even(region: Region, address: str, level: float = 0.0) -> Row:
     """The value of a number at which the systems that own its part begin to win, or no longer do.
 
     All parts that may stand in the role have the number times one factor; machines of systems that
-    own the role are searched again at each factor, and within the budget at its prices. Of two such
-    factors the nearer to the stated value counts.
+    own the role are searched again at each factor, and within the budget at its prices. Of several
+    such factors the one nearest to 1 counts, by its ratio.
 
     Args:
         region: a workload within a budget, whose machines of other systems stay as they are.
         address: the number, `role.key`.
+        level: share of the draws inside the band of the value; 0 for none [%].
 
     Returns:
         The workload; whether the owners win as stated; the `factor`, empty where none up to 64
         turns the ranking; and there the best machine's part, the number `at` that it has, with its
-        unit, for a price `usd_per_gb`, and who is level: `owner` and `rival`.
+        unit, for a price `usd_per_gb`, and who is level: `owner` and `rival`. With a level the ends
+        and the middle of a band of both values, as `at_p05`; one is empty where so many draws turn
+        at no factor up to 64.
 
     Raises:
         InputError: no system that is asked about owns such a part.
@@ -58,35 +70,48 @@ def break_even(region: Region, address: str) -> Row:
         for machine in region.machines
         if role not in question.deployments_of(machine[0]).system.owns
     ]
-    rival = designs_of(question, rivals[:1])
-    beaten = np.inf
+    rival = next(iter(designs_of(question, rivals[:1])), None)
+    rival_cost = np.inf
     if rival:
-        beaten = float(question.goal.worth(rival[0].block, NO_NUMBERS, 1)[0])
+        rival_cost = float(question.goal.worth(rival.block, NO_NUMBERS, 1)[0])
 
-    def lead(doublings: float) -> float:
-        """The lead of the owners as a logarithm, below 0 behind; at most `FAR` [1]."""
+    @cache
+    def advantage(doublings: float) -> float:
+        """Logarithm of how much better the owners are, below 0 behind; at most `FAR` [1]."""
         search = searched(question, address, 2.0**doublings)
-        own = float(np.min(search.kept.costs[:, 1])) if search.meets else np.inf
-        if np.isclose(own, beaten, EXACT, 0):  # who ties does not win
+        owner_cost = float(np.min(search.kept.costs[:, 1])) if search.meets else np.inf
+        if np.isclose(owner_cost, rival_cost, EXACT, 0):  # who ties does not win
             return -EXACT
-        if not np.isfinite([own, beaten]).all():
-            return FAR if own < beaten else -FAR
+        if not np.isfinite([owner_cost, rival_cost]).all():
+            return FAR if owner_cost < rival_cost else -FAR
         # rates are negative, as less is better
-        return float(np.log(own / beaten) if own < 0 else np.log(beaten / own))
+        is_rate = owner_cost < 0
+        return float(np.log(owner_cost / rival_cost) * (1 if is_rate else -1))
 
-    wins = lead(0.0) > 0
-    row = {**region.asked, "number": address, "owner_wins": wins}
+    wins = advantage(0.0) > 0
+    row = {**region.cell, "number": address, "owner_wins": wins}
     row |= dict.fromkeys(("factor", "part", "at", "unit", "usd_per_gb", "owner"))
-    row["rival"] = rival[0].system if rival else ""
-    reach = _reach(lead, wins)
-    if not reach:
+    row["rival"] = rival.system if rival else ""
+    suffixes = Band(level, DRAWS, 0).suffixes if level else ()
+    row |= dict.fromkeys(f"{name}_{end}" for name in VALUES for end in suffixes)
+    turn = _nearest_turn(advantage, wins)
+    if turn is None:
         return row
-    doublings = float(brentq(lead, *reach, xtol=EXACT))
+    doublings, side = turn
     # on the side of the owners, as the other may have no machine of theirs
-    inside = doublings - np.sign(reach[1]) * (EXACT if wins else -EXACT)
+    inside = doublings - 2 * EXACT * (side if wins else -side)
     search = searched(question, address, 2.0**inside)
     owner = designs_of(search.question, machines_of(search.kept)[:1])[0]
-    return {**row, **_value(owner, address, 2.0**doublings), "owner": owner.system}
+    row |= {**_value(owner, address, 2.0**doublings), "owner": owner.system}
+    if level:
+        blocks = [design.block for design in (owner, rival) if design]
+        band = band_of(blocks, DRAWS, level)
+        wins_below = wins == (side > 0)
+        turns = turns_of_draws(question.goal, blocks, address, band, doublings, wins_below)
+        for name in VALUES:
+            if row[name]:
+                row |= _shown_ends(band, name, turns + np.log2(row[name] / 2.0**doublings))
+    return row
 
 
 def check_owned(question: Question, address: str) -> None:
@@ -107,13 +132,85 @@ def check_owned(question: Question, address: str) -> None:
         )
 
 
-def _reach(lead: Callable[[float], float], wins: bool) -> tuple[float, float] | None:
-    """Doublings between which who wins changes, those nearest to none; None where it never does."""
-    for far in range(1, DOUBLINGS + 1):
-        for sign in (1, -1):
-            if (lead(sign * far) > 0) != wins:
-                return sign * (far - 1), sign * far
+def _nearest_turn(
+    advantage: Callable[[float], float], wins: bool
+) -> tuple[float, int] | None:
+    """The doublings nearest to none at which who wins changes, and their sign; None where never."""
+    for octave in range(1, DOUBLINGS + 1):
+        turns = []
+        for side in (1, -1):
+            near, far = float(side * (octave - 1)), float(side * octave)
+            if (advantage(far) > 0) != wins:
+                turns.append((float(brentq(advantage, near, far, xtol=EXACT)), side))
+        if turns:
+            return min(turns, key=lambda turn: abs(turn[0]))
     return None
+
+
+def turns_of_draws(
+    goal: Goal,
+    blocks: Sequence[Block],
+    address: str,
+    band: Band,
+    nearest_to: float,
+    wins_below: bool,
+) -> Numbers:
+    """Doublings of a number at which one machine overtakes another, in draws of all other numbers.
+
+    The machines stay as they are. One that drawn prices put beyond the budget counts for as much of
+    it as the budget buys, unless a price is asked about: then the owner is within it or loses.
+
+    Args:
+        goal: what ranks them.
+        blocks: the machine that owns the number, and its rival where there is one.
+        address: the number, `role.key`.
+        band: the draws.
+        nearest_to: doublings; of several the nearest to these counts.
+        wins_below: whether the owner wins below them, and not above.
+
+    Returns:
+        Doublings of the stated number, one a draw; infinite, or below all, where the owner wins
+        throughout or loses throughout.
+    """
+    owner, *rivals = blocks
+    role, _, key = address.partition(".")
+    stated = owner.platform.roles[role].si[key]
+    numbers = drawn_numbers(owner, band)
+    rival_cost = np.full(band.samples, np.inf)
+    for rival in rivals:
+        drawn = drawn_numbers(rival, band)
+        rival_cost = at_equal_cost(goal, rival, drawn, band.samples)
+        rival_cost *= ratio_errors(goal, rival, band)
+
+    def leads(draws: Indices, factors: Numbers) -> Numbers:
+        """1 where the owner is better."""
+        changed = {name: values[draws] for name, values in numbers.items()}
+        changed[address] = stated * factors
+        if key == "price":
+            cost = goal.worth(owner, changed, len(draws))
+        else:
+            cost = at_equal_cost(goal, owner, changed, len(draws))
+        return (cost < rival_cost[draws]).astype(float)
+
+    reach: Numbers = np.exp2(np.arange(-DOUBLINGS, DOUBLINGS + 1.0))
+    looked = looked_at(leads, band.samples, reach, False)
+    wins_somewhere = looked.any(axis=0)
+    turns = np.where(wins_somewhere == wins_below, np.inf, -np.inf)
+    found = crossings(leads, band.samples, reach, False, looked)
+    turning = [each for each in found if each.rises != wins_below]
+    for each in turning:
+        doublings = np.log2(each.below)
+        if abs(doublings - nearest_to) < abs(turns[each.point] - nearest_to):
+            turns[each.point] = doublings
+    return turns
+
+
+def _shown_ends(band: Band, name: str, logarithms: Numbers) -> Row:
+    """Ends and middle of the band of a value, of which draws have the binary logarithm."""
+    values = {
+        end: 2.0 ** float(value) for end, value in ends(band, name, logarithms).items()
+    }
+    return {end: value if 0 < value < np.inf else None for end, value in values.items()}
 
 
 def _value(owner: Design, address: str, factor: float) -> Row:
@@ -144,8 +241,7 @@ def searched(question: Question, address: str, factor: float) -> MachineSearch:
     )
     scaled = replace(question, laid_out=laid_out)
     search = MachineSearch(scaled, scaled.goal.best, np.inf, None)
-    for each in scaled.deployments:
-        search.over(each.candidates(each.within))
+    search.over_within()
     if search.is_interrupted:
         raise KeyboardInterrupt
     search.rank()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -96,31 +96,49 @@ def best_shares(goal: Goal, rivals: Sequence[Block], samples: int) -> Numbers:
     Machines stay as they are: one that drawn prices put beyond the budget counts for as much of it
     as the budget buys. Predictions beside that of the first machine have a ratio's model error.
     """
-    drawn = [draws_of(block.platform).values() for block in rivals]
-    band = Band(90.0, samples, 0, tuple(sorted({RATIO_ERROR}.union(*drawn))))
-    power = error_power(goal.objectives[0])
-    worths = np.empty((len(rivals), samples))
-    for place, block in enumerate(rivals):
-        worths[place] = _at_equal_cost(goal, block, band)
-        if place:
-            box = block.grid.whole
-            estimate = block.resolved(box).estimate
-            error = drawn_error(block, band, estimate, shape_of(box), RATIO)
-            worths[place] *= np.exp(power * error.ravel())
+    band = band_of(rivals, samples)
+    worths = np.array(
+        [
+            at_equal_cost(goal, block, drawn_numbers(block, band), samples)
+            for block in rivals
+        ]
+    )
+    for place, block in enumerate(rivals[1:], 1):
+        worths[place] *= ratio_errors(goal, block, band)
     serves = np.isfinite(worths).any(axis=0)
     best = np.argmin(worths, axis=0)[serves]
     return np.bincount(best, minlength=len(rivals)) / max(len(best), 1)
 
 
-def _at_equal_cost(goal: Goal, block: Block, band: Band) -> Numbers:
-    """The objective of a machine at every draw, of so much of it as the budget buys."""
-    numbers = drawn_numbers(block, band)
+def band_of(rivals: Sequence[Block], samples: int, level: float = 90.0) -> Band:
+    """The draws that machines share, those of the model error of a ratio among them."""
+    drawn = [draws_of(block.platform).values() for block in rivals]
+    return Band(level, samples, 0, tuple(sorted({RATIO_ERROR}.union(*drawn))))
+
+
+def ratio_errors(goal: Goal, block: Block, band: Band) -> Numbers:
+    """Factor at every draw by which the objective errs beside that of another machine [1]."""
+    box = block.grid.whole
+    estimate = block.resolved(box).estimate
+    error = drawn_error(block, band, estimate, shape_of(box), RATIO)
+    factors: Numbers = np.exp(error_power(goal.objectives[0]) * error.ravel())
+    return factors
+
+
+def at_equal_cost(
+    goal: Goal, block: Block, numbers: Mapping[str, Numbers], count: int
+) -> Numbers:
+    """The objective of a machine with other numbers, of so much of it as the budget buys.
+
+    Args:
+        goal, block, numbers, count: as `Goal.worth` takes them.
+    """
     limits = tuple(limit for limit in goal.limits if limit != goal.budget)
-    worth = replace(goal, limits=limits).worth(block, numbers, band.samples)
+    worth = replace(goal, limits=limits).worth(block, numbers, count)
     if goal.budget is None:
         return worth
     price = Goal((goal.budget.quantity,), (False,), ())
-    cost = price.worth(block, numbers, band.samples)
+    cost = price.worth(block, numbers, count)
     dearer = np.maximum(cost / goal.budget.value, 1.0)
     return np.where(worth < 0, worth / dearer, worth * dearer)
 
