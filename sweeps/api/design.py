@@ -108,7 +108,8 @@ def design(
         file: of a grid, the output, beside which answers are kept until all are there.
         resume: go on with these.
         axes: batches, contexts, one output_tokens and value of each knob. With a `band` it is also
-            said in how many draws of all uncertain numbers the best machine wins.
+            said in how many draws of all uncertain numbers the best machine wins, or the band of a
+            break-even.
 
     Returns:
         A row a system with the best machine for it, the best first: its parts, then the columns of

@@ -25,7 +25,8 @@ MACHINE_COLUMNS = (
 )
 """Columns that a terminal shows, the most important first."""
 BREAK_EVEN_COLUMNS = (
-    "budget_usd,context_tok,batch,owner_wins,at,unit,usd_per_gb,factor,part,owner,rival"
+    "budget_usd,context_tok,batch,owner_wins,at,at_p05,at_p95,unit,usd_per_gb,usd_per_gb_p05,"
+    "usd_per_gb_p95,factor,part,owner,rival"
 )
 """Columns of a number at which cells change hands."""
 CELL_COLUMNS = "budget_usd,context_tok,batch,technology"
@@ -136,7 +137,9 @@ def design(
     band: Annotated[
         float | None,
         option(
-            "PERCENT", "Say in how many draws of all uncertain numbers the first row wins."
+            "PERCENT",
+            "Say in how many draws of all uncertain numbers the first row wins; of a break-even "
+            "the band of the value.",
         ),
     ] = None,
     resume: Annotated[

@@ -135,7 +135,7 @@ def breakdown(
 @with_options(of_figure)
 def policy_map(
     line: typer.Context,
-    value: ValueOption = "throughput_tok_s",
+    value: ValueOption = "",
     x: Across = "context_tok",
     y: Upwards = "batch",
     by: ColourOption = "",
@@ -147,7 +147,8 @@ def policy_map(
 ) -> None:
     """Draw which system is best over two axes, and by how much.
 
-    Of a grid of `design`, a map of technologies for each budget, and the margins.
+    Of a grid of `design`, a map of technologies for each budget, and the margins; of its break-even
+    contours of the value.
 
     Example: nearkv plot map out.csv --x context_tok --y batch --boundaries flips.csv -o map.pdf
     """
@@ -158,7 +159,9 @@ def policy_map(
 
 
 def _map_of(table: pd.DataFrame) -> str:
-    """The map that suits a table: of a grid of machines, or of systems."""
+    """The map that suits a table: of a break-even, a grid of machines, or of systems."""
+    if "owner_wins" in table:
+        return "break_even_map"
     return "region_map" if "technology" in table else "policy_map"
 
 

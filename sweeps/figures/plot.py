@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.figures.bars import bars, tornado
+from nearkv.sweeps.figures.break_even_map import break_even_map
 from nearkv.sweeps.figures.breakdown import breakdown, footprint
 from nearkv.sweeps.figures.lines import lines
 from nearkv.sweeps.figures.papers import PaperFigure, draw, paper_figure
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PaperFigure",
     "bars",
+    "break_even_map",
     "breakdown",
     "draw",
     "footprint",

@@ -11,6 +11,7 @@ from nearkv.costmodel.algebra.span import Booleans, Indices, Numbers
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.slo import higher_is_better
 from nearkv.sweeps.figures.series import (
+    SPEED,
     check_drawable,
     check_no_names,
     check_numbers,
@@ -47,7 +48,7 @@ class BestPolicy:
 @styled
 def policy_map(
     table: pd.DataFrame,
-    value: str = "throughput_tok_s",
+    value: str = "",
     *,
     x: str = "context_tok",
     y: str = "batch",
@@ -62,7 +63,7 @@ def policy_map(
 
     Args:
         table: a row for every place and every value of `by`.
-        value: the column that is compared.
+        value: the column that is compared; default: `throughput_tok_s`.
         x, y: the columns of numbers along the axes.
         by: the column whose values compete; default: the system.
         boundaries: rows of `solve crossover` along x, with a column y: where exactly the best
@@ -82,7 +83,7 @@ def policy_map(
         >>> table = nearkv.compare(systems, model="opt-30b", batch="1:16:x4", context="1k:16k:x2")
         >>> axes = nearkv.plot.policy_map(table)
     """
-    by = by or "system"
+    by, value = by or "system", value or SPEED
     check_drawable(table, value, x, y, by)
     if x == y:
         raise InputError(f"{x} is named for both axes of the map; name another for one")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import string
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Numbers
 from nearkv.hardware.errors import check_known
-from nearkv.sweeps.evaluate.slo import higher_is_better
 from nearkv.sweeps.figures.policy_map import (
     BestPolicy,
     best_of,
@@ -17,7 +17,12 @@ from nearkv.sweeps.figures.policy_map import (
     draw_boundaries,
     number_places,
 )
-from nearkv.sweeps.figures.series import check_drawable, check_numbers, distinct_values
+from nearkv.sweeps.figures.series import (
+    SPEED,
+    check_drawable,
+    check_numbers,
+    distinct_values,
+)
 from nearkv.sweeps.figures.style import PAGE_WIDTHS, colour, load_pyplot, styled
 from nearkv.sweeps.tables.labels import label_of, without_unit
 
@@ -35,6 +40,8 @@ TICK_SIZE = 5.5
 """Height of numbers along a map, of which several stand in a row [point]."""
 PANEL_HEIGHT = 2.2
 """Height of a map [inch]."""
+CAPTION_SIZE = 6.0
+"""Height of the letters below a map [point]."""
 BAR_REACH = 0.28
 """Half the length of a bar where the best changes, as a share of a cell."""
 MOST_SHADED = 10.0
@@ -44,7 +51,7 @@ MOST_SHADED = 10.0
 @styled
 def region_map(
     table: pd.DataFrame,
-    value: str = "throughput_tok_s",
+    value: str = "",
     *,
     x: str = "context_tok",
     y: str = "batch",
@@ -59,7 +66,7 @@ def region_map(
 
     Args:
         table: of `nearkv.design` over a grid.
-        value: the column that is compared.
+        value: the column that is compared; default: `throughput_tok_s`.
         x, y: the columns of numbers along the axes.
         by: the column whose values compete; default: the technology.
         boundaries: the borders of the grid, which are drawn where exactly they lie.
@@ -71,7 +78,7 @@ def region_map(
     Raises:
         InputError: a column does not exist or holds no numbers.
     """
-    by = by or "technology"
+    by, value = by or "technology", value or SPEED
     check_drawable(table, value, x, y, by)
     check_numbers(table.dropna(subset=[value]), value)
     check_known("width", [width], PAGE_WIDTHS)
@@ -79,24 +86,30 @@ def region_map(
         check_boundaries(boundaries, x, y)
     if BUDGET not in table:
         table = table.assign(**{BUDGET: np.inf})
-    table = table.assign(**{by: table[by].fillna("")})
-    names = _winners(table, value, (x, y), by)
-    budgets = distinct_values(table, BUDGET)
-    size = (PAGE_WIDTHS[width], 2 * PANEL_HEIGHT)
-    figure = load_pyplot().figure(figsize=size, layout="constrained")
-    panels = figure.subplots(2, len(budgets), squeeze=False)
-    for budget, (upper, lower) in zip(budgets, panels.T, strict=True):
+    table = table.assign(**{by: table[by].fillna("").astype(str)})
+    maps = {}
+    wins = Counter[str]()
+    for budget in distinct_values(table, BUDGET):
         rows = table[table[BUDGET] == budget]
         best = best_of(rows, value, (x, y), by)
-        rivals = map(str, distinct_values(rows, by))
+        rivals = distinct_values(rows, by)
+        wins.update(rivals[winner] for winner in best.winner.ravel() if winner >= 0)
+        maps[budget] = (rows, best, rivals)
+    names = [name for name, _ in wins.most_common()]
+    size = (PAGE_WIDTHS[width], 2 * PANEL_HEIGHT)
+    figure = load_pyplot().figure(figsize=size, layout="constrained")
+    panels = figure.subplots(2, len(maps), squeeze=False)
+    for (budget, (rows, best, rivals)), (upper, lower) in zip(
+        maps.items(), panels.T, strict=True
+    ):
         order = [names.index(name) if name in names else -1 for name in rivals]
         _draw_winners(upper, best, order)
         if SHARE in rows:
             shares = rows.pivot_table(SHARE, [y, x], by, "max", dropna=False)
-            _hatch_unsure(upper, best, shares[distinct_values(rows, by)].to_numpy(float))
+            _hatch_unsure(upper, best, shares[rivals].to_numpy(float))
         if boundaries is not None:
-            own = boundaries.get(BUDGET, budget) == budget
-            draw_boundaries(upper, boundaries[own], rows, (x, y), BAR_REACH)
+            is_here = boundaries.get(BUDGET, budget) == budget
+            draw_boundaries(upper, boundaries[is_here], rows, (x, y), BAR_REACH)
         _write_margins(lower, best)
         for panel in (upper, lower):
             number_places(panel, rows, x, y)
@@ -111,7 +124,7 @@ def region_map(
     handles, labels = first.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper left", ncols=4, frameon=False)
     caption = _caption(value, SHARE in table, boundaries is not None)
-    figure.supxlabel(caption, x=0.01, horizontalalignment="left", fontsize=6)
+    figure.supxlabel(caption, x=0.01, horizontalalignment="left", fontsize=CAPTION_SIZE)
     return first
 
 
@@ -129,14 +142,6 @@ def _caption(value: str, has_shares: bool, has_borders: bool) -> str:
     if has_shares:
         caption += f" Hatched: best in less than {SURE:.0%} of the draws."
     return caption
-
-
-def _winners(table: pd.DataFrame, value: str, axes: tuple[str, str], by: str) -> list[str]:
-    """Values of `by` that are the best somewhere, those first that are so most often."""
-    sign = 1.0 if higher_is_better(value) else -1.0
-    valued = table.assign(score=sign * table[value]).dropna(subset=["score"])
-    best = valued.groupby([BUDGET, *axes])["score"].idxmax()
-    return [str(name) for name in valued.loc[best, by].value_counts().index]
 
 
 def _draw_winners(axes: Axes, best: BestPolicy, order: list[int]) -> None:
@@ -169,8 +174,9 @@ def _hatch_unsure(axes: Axes, best: BestPolicy, shares: Numbers) -> None:
     """
     from matplotlib.patches import Rectangle
 
-    own = np.take_along_axis(shares, np.maximum(best.winner, 0).reshape(-1, 1), axis=1)
-    unsure = (own.reshape(best.winner.shape) < SURE) & (best.winner >= 0)
+    winners = np.maximum(best.winner, 0).reshape(-1, 1)
+    of_winner = np.take_along_axis(shares, winners, axis=1).reshape(best.winner.shape)
+    unsure = (of_winner < SURE) & (best.winner >= 0)
     for row, column in np.argwhere(unsure):
         corner = (column - 0.5, row - 0.5)
         axes.add_patch(

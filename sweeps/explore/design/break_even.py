@@ -34,7 +34,7 @@ DOUBLINGS = 6
 """A number is looked at up to 64 times as high, and down to a 64th."""
 EXACT = 1e-9
 """Distance of the factor's logarithm to which it is found, and of values that tie [1]."""
-VALUES = ("at", "usd_per_gb")
+VALUE_COLUMNS = ("at", "usd_per_gb")
 """Columns of the value, which have bands."""
 GB = 1e9
 """Bytes of a gigabyte, as prices count it [B]."""
@@ -93,7 +93,7 @@ def break_even(region: Region, address: str, level: float = 0.0) -> Row:
     row |= dict.fromkeys(("factor", "part", "at", "unit", "usd_per_gb", "owner"))
     row["rival"] = rival.system if rival else ""
     suffixes = Band(level, DRAWS, 0).suffixes if level else ()
-    row |= dict.fromkeys(f"{name}_{end}" for name in VALUES for end in suffixes)
+    row |= dict.fromkeys(f"{name}_{end}" for name in VALUE_COLUMNS for end in suffixes)
     turn = _nearest_turn(advantage, wins)
     if turn is None:
         return row
@@ -108,7 +108,7 @@ def break_even(region: Region, address: str, level: float = 0.0) -> Row:
         band = band_of(blocks, DRAWS, level)
         wins_below = wins == (side > 0)
         turns = turns_of_draws(question.goal, blocks, address, band, doublings, wins_below)
-        for name in VALUES:
+        for name in VALUE_COLUMNS:
             if row[name]:
                 row |= _shown_ends(band, name, turns + np.log2(row[name] / 2.0**doublings))
     return row

@@ -9,20 +9,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from support.machine_draws import counted_shares
 
 import nearkv
-from nearkv.costmodel.model.metrics import COLUMNS, Evaluated
 from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.errors import InputError, UnmetError
-from nearkv.solvers.knobs import resolve_knobs
+from nearkv.sweeps.explore.design.answer import best_machines
 from nearkv.sweeps.explore.design.atlas import DRAWS
 from nearkv.sweeps.explore.design.flips import best_shares
 from nearkv.sweeps.explore.design.goal import Goal
-from nearkv.sweeps.explore.design.question import budget_limits
-from nearkv.sweeps.study.bands import RATIO_ERROR, Band, draws_of
+from nearkv.sweeps.explore.design.question import Question, budget_limits
 from nearkv.sweeps.study.study import Study, blocks
-from nearkv.sweeps.uncertainty.model_error import RATIO, drawn_error
-from nearkv.sweeps.uncertainty.sampled import drawn_numbers
 
 pytestmark = pytest.mark.filterwarnings("ignore::nearkv.hardware.errors.NearkvWarning")
 SYSTEMS = "h2m2,hierarchical,hilos,gpu,cpu-offload"
@@ -152,31 +149,29 @@ def test_the_share_of_draws_is_a_direct_count() -> None:
     goal = Goal(("throughput_tok_s",), (True,), budget_limits(["20kUSD"]))
     asked: dict[str, Any] = {"context": 4096, "batch": 4}
     rivals = blocks(Study(("gpu", "h2m2", "hilos"), "opt-13b", platforms=("common",), **asked))
-    samples = 16
-    shares = best_shares(goal, rivals, samples)
-    drawn = [draws_of(block.platform).values() for block in rivals]
-    band = Band(90.0, samples, 0, tuple(sorted({RATIO_ERROR}.union(*drawn))))
-    wins = np.zeros(len(rivals))
-    errors = [
-        drawn_error(each, band, each.resolved(each.grid.whole).estimate, (1,) * 4, RATIO).ravel()
-        for each in rivals
-    ]
-    for draw in range(samples):
-        rates = []
-        for place, block in enumerate(rivals):
-            numbers = drawn_numbers(block, band)
-            one = {address: values[draw : draw + 1] for address, values in numbers.items()}
-            hw, llm, work, knobs = block.at(block.grid.mesh(block.grid.whole), one)
-            estimate = resolve_knobs(block.system, hw, llm, work, knobs).estimate
-            answer = Evaluated(estimate, hw, block.system.owns)
-            names = ("throughput_tok_s", "cost_usd")
-            rate, cost = (np.ravel(COLUMNS[name].compute(answer))[0] for name in names)
-            rate /= max(cost / 20_000, 1.0)
-            rates.append(rate * np.exp(-errors[place][draw]) if place else rate)
-        wins[int(np.argmax(rates))] += 1
-    assert shares.tolist() == (wins / samples).tolist()
+    shares = best_shares(goal, rivals, 16)
+    assert shares.tolist() == counted_shares(rivals, 16, 20_000).tolist()
     assert shares.sum() == 1
     assert DRAWS == 256
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(20))
+def test_the_shares_of_twenty_random_cells_are_direct_counts(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    study = Study(
+        ("gpu", "cpu-offload", "hilos", "hillinfer", "l3", "h2m2", "hbf"),
+        "llama3.1-70b",
+        context=int(8192 << random.integers(0, 8)),
+        batch=int(4 ** random.integers(0, 5)),
+    )
+    budget = int(random.choice([15, 20, 40, 60])) * 1000
+    servers = ("h2m2-server", "hillinfer-server", "hbf-server", "l3-server", "mac-studio-desktop")
+    goal = Goal(("throughput_tok_s",), (True,), budget_limits([f"{budget}USD"]))
+    answer = best_machines(Question(study, goal, servers))
+    rivals = [design.block for design in answer.designs]
+    shares = best_shares(goal, rivals, 16)
+    assert shares.tolist() == counted_shares(rivals, 16, budget).tolist()
 
 
 @pytest.mark.parametrize(

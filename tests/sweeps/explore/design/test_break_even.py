@@ -7,12 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.machine_draws import DrawnMachine, band_over
 
 import nearkv
 from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.catalog import load_part
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.server import load_server
+from nearkv.sweeps.explore.design.break_even import DOUBLINGS, _nearest_turn, turns_of_draws
+from nearkv.sweeps.explore.design.goal import Goal
+from nearkv.sweeps.explore.design.question import budget_limits
+from nearkv.sweeps.study.study import Study, blocks
 
 pytestmark = pytest.mark.filterwarnings("ignore::nearkv.hardware.errors.NearkvWarning")
 SERVERS = "h2m2-server,hillinfer-server,mac-studio-desktop"
@@ -57,25 +62,82 @@ def test_at_the_price_of_lpddr_at_which_it_loses_64k_a_gpu_takes_over(tmp_path: 
     asked: dict[str, Any] = {"context": "64k", "batch": 16, "budget": "20kUSD"}
     assert check_price("lpddr", "h2m2,gpu", tmp_path, SERVERS, **asked)
     given: dict[str, Any] = {"model": "llama3.1-70b", "servers": SERVERS, **asked}
-    (row,) = nearkv.design("h2m2,gpu", break_even="lpddr.price", **given).to_dict("records")
+    table = nearkv.design("h2m2,gpu", break_even="lpddr.price", band=90, **given)
+    (row,) = table.to_dict("records")
     assert row["owner_wins"]
     assert row["at"] == pytest.approx(20_000 - 14_360, rel=1e-6)
     assert row["factor"] == pytest.approx(5640 / 1440, rel=1e-6)
     assert row["usd_per_gb"] == pytest.approx(5640 / 137.438953472, rel=1e-6)
+    assert row["at_p05"] is None, "in over a twentieth of the draws it loses at any price"
+    assert row["at_p50"] < row["at"] < row["at_p95"]
+    assert row["usd_per_gb_p95"] == pytest.approx(row["at_p95"] / 137.438953472)
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("seed", range(50))
 def test_fifty_random_cells_change_hands_at_their_price(seed: int, tmp_path: Path) -> None:
+    """Cells are drawn until one has a break-even."""
     random = np.random.default_rng(seed)
-    asked: dict[str, Any] = {
-        "context": int(8192 << random.integers(0, 8)),
-        "batch": int(4 ** random.integers(0, 5)),
-        "budget": f"{random.choice([15, 20, 40, 60])}kUSD",
-    }
-    role = str(random.choice(["lpddr", "csd", "hbf", "dimm"]))
     servers = f"{SERVERS},hbf-server,l3-server"
-    check_price(role, "h2m2,hilos,hillinfer,l3,hbf,gpu", tmp_path, servers, **asked)
+    for _ in range(20):
+        asked: dict[str, Any] = {
+            "context": int(8192 << random.integers(0, 8)),
+            "batch": int(4 ** random.integers(0, 5)),
+            "budget": f"{random.choice([15, 20, 40, 60])}kUSD",
+        }
+        role = str(random.choice(["lpddr", "csd", "hbf", "dimm"]))
+        if check_price(role, "h2m2,hilos,hillinfer,l3,hbf,gpu", tmp_path, servers, **asked):
+            return
+    pytest.fail("no cell has a break-even")
+
+
+@pytest.mark.parametrize("address", ["lpddr.price", "lpddr.bandwidth"])
+def test_in_each_draw_machines_change_places_at_its_own_value(address: str) -> None:
+    """Each draw by itself: the owner's rate, and the rival's with the error of a ratio.
+
+    A price counts up to the budget, from which on a machine of that price is not built; a rate
+    counts per dollar beyond it.
+    """
+    budget = 40_000
+    goal = Goal(("throughput_tok_s",), (True,), budget_limits([f"{budget}USD"]))
+    study = Study(("h2m2", "gpu"), "opt-13b", platforms=("common",), context=4096, batch=4)
+    pair = blocks(study)
+    band = band_over(pair, 16)
+    is_price = address == "lpddr.price"
+    turns = turns_of_draws(goal, pair, address, band, 0.0, is_price)
+    owner, rival = (DrawnMachine(block, band) for block in pair)
+
+    def leads(draw: int, doublings: float) -> bool:
+        rate, cost = owner.rate_and_cost(draw, {address: value * 2.0**doublings})
+        other, others_cost = rival.rate_and_cost(draw, {})
+        other *= float(np.exp(-rival.errors[draw])) / max(others_cost / budget, 1.0)
+        if is_price:
+            return cost <= budget and rate > other
+        return rate / max(cost / budget, 1.0) > other
+
+    role, _, key = address.partition(".")
+    value = pair[0].platform.roles[role].si[key]
+    for draw, turn in enumerate(turns.tolist()):
+        if np.isinf(turn):
+            ends = leads(draw, -DOUBLINGS), leads(draw, DOUBLINGS)
+            assert ends == ((turn > 0) == is_price,) * 2
+        else:
+            assert leads(draw, turn - 1e-6) is is_price
+            assert leads(draw, turn + 1e-6) is not is_price
+    assert np.isfinite(turns).any()
+
+
+@pytest.mark.parametrize(
+    ("edges", "turn"),
+    [((-0.9, 0.3), 0.3), ((-0.2, 0.6), -0.2), ((-1.5, 1.6), -1.5), ((-9, 9), None)],
+)
+def test_of_two_values_the_one_nearer_by_its_ratio_counts(
+    edges: tuple[float, float], turn: float | None
+) -> None:
+    """The owners win between two edges, in doublings."""
+    low, high = edges
+    found = _nearest_turn(lambda doublings: min(doublings - low, high - doublings), wins=True)
+    assert (found[0] if found else None) == (turn if turn is None else pytest.approx(turn))
 
 
 def test_at_the_rate_of_a_drive_at_which_it_loses_both_are_level(tmp_path: Path) -> None:
