@@ -19,6 +19,8 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     ATTENDS,
     LACKS,
     MOST_UNITS,
+    BySublayer,
+    LayerPass,
     asymmetric_memory,
     attention,
     check_heads,
@@ -28,11 +30,11 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     fc,
     footprint,
     output_head,
-    prompt_attention,
+    prompts_of,
     qkv,
+    step_of,
 )
 from nearkv.costmodel.mechanisms.hbm_lpddr.mapped_step import (
-    Kernel,
     every_layer,
     mapped,
     one_side,
@@ -115,9 +117,9 @@ def h2m2(
         the flat page table of one chip over both memories.
         Source: H2M2 sec. 4.2, 4.3, Algorithm 1.
     """
-    work = work.in_chunks(chunk)
-    estimate = mapped(hw, llm, work, n_attention, n_qkv, n_fc, paged=1.0)
-    wasted = fragmentation(hw, llm, work, n_attention, n_qkv, n_fc).wasted
+    work, heads = work.in_chunks(chunk), BySublayer(n_attention, n_qkv, n_fc)
+    estimate = mapped(hw, llm, work, heads, paged=1.0)
+    wasted = fragmentation(hw, llm, work, heads).wasted
     space = hw.hbm.count * hw.hbm.memory + hw.lpddr.count * hw.lpddr.memory
     table = page_table_bytes(hw, space)
     paging = {"fragmentation_mb": wasted / 1e6, "page_table_mb": table / 1e6}
@@ -174,7 +176,8 @@ def mapping_system(name: str, policy: str, summary: str, section: str) -> None:
         n_qkv: Real,
         n_fc: Real,
     ) -> Estimate:
-        return mapped(hw, llm, work.in_chunks(chunk), n_attention, n_qkv, n_fc)
+        heads = BySublayer(n_attention, n_qkv, n_fc)
+        return mapped(hw, llm, work.in_chunks(chunk), heads)
 
     model.__doc__ = f"{summary}\n\nSource: H2M2 {section}."
     reversal = BY_RULE if policy.endswith("major") else PROMPTS_BY_RULE
@@ -224,7 +227,8 @@ def flexgen_mapping(
     share = np.minimum(asymmetric_memory(hw).hbm.capacity / decoder, 0.5)
     # whole KV groups, so that none is stored twice
     n = np.floor(share * llm.heads / llm.group) * llm.group
-    estimate = mapped(hw, llm, work, n, n, n, prompt=(n, n, n))
+    heads = BySublayer(n, n, n)
+    estimate = mapped(hw, llm, work, heads, prompt=heads)
     beyond = np.greater(work.context, longest)
     return replace(estimate, notes={LONGER: beyond} if np.any(beyond) else {})
 
@@ -262,45 +266,37 @@ def naive_granularity(
         Prefill, one decode step and what fits. Source: H2M2 sec. 3.1.
     """
     check_heads(llm)
-    check_units(
-        llm.layers,
-        layers_attention=layers_attention,
-        layers_qkv=layers_qkv,
-        layers_fc=layers_fc,
-    )
-    work = work.in_chunks(chunk)
-    two, b, s = asymmetric_memory(hw), work.batch, work.context
-    layers = {"attention": layers_attention, "qkv": layers_qkv, "fc": layers_fc}
-    share = {name: on_hbm / llm.layers for name, on_hbm in layers.items()}
+    layers = BySublayer(layers_attention, layers_qkv, layers_fc)
+    check_units(llm.layers, "layers", layers)
+    work, two = work.in_chunks(chunk), asymmetric_memory(hw)
+    share = BySublayer(*(on_hbm / llm.layers for on_hbm in layers))
+    head = one_side(llm, lambda n: output_head(two, llm, work.batch, n), share.fc)
 
-    def mean_layer(layer: LLM, tokens: Real, attend: Kernel, times: Real) -> Span:
-        """The layer as many times as prompts have chunks, its attention once."""
-        qkv_ = one_side(layer, lambda n: qkv(two, layer, tokens, n), share["qkv"])
-        fc_ = one_side(layer, lambda n: fc(two, layer, tokens, n), share["fc"])
-        return serial(
-            qkv=times * qkv_,
-            attention=one_side(layer, attend, share["attention"]),
-            fc=times * fc_,
-        )
+    def of_phase(phase: LayerPass) -> Span:
+        def mean_layer(layer: LLM) -> Span:
+            """The layer as many times as prompts have chunks, its attention once."""
+            attend = partial(attention, two, layer, phase)
+            qkv_ = one_side(layer, lambda n: qkv(two, layer, phase.tokens, n), share.qkv)
+            fc_ = one_side(layer, lambda n: fc(two, layer, phase.tokens, n), share.fc)
+            return serial(
+                qkv=phase.times * qkv_,
+                attention=one_side(layer, attend, share.attention),
+                fc=phase.times * fc_,
+            )
 
-    def prompt_layer(layer: LLM) -> Span:
-        attend = partial(prompt_attention, two, layer, work)
-        n = work.chunks
-        return mean_layer(layer, b * work.prompt / n, attend, n)
+        return serial(layers=over_layers(llm, mean_layer), head=head)
 
-    def step_layer(layer: LLM) -> Span:
-        return mean_layer(layer, b, partial(attention, two, layer, b, s), 1.0)
-
-    head = one_side(llm, lambda n: output_head(two, llm, b, n), share["fc"])
-    sizes = footprint(llm, work, llm.heads, llm.heads, llm.heads)
-    on_hbm = {name: share[name] * size for name, size in sizes.items()}
+    all_heads = BySublayer(llm.heads, llm.heads, llm.heads)
+    sizes = footprint(llm, work.batch, work.context, all_heads)
+    on_hbm = [part * size for part, size in zip(share, sizes, strict=True)]
+    on_lpddr = [size - held for size, held in zip(sizes, on_hbm, strict=True)]
     return every_layer(
         hw,
         llm,
         work,
-        prefill=serial(layers=over_layers(llm, prompt_layer), head=head),
-        step=serial(layers=over_layers(llm, step_layer), head=head),
-        on_hbm=on_hbm,
-        on_lpddr={name: size - on_hbm[name] for name, size in sizes.items()},
-        attention=share["attention"],
+        prefill=of_phase(prompts_of(work)),
+        step=of_phase(step_of(work)),
+        on_hbm=BySublayer(*on_hbm),
+        on_lpddr=BySublayer(*on_lpddr),
+        attention=share.attention,
     )

@@ -15,21 +15,22 @@ import numpy as np
 from nearkv.costmodel.algebra.span import Port, Real, Span, overlap, serial
 from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import (
     Side,
-    attend,
-    attend_prompt,
     gemm,
     memory_energy,
     powered,
     side,
 )
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
+    LayerPass,
     asymmetric_memory,
     check_heads,
     chunk_in,
     decoder_bytes,
     fc_shapes,
     most_contents,
+    prompts_of,
     qkv_columns,
+    step_of,
 )
 from nearkv.costmodel.model.estimate import Estimate, fits
 from nearkv.costmodel.model.layers import over_layers
@@ -56,29 +57,24 @@ def output_head(on: Side, llm: LLM, work: Workload) -> Span:
     return powered(gemm(on, stored, work.batch, llm.hidden, llm.vocab), on.name)
 
 
-def prefill_and_step(
-    on: Side, llm: LLM, work: Workload, layer: Callable[[Span], Span] = lambda span: span
-) -> tuple[Span, Span]:
-    """All prompts and one step, all of both on one side.
+def all_layers(
+    on: Side, llm: LLM, phase: LayerPass, layer: Callable[[Span], Span] = lambda span: span
+) -> Span:
+    """All prompts or one step, all of it on one side.
 
     Args:
         on: the side.
-        llm, work: what runs.
+        llm, phase: what runs.
         layer: the kernels of a layer -> that layer.
     """
-    b, s, n = work.batch, work.context, work.chunks
 
-    def of_prompts(block: LLM) -> Span:
-        attention = (1 / n) * attend_prompt(on, block, work, block.heads)
-        return n * layer(layer_kernels(on, block, b * work.prompt / n, attention))
+    def of_layer(block: LLM) -> Span:
+        attention = phase.attend(on, block, phase.work, block.heads, 0.0)
+        kernels = layer_kernels(on, block, phase.tokens, (1 / phase.times) * attention)
+        return phase.times * layer(kernels)
 
-    def of_step(block: LLM) -> Span:
-        attention = attend(on, block, b, s, block.heads)
-        return layer(layer_kernels(on, block, b, attention))
-
-    head = output_head(on, llm, work)
-    prompts = serial(layers=over_layers(llm, of_prompts), head=head)
-    return prompts, serial(layers=over_layers(llm, of_step), head=head)
+    head = output_head(on, llm, phase.work)
+    return serial(layers=over_layers(llm, of_layer), head=head)
 
 
 def one_memory(
@@ -99,9 +95,9 @@ def one_memory(
     check_heads(llm)
     work = work.in_chunks(chunk)
     on = side(hw, memory, *CHIPS)
-    prefill, step = prefill_and_step(on, llm, work, layer)
+    step = all_layers(on, llm, step_of(work), layer)
     return Estimate(
-        prefill=prefill,
+        prefill=all_layers(on, llm, prompts_of(work), layer),
         step=step,
         fits=fits(**{memory: (most_contents(llm, work), on.capacity)}),
         work=work,
@@ -200,11 +196,10 @@ def hierarchical(hw: Machine, llm: LLM, work: Workload, *, chunk: Real) -> Estim
         beside = overlap(kernels=kernels, migrate=migrate(hidden * excess))
         return serial(beside=beside, before=migrate((1 - hidden) * excess))
 
-    prompts, decode = prefill_and_step(on, llm, work)
-    step = with_migration(decode, work.context)
-    prefill = with_migration(prompts, work.prompt)
+    step = with_migration(all_layers(on, llm, step_of(work)), work.context)
+    prompts = all_layers(on, llm, prompts_of(work))
     return Estimate(
-        prefill=prefill,
+        prefill=with_migration(prompts, work.prompt),
         step=step,
         fits=fits(both=(most_contents(llm, work), on.capacity + slow.capacity)),
         work=work,

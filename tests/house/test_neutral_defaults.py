@@ -36,7 +36,7 @@ ADDED: list[tuple[Callee, str]] = [
     (accelerator.gemm, "paged"),
     (accelerator.attend_prompt, "paged"),
     (head_mapping.attention, "paged"),
-    (head_mapping.prompt_attention, "paged"),
+    (head_mapping.sublayers, "paged"),
     (head_mapping.qkv, "paged"),
     (head_mapping.fc, "paged"),
     (Capacities, "state"),

@@ -145,9 +145,7 @@ def gemm(
     )
 
 
-def attend(
-    on: Side, llm: LLM, batch: Real, context: Real, n: Real, paged: Real = 0.0
-) -> Span:
+def attend(on: Side, llm: LLM, work: Workload, n: Real, paged: Real = 0.0) -> Span:
     """Q K^T and scores V of n heads for one new token of every sequence, on matrix-vector units.
 
     docs/h2m2.md, eq. H2M2-2.
@@ -157,18 +155,19 @@ def attend(
     Args:
         on: who computes.
         llm: shapes.
-        batch, context: sequences and mean tokens of each [1].
+        work: sequences and their context.
         n: query heads on this side [1].
         paged: as in `gemm`.
     """
+    batch, context = work.batch, work.context
     cached = kv_head_bytes(llm, batch, context) * np.ceil(n / llm.group)
     attended = llm.attended_tokens(context)
     multiply_adds = 2 * llm.head_size * batch * attended * n
-    work = overlap(
+    attention = overlap(
         compute=on.vectors(multiply_adds, "2 d sum(S) n multiply-adds"),
         memory=on.memory(cached, "2 d sum(S) n / g"),
     )
-    return serial(work=work, walk=walk(on, cached, paged))
+    return serial(work=attention, walk=walk(on, cached, paged))
 
 
 def attend_prompt(on: Side, llm: LLM, work: Workload, n: Real, paged: Real = 0.0) -> Span:

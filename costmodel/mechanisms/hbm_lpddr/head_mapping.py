@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,8 +35,6 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
 
-SUBLAYERS = ("attention", "qkv", "fc")
-"""Sub-layers in the order in which Algorithm 1 maps them."""
 ATTENDS = ("full", "window", "chunk")
 """Attention that it models: of every layer the same heads are on HBM."""
 _ROW_OF_ALL_HEADS = (
@@ -51,6 +50,22 @@ LACKS = {
 """Why it models no other."""
 MOST_UNITS = 1024
 """Most heads, or layers, that can be mapped one by one; models have at most 128."""
+
+
+class BySublayer(NamedTuple):
+    """A number of each sub-layer: heads on HBM [1], or bytes on a side [B]."""
+
+    attention: Real
+    qkv: Real
+    fc: Real
+
+    def rest(self, most: Real) -> BySublayer:
+        """All but these of as many of each."""
+        return BySublayer(most - self.attention, most - self.qkv, most - self.fc)
+
+
+SUBLAYERS = BySublayer._fields
+"""Sub-layers in the order in which Algorithm 1 maps them."""
 
 
 @dataclass(frozen=True)
@@ -105,23 +120,24 @@ def check_heads(llm: LLM) -> None:
         )
 
 
-def check_units(most: Real, **mapped: Real) -> None:
+def check_units(most: Real, unit: str, mapped: BySublayer) -> None:
     """Refuse a mapping with more heads, or layers, than a model has.
 
     Args:
         most: heads or layers of the model [1].
-        mapped: knob -> how many on HBM [1].
+        unit: their prefix in knobs.
+        mapped: how many on HBM [1].
 
     Raises:
         InputError: outside 0..most or not whole.
     """
-    for name, n in mapped.items():
+    for name, n in mapped._asdict().items():
         outside = np.less(n, 0) | np.greater(n, most)
         wrong = np.asarray(outside | np.not_equal(np.floor(n), n))
         if wrong.any():
             units, limit = _first_where(wrong, n), _first_where(wrong, most)
             raise InputError(
-                f"knob {name}: {units:g} must be a whole number from 0 to {limit:g}; "
+                f"knob {unit}_{name}: {units:g} must be a whole number from 0 to {limit:g}; "
                 "choose one of these"
             )
 
@@ -155,38 +171,44 @@ def split(
     )
 
 
-def attention(
-    two: Asymmetric, llm: LLM, batch: Real, context: Real, n: Real, paged: Real = 0.0
-) -> Span:
-    """One new token of every sequence against its context, one layer."""
+@dataclass(frozen=True)
+class LayerPass:
+    """A decode step, or all prompts: the tokens that pass a layer, and their attention.
 
-    def heads_on(on: Side, heads: Real) -> Span:
-        return attend(on, llm, batch, context, heads, paged)
-
-    return split(two, heads_on, n, llm.heads, llm.query_bytes(batch))
-
-
-def prompt_attention(
-    two: Asymmetric, llm: LLM, work: Workload, n: Real, paged: Real = 0.0
-) -> Span:
-    """All tokens of all prompts, one layer."""
-
-    def heads_on(on: Side, heads: Real) -> Span:
-        return attend_prompt(on, llm, work, heads, paged)
-
-    tokens = work.batch * work.prompt
-    return split(two, heads_on, n, llm.heads, llm.query_bytes(tokens))
-
-
-def in_chunks(work: Workload, products: Callable[[Real], Span]) -> Span:
-    """Products of one layer over all prompts: those of a chunk of each prompt, once a chunk.
-
-    Args:
-        work: prompts and chunks.
-        products: tokens computed together -> their products.
+    Attributes:
+        work: sequences and prompts.
+        tokens: computed together [1].
+        times: how often as many pass a layer [1].
+        attend: attention of all of them on a side, as `accelerator.attend`.
     """
+
+    work: Workload
+    tokens: Real
+    times: Real
+    attend: Callable[[Side, LLM, Workload, Real, Real], Span]
+
+
+def step_of(work: Workload) -> LayerPass:
+    """One new token of every sequence against its context."""
+    return LayerPass(work, work.batch, 1.0, attend)
+
+
+def prompts_of(work: Workload) -> LayerPass:
+    """All tokens of all prompts, a chunk of each prompt at a time."""
     n = work.chunks
-    return n * products(work.batch * work.prompt / n)
+    return LayerPass(work, work.batch * work.prompt / n, n, attend_prompt)
+
+
+def attention(
+    two: Asymmetric, llm: LLM, phase: LayerPass, n: Real, paged: Real = 0.0
+) -> Span:
+    """Attention of one layer to all that passes it."""
+
+    def heads_on(on: Side, heads: Real) -> Span:
+        return phase.attend(on, llm, phase.work, heads, paged)
+
+    output = llm.query_bytes(phase.times * phase.tokens)
+    return split(two, heads_on, n, llm.heads, output)
 
 
 def qkv(two: Asymmetric, llm: LLM, m: Real, n: Real, paged: Real = 0.0) -> Span:
@@ -271,30 +293,31 @@ def all_layers(llm: LLM, n: Real, sublayer: Callable[[LLM, Real], Span]) -> Span
 
 
 def sublayers(
-    two: Asymmetric,
-    llm: LLM,
-    work: Workload,
-    n_attention: Real,
-    n_qkv: Real,
-    n_fc: Real,
-    paged: Real = 0.0,
+    two: Asymmetric, llm: LLM, phase: LayerPass, heads: BySublayer, paged: Real = 0.0
 ) -> dict[str, Span]:
-    """Sub-layers of a decode step over all layers, and the output head, which follows fc.
+    """Sub-layers of a phase over all layers, and the output head, which follows fc.
 
     Args:
         two: both sides.
-        llm, work: what runs.
-        n_attention, n_qkv, n_fc: heads on HBM [1].
+        llm, phase: what runs.
+        heads: on HBM [1].
         paged: 1 where address translation is paid for, else 0 [1].
     """
-    b, s = work.batch, work.context
+
+    def attention_of(layer: LLM, n: Real) -> Span:
+        return attention(two, layer, phase, n, paged)
+
+    def qkv_of(layer: LLM, n: Real) -> Span:
+        return phase.times * qkv(two, layer, phase.tokens, n, paged)
+
+    def fc_of(layer: LLM, n: Real) -> Span:
+        return phase.times * fc(two, layer, phase.tokens, n, paged)
+
     return {
-        "qkv": all_layers(llm, n_qkv, lambda layer, n: qkv(two, layer, b, n, paged)),
-        "attention": all_layers(
-            llm, n_attention, lambda layer, n: attention(two, layer, b, s, n, paged)
-        ),
-        "fc": all_layers(llm, n_fc, lambda layer, n: fc(two, layer, b, n, paged)),
-        "head": output_head(two, llm, b, n_fc, paged),
+        "qkv": all_layers(llm, heads.qkv, qkv_of),
+        "attention": all_layers(llm, heads.attention, attention_of),
+        "fc": all_layers(llm, heads.fc, fc_of),
+        "head": output_head(two, llm, phase.work.batch, heads.fc, paged),
     }
 
 
@@ -373,12 +396,12 @@ def decoder_bytes(llm: LLM, batch: Real, tokens: Real) -> Real:
     return total(decoder_contents(llm, batch, tokens).values())
 
 
-def footprint(
-    llm: LLM, work: Workload, n_attention: Real, n_qkv: Real, n_fc: Real
-) -> dict[str, Real]:
-    """Bytes of each sub-layer on a side, given its heads of each (fig. 14) [B]."""
-    return {
-        "attention": attention_bytes(llm, work.batch, work.context, n_attention),
-        "qkv": qkv_bytes(llm, n_qkv),
-        "fc": fc_bytes(llm, n_fc),
-    }
+def footprint(llm: LLM, batch: Real, tokens: Real, heads: BySublayer) -> BySublayer:
+    """Bytes of each sub-layer on a side, given its heads of each (fig. 14) [B].
+
+    Args:
+        batch, tokens: sequences and their cached tokens [1].
+        heads: on that side [1].
+    """
+    cache = attention_bytes(llm, batch, tokens, heads.attention)
+    return BySublayer(cache, qkv_bytes(llm, heads.qkv), fc_bytes(llm, heads.fc))

@@ -15,10 +15,14 @@ import numpy as np
 from nearkv.costmodel.algebra.span import Numbers, Real, Span, serial
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     MOST_UNITS,
+    SUBLAYERS,
     Asymmetric,
+    BySublayer,
     asymmetric_memory,
     check_heads,
     footprint,
+    prompts_of,
+    step_of,
     sublayers,
 )
 from nearkv.costmodel.mechanisms.hbm_lpddr.mapped_step import (
@@ -27,7 +31,6 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.mapped_step import (
     change_mapping,
     holds,
     prompt_heads,
-    prompt_sublayers,
 )
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
@@ -88,7 +91,7 @@ def head_tables(
     n = units_first("heads", llm.heads, two, llm, work)
 
     def stored(heads: Real) -> Iterable[Real]:
-        return footprint(llm, work, heads, heads, heads).values()
+        return footprint(llm, work.batch, work.context, BySublayer(heads, heads, heads))
 
     times = (seconds or step_seconds)(two, llm, work, n)
     return _tables(two, llm.heads, n, times, stored)
@@ -96,7 +99,7 @@ def head_tables(
 
 def step_seconds(two: Asymmetric, llm: LLM, work: Workload, n: Real) -> list[Real]:
     """Attention, qkv, and fc with the output head, of a decode step with n heads on HBM [s]."""
-    return _in_three(sublayers(two, llm, work, n, n, n))
+    return _in_three(sublayers(two, llm, step_of(work), BySublayer(n, n, n)))
 
 
 def _in_three(spans: Mapping[str, Span]) -> list[Real]:
@@ -107,9 +110,8 @@ def _in_three(spans: Mapping[str, Span]) -> list[Real]:
 
 def request_seconds(two: Asymmetric, llm: LLM, work: Workload, n: Real) -> list[Real]:
     """Sub-layers of a request whose prompts and steps have the same n heads on HBM [s]."""
-    return _with_steps(
-        two, llm, work, n, _in_three(prompt_sublayers(two, llm, work, (n, n, n)))
-    )
+    prompts = sublayers(two, llm, prompts_of(work), BySublayer(n, n, n))
+    return _with_steps(two, llm, work, n, _in_three(prompts))
 
 
 def moved_seconds(
@@ -125,10 +127,10 @@ def moved_seconds(
         two, llm, work: what runs where.
         n: heads on HBM in decode [1].
     """
-    heads = attention, qkv, fc = prompt_heads(two, llm, work, order)
-    changes = [(n, qkv, fc), (attention, n, fc), (attention, qkv, n)]
+    heads = prompt_heads(two, llm, work, order)
+    changes = [heads._replace(**{name: n}) for name in SUBLAYERS]
     moves = [change_mapping(two, llm, work, heads, after).seconds for after in changes]
-    all_prompts = serial(**prompt_sublayers(two, llm, work, heads)).seconds
+    all_prompts = serial(**sublayers(two, llm, prompts_of(work), heads)).seconds
     moves[0] = moves[0] + np.where(holds(two, llm, work, heads), all_prompts, np.inf)
     return _with_steps(two, llm, work, n, moves)
 
@@ -179,7 +181,8 @@ def layer_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
         lpddr + n / llm.layers * (hbm - lpddr)
         for hbm, lpddr in zip(on_hbm, on_lpddr, strict=True)
     ]
-    whole = footprint(llm, work, llm.heads, llm.heads, llm.heads).values()
+    all_heads = BySublayer(llm.heads, llm.heads, llm.heads)
+    whole = footprint(llm, work.batch, work.context, all_heads)
 
     def stored(layers: Real) -> Iterable[Real]:
         return [layers * (size / llm.layers) for size in whole]

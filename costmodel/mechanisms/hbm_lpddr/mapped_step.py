@@ -13,28 +13,22 @@ Symbols: n heads (or layers) on HBM, N heads, g queries a KV head, L layers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Booleans, Real, Span, serial, stream
+from nearkv.costmodel.algebra.span import Booleans, Real, Span, serial, stream, total
 from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import memory_energy
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     Asymmetric,
-    all_layers,
+    BySublayer,
     asymmetric_memory,
-    attention_bytes,
     check_heads,
     check_units,
-    fc,
-    fc_bytes,
     footprint,
-    in_chunks,
     most_contents,
-    output_head,
-    prompt_attention,
-    qkv,
-    qkv_bytes,
+    prompts_of,
+    step_of,
     sublayers,
 )
 from nearkv.costmodel.model.estimate import Estimate, fits
@@ -44,11 +38,9 @@ from nearkv.hardware.machine import Machine
 
 Kernel = Callable[[Real], Span]
 """Heads on HBM -> one layer of a sub-layer."""
-Heads = tuple[Real, Real, Real]
-"""Heads of attention, qkv and fc on HBM [1]."""
 Order = tuple[int, int, int]
 ORDERS: tuple[Order, ...] = ((2, 1, 0), (0, 1, 2))
-"""fc first, or attention first; places in `Heads`."""
+"""fc first, or attention first; places in `BySublayer`."""
 _ROUNDING = 1e-9
 
 
@@ -56,18 +48,16 @@ def mapped(
     hw: Machine,
     llm: LLM,
     work: Workload,
-    n_attention: Real,
-    n_qkv: Real,
-    n_fc: Real,
+    heads: BySublayer,
     paged: Real = 0.0,
-    prompt: Heads | None = None,
+    prompt: BySublayer | None = None,
 ) -> Estimate:
     """Prefill and one decode step with given heads of each sub-layer on HBM.
 
     Args:
         hw: roles hbm, lpddr, hbm_chip, lpddr_chip, c2c.
         llm, work: what runs; the mapping is that of the decode step at `work.context`.
-        n_attention, n_qkv, n_fc: heads on HBM [1].
+        heads: on HBM [1].
         paged: 1 where address translation is paid for, else 0 [1].
         prompt: heads on HBM in prefill; those of `fastest_heads` where none are given [1].
 
@@ -78,59 +68,40 @@ def mapped(
         InputError: heads outside 0..N.
     """
     check_heads(llm)
-    check_units(llm.heads, n_attention=n_attention, n_qkv=n_qkv, n_fc=n_fc)
+    check_units(llm.heads, "n", heads)
     two = asymmetric_memory(hw)
-    decode = (n_attention, n_qkv, n_fc)
     if prompt is None:
-        prompt = fastest_heads(two, llm, work, decode, paged)
-    step = serial(**sublayers(two, llm, work, *decode, paged))
-    prefill = prompts(two, llm, work, prompt, decode, paged)
-    n = llm.heads
+        prompt = fastest_heads(two, llm, work, heads, paged)
+    b, s, rest = work.batch, work.context, heads.rest(llm.heads)
     return every_layer(
         hw,
         llm,
         work,
-        prefill=prefill,
-        step=step,
-        on_hbm=footprint(llm, work, n_attention, n_qkv, n_fc),
-        on_lpddr=footprint(llm, work, n - n_attention, n - n_qkv, n - n_fc),
-        attention=n_attention / n,
+        prefill=prompts(two, llm, work, prompt, heads, paged),
+        step=serial(**sublayers(two, llm, step_of(work), heads, paged)),
+        on_hbm=footprint(llm, b, s, heads),
+        on_lpddr=footprint(llm, b, s, rest),
+        attention=heads.attention / llm.heads,
     )
 
 
 def prompts(
-    two: Asymmetric, llm: LLM, work: Workload, heads: Heads, decode: Heads, paged: Real
+    two: Asymmetric,
+    llm: LLM,
+    work: Workload,
+    heads: BySublayer,
+    decode: BySublayer,
+    paged: Real,
 ) -> Span:
     """All prompts with one mapping, and the move to the mapping of decode."""
     change = change_mapping(two, llm, work, heads, decode)
-    return serial(**prompt_sublayers(two, llm, work, heads, paged), change=change)
-
-
-def prompt_sublayers(
-    two: Asymmetric, llm: LLM, work: Workload, heads: Heads, paged: Real = 0.0
-) -> dict[str, Span]:
-    """Sub-layers of all prompts over all layers under a mapping, and the output head."""
-    n_attention, n_qkv, n_fc = heads
-
-    def qkv_of(layer: LLM, n: Real) -> Span:
-        return in_chunks(work, lambda tokens: qkv(two, layer, tokens, n, paged))
-
-    def fc_of(layer: LLM, n: Real) -> Span:
-        return in_chunks(work, lambda tokens: fc(two, layer, tokens, n, paged))
-
-    return {
-        "qkv": all_layers(llm, n_qkv, qkv_of),
-        "attention": all_layers(
-            llm, n_attention, lambda layer, n: prompt_attention(two, layer, work, n, paged)
-        ),
-        "fc": all_layers(llm, n_fc, fc_of),
-        "head": output_head(two, llm, work.batch, n_fc, paged),
-    }
+    mapped_prompts = sublayers(two, llm, prompts_of(work), heads, paged)
+    return serial(**mapped_prompts, change=change)
 
 
 def fastest_heads(
-    two: Asymmetric, llm: LLM, work: Workload, decode: Heads, paged: Real
-) -> Heads:
+    two: Asymmetric, llm: LLM, work: Workload, decode: BySublayer, paged: Real
+) -> BySublayer:
     """A mapping made for prompts, or that of decode where moving costs more than it gains."""
     fastest = decode
     least = prompts(two, llm, work, decode, decode, paged).seconds
@@ -138,10 +109,8 @@ def fastest_heads(
         heads = prompt_heads(two, llm, work, order)
         seconds = prompts(two, llm, work, heads, decode, paged).seconds
         faster = holds(two, llm, work, heads) & np.less(seconds, least)
-        attention, qkv_, fc_ = [
-            np.where(faster, *pair)[()] for pair in zip(heads, fastest, strict=True)
-        ]
-        fastest = (attention, qkv_, fc_)
+        pairs = zip(heads, fastest, strict=True)
+        fastest = BySublayer(*(np.where(faster, *pair)[()] for pair in pairs))
         least = np.minimum(least, np.where(faster, seconds, np.inf))
     return fastest
 
@@ -152,8 +121,8 @@ def every_layer(
     work: Workload,
     prefill: Span,
     step: Span,
-    on_hbm: Mapping[str, Real],
-    on_lpddr: Mapping[str, Real],
+    on_hbm: BySublayer,
+    on_lpddr: BySublayer,
     attention: Real,
 ) -> Estimate:
     """Check this step's mapping, and the cache of the last step, against the memories.
@@ -176,7 +145,8 @@ def every_layer(
         "hbm_used_gb": check.tiers["hbm"][0] / 1e9,
         "lpddr_used_gb": check.tiers["lpddr"][0] / 1e9,
     }
-    also.update((f"hbm_{name}_gb", amount / 1e9) for name, amount in on_hbm.items())
+    for name, amount in on_hbm._asdict().items():
+        also[f"hbm_{name}_gb"] = amount / 1e9
     return Estimate(
         prefill=prefill,
         step=step,
@@ -189,12 +159,9 @@ def every_layer(
     )
 
 
-def by_kind(sublayers: Mapping[str, Real]) -> dict[str, Real]:
+def by_kind(held: BySublayer) -> dict[str, Real]:
     """Bytes that the sub-layers of a side hold: attention the cache, the others weights [B]."""
-    return {
-        "KV cache": sublayers["attention"],
-        "weights": sublayers["qkv"] + sublayers["fc"],
-    }
+    return {"KV cache": held.attention, "weights": held.qkv + held.fc}
 
 
 def one_side(layer: LLM, kernel: Kernel, share: Real) -> Span:
@@ -206,16 +173,7 @@ def one_side(layer: LLM, kernel: Kernel, share: Real) -> Span:
 # --- the mapping of prompts -------------------------------------------------------------------
 
 
-def bytes_of(llm: LLM, work: Workload, n: Heads) -> Heads:
-    """Bytes on a side with these heads of each sub-layer, once the prompts are done [B]."""
-    return (
-        attention_bytes(llm, work.batch, work.prompt, n[0]),
-        qkv_bytes(llm, n[1]),
-        fc_bytes(llm, n[2]),
-    )
-
-
-def prompt_heads(two: Asymmetric, llm: LLM, work: Workload, order: Order) -> Heads:
+def prompt_heads(two: Asymmetric, llm: LLM, work: Workload, order: Order) -> BySublayer:
     """Divide every kernel as the speeds of the sides' arrays, as far as HBM holds it.
 
     What LPDDR cannot hold goes to HBM in any case. KV groups stay undivided: none is stored twice.
@@ -230,7 +188,8 @@ def prompt_heads(two: Asymmetric, llm: LLM, work: Workload, order: Order) -> Hea
     """
     even = even_share(two)
     free_hbm, free_lpddr = two.hbm.capacity, two.lpddr.capacity
-    sizes = bytes_of(llm, work, (llm.heads, llm.heads, llm.heads))
+    all_heads = BySublayer(llm.heads, llm.heads, llm.heads)
+    sizes = footprint(llm, work.batch, work.prompt, all_heads)
     all_units = (llm.kv_heads, llm.kv_heads, llm.heads)
     heads: dict[int, Real] = {}
     for kernel in order:
@@ -243,17 +202,15 @@ def prompt_heads(two: Asymmetric, llm: LLM, work: Workload, order: Order) -> Hea
         heads[kernel] = n * llm.heads / units
         free_hbm = np.maximum(free_hbm - n * unit, 0.0)
         free_lpddr = np.maximum(free_lpddr - (units - n) * unit, 0.0)
-    return heads[0], heads[1], heads[2]
+    return BySublayer(heads[0], heads[1], heads[2])
 
 
-def holds(two: Asymmetric, llm: LLM, work: Workload, heads: Heads) -> Booleans:
+def holds(two: Asymmetric, llm: LLM, work: Workload, heads: BySublayer) -> Booleans:
     """True if both sides hold their parts when the prompts are done."""
-    n = llm.heads
-    rest = (n - heads[0], n - heads[1], n - heads[2])
-    on_hbm: Real = sum(bytes_of(llm, work, heads))
-    on_lpddr: Real = sum(bytes_of(llm, work, rest))
-    hbm_holds = np.less_equal(on_hbm, two.hbm.capacity)
-    return hbm_holds & np.less_equal(on_lpddr, two.lpddr.capacity)
+    b, s, rest = work.batch, work.prompt, heads.rest(llm.heads)
+    on_hbm, on_lpddr = footprint(llm, b, s, heads), footprint(llm, b, s, rest)
+    hbm_holds = np.less_equal(total(on_hbm), two.hbm.capacity)
+    return hbm_holds & np.less_equal(total(on_lpddr), two.lpddr.capacity)
 
 
 def even_share(two: Asymmetric) -> Real:
@@ -280,14 +237,11 @@ def fastest_units(units: Real, share: Real) -> Real:
 
 
 def change_mapping(
-    two: Asymmetric, llm: LLM, work: Workload, before: Heads, after: Heads
+    two: Asymmetric, llm: LLM, work: Workload, before: BySublayer, after: BySublayer
 ) -> Span:
     """Move the bytes that change sides between two mappings, all layers (sec. 4.2.2, Migration)."""
-    sizes_before = bytes_of(llm, work, before)
-    sizes_after = bytes_of(llm, work, after)
-    moved: Real = 0.0
-    for size_before, size_after in zip(sizes_before, sizes_after, strict=True):
-        moved = moved + np.abs(size_before - size_after)
+    sizes = (footprint(llm, work.batch, work.prompt, heads) for heads in (before, after))
+    moved = total(np.abs(old - new) for old, new in zip(*sizes, strict=True))
     ports = {"hbm": two.hbm.memory, "link": two.link, "lpddr": two.lpddr.memory}
     any_batch = np.greater(work.batch, 0)
     return stream(moved * any_batch, "to the mapping of decode", **ports)

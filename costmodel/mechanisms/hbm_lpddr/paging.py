@@ -11,7 +11,11 @@ import numpy as np
 
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import kv_head_bytes
-from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import fc_shapes, qkv_columns
+from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
+    BySublayer,
+    fc_shapes,
+    qkv_columns,
+)
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -36,7 +40,7 @@ def page_table_bytes(hw: Machine, space: Real) -> Real:
 
 
 def fragmentation(
-    hw: Machine, llm: LLM, work: Workload, n_attention: Real, n_qkv: Real, n_fc: Real
+    hw: Machine, llm: LLM, work: Workload, heads: BySublayer
 ) -> Fragmentation:
     """Internal fragmentation of a mapping, on both sides.
 
@@ -47,11 +51,11 @@ def fragmentation(
     Args:
         hw: role hbm_chip, for the page.
         llm, work: what runs.
-        n_attention, n_qkv, n_fc: heads on HBM [1].
+        heads: on HBM [1].
     """
-    page, n = hw.hbm_chip.page, llm.heads
-    on_hbm = tensors(llm, work, n_attention, n_qkv, n_fc)
-    on_lpddr = tensors(llm, work, n - n_attention, n - n_qkv, n - n_fc)
+    page = hw.hbm_chip.page
+    on_hbm = tensors(llm, work, heads)
+    on_lpddr = tensors(llm, work, heads.rest(llm.heads))
     as_printed: Real = 0.0
     wasted: Real = 0.0
     for size, count in on_hbm + on_lpddr:
@@ -60,22 +64,20 @@ def fragmentation(
     return Fragmentation(as_printed, wasted)
 
 
-def tensors(
-    llm: LLM, work: Workload, n_attention: Real, n_qkv: Real, n_fc: Real
-) -> list[tuple[Real, Real]]:
+def tensors(llm: LLM, work: Workload, heads: BySublayer) -> list[tuple[Real, Real]]:
     """Tensors of all layers and the output head on a side: size [B], how many [1].
 
     Args:
         llm, work: what runs.
-        n_attention, n_qkv, n_fc: heads on the side [1].
+        heads: on the side [1].
     """
-    share = n_fc / llm.heads
+    share = heads.fc / llm.heads
     sizes: list[tuple[Real, Real]] = [(share * llm.head_bytes, 1.0)]
     for layer in llm.layer_types.values() or (llm,):
         scale = layer.heads / llm.heads
         cache_of_head = kv_head_bytes(layer, work.batch, work.context)
-        cache = cache_of_head * np.ceil(n_attention * scale / layer.group)
-        qkv = layer.hidden * qkv_columns(layer, n_qkv * scale) * layer.weight_width
+        cache = cache_of_head * np.ceil(heads.attention * scale / layer.group)
+        qkv = layer.hidden * qkv_columns(layer, heads.qkv * scale) * layer.weight_width
         sizes += [(cache, layer.layers), (qkv, layer.layers)]
         mlp_parameters = layer.layer_parameters(layer.experts) - layer.attention_parameters
         experts = mlp_parameters / layer.expert_parameters

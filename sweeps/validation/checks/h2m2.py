@@ -16,8 +16,9 @@ from nearkv.costmodel.algebra.span import Numbers, Real
 from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import attend, gemm, side
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     SUBLAYERS,
+    BySublayer,
+    attention_bytes,
     decoder_bytes,
-    footprint,
 )
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import head_tables
 from nearkv.costmodel.mechanisms.hbm_lpddr.paging import fragmentation, page_table_bytes
@@ -206,7 +207,8 @@ def attention_takes_over(name: str) -> float:
     """
     on_hbm = _on_hbm(name)
     _, _, llm = solved("h2m2", name)
-    one_head = footprint(llm, estimate("h2m2", name).work, 1.0, 0.0, 0.0)["attention"]
+    work = estimate("h2m2", name).work
+    one_head = attention_bytes(llm, work.batch, work.context, 1.0)
     head = np.asarray(one_head) / 1e9
     rises = np.diff(on_hbm["attention"]) >= -head[1:]
     falls = np.diff(on_hbm["fc"]) <= 0
@@ -262,8 +264,7 @@ def attention_share_of_bytes(name: str) -> Numbers:
     """The KV cache's share of a model's bytes, at every length (fig. 3) [1]."""
     _, llm = model_on(PLATFORM, name)
     batch, lengths = MODEL_BATCHES[name], MODEL_CONTEXTS[name]
-    work = Workload(batch, lengths, 1.0).at(lengths)
-    cache = footprint(llm, work, llm.heads, 0.0, 0.0)["attention"]
+    cache = attention_bytes(llm, batch, lengths, llm.heads)
     return np.asarray(cache / decoder_bytes(llm, batch, lengths))
 
 
@@ -274,8 +275,8 @@ def fragmentation_as_printed(name: str) -> float:
     Source: Sec. 4.2.1.
     """
     resolved, hw, llm = solved("h2m2", name)
-    units = [resolved.knobs[f"n_{part}"] for part in SUBLAYERS]
-    counted = fragmentation(hw, llm, resolved.estimate.work, *units).as_printed
+    units = BySublayer(*(resolved.knobs[f"n_{part}"] for part in SUBLAYERS))
+    counted = fragmentation(hw, llm, resolved.estimate.work, units).as_printed
     return float(np.max(counted) / 1e6)
 
 
@@ -410,7 +411,9 @@ def only_gemms_gain_from_batching(*models: str) -> float:
         hw, llm = model_on(PLATFORM, name)
         on = side(hw, "hbm", "hbm_chip")
         linear = gemm(on, llm, batch, llm.hidden, llm.ffn).traffic()
-        attention = attend(on, llm, batch, 1024.0, llm.heads).traffic()
+        attention = attend(
+            on, llm, Workload(batch, 0.0, 1.0).at(1024.0), llm.heads
+        ).traffic()
         per_gemm_byte = batch / linear["hbm.memory", "read"]
         operations = np.asarray(attention["hbm.vectors", "run"])
         per_attention_byte = operations / attention["hbm.memory", "read"]

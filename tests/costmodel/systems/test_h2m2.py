@@ -26,16 +26,19 @@ from support.tiny import ACTIVATIONS, KV, PROMPT_KV, STREAMED, amounts, estimate
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import gemm, kv_head_bytes, side
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
+    BySublayer,
     asymmetric_memory,
     attention,
     decoder_bytes,
     fc,
-    prompt_attention,
+    footprint,
+    prompts_of,
     qkv,
     qkv_bytes,
+    step_of,
 )
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import HeadTables, head_tables
-from nearkv.costmodel.mechanisms.hbm_lpddr.mapped_step import ORDERS, bytes_of, holds, prompt_heads
+from nearkv.costmodel.mechanisms.hbm_lpddr.mapped_step import ORDERS, holds, prompt_heads
 from nearkv.costmodel.mechanisms.hbm_lpddr.paging import (
     fragmentation,
     page_table_bytes,
@@ -101,7 +104,7 @@ def test_a_page_table_of_a_terabyte_is_flat() -> None:
 
 
 def test_fragmentation_is_small_and_eq_2_counts_the_used_part() -> None:
-    last_pages = fragmentation(HW, GPT3, step_work(32.0, 1024.0), 14.0, 43.0, 48.0)
+    last_pages = fragmentation(HW, GPT3, step_work(32.0, 1024.0), BySublayer(14.0, 43.0, 48.0))
     # of a layer: 14 and 82 heads of 8 MiB KV leave none; 43 x 4.5 MiB and 53 x 4.5 MiB use 1.5
     # and 0.5 MiB of a page; 48 of 96 shares of fc are whole pages
     assert last_pages.as_printed == 96 * 2 * 2**20
@@ -119,9 +122,8 @@ def test_every_expert_has_a_last_page() -> None:
     sizes = [
         mixtral.hidden * share * w for share in (0.3, 0.7) for w in (2 * mixtral.ffn, mixtral.ffn)
     ]
-    eight, one = (
-        fragmentation(HW, llm, work, 16.0, 16.0, 0.3 * llm.heads).wasted for llm in (mixtral, dense)
-    )
+    heads = BySublayer(16.0, 16.0, 0.3 * mixtral.heads)
+    eight, one = (fragmentation(HW, llm, work, heads).wasted for llm in (mixtral, dense))
     assert eight - one == pytest.approx(mixtral.layers * 7 * sum(-size % page for size in sizes))
 
 
@@ -415,7 +417,7 @@ def test_lpddr_capacity_pushes_heads_to_hbm() -> None:
 
 def test_a_kv_group_cut_in_two_is_paid_for_on_both_sides() -> None:
     two = asymmetric_memory(HW)
-    whole, cut = (attention(two, LLAMA2, 128.0, 4096.0, n) for n in (8.0, 9.0))
+    whole, cut = (attention(two, LLAMA2, step_of(step_work(128.0, 4096.0)), n) for n in (8.0, 9.0))
     carried = [
         sum(a for (_, verb), a in span.traffic().items() if verb == "read") for span in (whole, cut)
     ]
@@ -427,7 +429,7 @@ def test_a_kv_group_cut_in_two_is_paid_for_on_both_sides() -> None:
 def test_an_empty_batch_costs_nothing() -> None:
     two = asymmetric_memory(HW)
     for span in (
-        attention(two, GPT3, 0.0, 512.0, 48.0),
+        attention(two, GPT3, step_of(step_work(0.0, 512.0)), 48.0),
         qkv(two, GPT3, 0.0, 48.0),
         fc(two, GPT3, 0.0, 48.0),
     ):
@@ -463,15 +465,22 @@ def test_the_optimum_is_never_slower_with_less_work_or_more_hardware(llm: LLM) -
             ), address
 
 
+def prompt_bytes(llm: LLM, work: Workload, heads: tuple[Real, Real, Real]) -> BySublayer:
+    """Bytes on a side with these heads of each sub-layer, once the prompts are done [B]."""
+    return footprint(llm, work.batch, work.prompt, BySublayer(*heads))
+
+
 def prompt_tables(llm: LLM, work: Workload, hw: Machine) -> HeadTables:
     two, n = asymmetric_memory(hw), np.arange(float(llm.heads) + 1)
     tokens, rest = work.batch * work.prompt, llm.heads - n
     spans = (
-        prompt_attention(two, llm, work, n),
+        attention(two, llm, prompts_of(work), n),
         *(qkv(two, llm, tokens, n), fc(two, llm, tokens, n)),
     )
     a, q, f = (np.asarray(llm.layers * span.seconds) for span in spans)
-    sides = (tuple(np.asarray(b) for b in bytes_of(llm, work, (heads,) * 3)) for heads in (n, rest))
+    sides = (
+        tuple(np.asarray(b) for b in prompt_bytes(llm, work, (heads,) * 3)) for heads in (n, rest)
+    )
     return HeadTables(
         (a, q, f),
         *sides,  # type: ignore[arg-type]
@@ -553,10 +562,10 @@ def test_what_lpddr_cannot_hold_is_on_hbm_in_prefill() -> None:
     two = asymmetric_memory(hw)
     for order in ORDERS:
         a, q, f = (96 - n for n in prompt_heads(two, GPT3, work, order))
-        on_lpddr = bytes_of(GPT3, work, (a, q, f))
+        on_lpddr = prompt_bytes(GPT3, work, (a, q, f))
         assert sum(on_lpddr) <= 20e9
-        assert holds(two, GPT3, work, (96 - a, 96 - q, 96 - f))
-    assert not holds(two, GPT3, work, (0.0, 0.0, 0.0))
+        assert holds(two, GPT3, work, BySublayer(a, q, f).rest(96.0))
+    assert not holds(two, GPT3, work, BySublayer(0.0, 0.0, 0.0))
 
 
 @pytest.mark.parametrize(("knob", "heads"), [("n_fc", 97.0), ("n_qkv", -1.0), ("n_attention", 3.5)])
@@ -622,7 +631,7 @@ def test_equation_2_counts_the_used_part_of_the_last_page() -> None:
     tokens = np.ceil(
         page / a_token
     )  # of one sequence, whose cache of a layer then just exceeds one page
-    pages = fragmentation(HW, GPT3, at(1.0, tokens), heads, heads, heads)
+    pages = fragmentation(HW, GPT3, at(1.0, tokens), BySublayer(heads, heads, heads))
     used = GPT3.layers * (tokens * a_token - page)
     assert pages.as_printed == pytest.approx(used)  # all other tensors of GPT3 are whole pages
     assert pages.wasted == pytest.approx(GPT3.layers * page - used)

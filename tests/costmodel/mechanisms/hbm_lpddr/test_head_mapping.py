@@ -22,6 +22,7 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import (
 )
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     Asymmetric,
+    BySublayer,
     Gemm,
     asymmetric_memory,
     attention,
@@ -32,10 +33,11 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     fc_shapes,
     footprint,
     output_head,
-    prompt_attention,
+    prompts_of,
     qkv,
     qkv_bytes,
     qkv_columns,
+    step_of,
     sublayers,
 )
 from nearkv.costmodel.mechanisms.hbm_lpddr.mapped_step import (
@@ -62,6 +64,9 @@ MIXTURE = LLM(
 
 
 WORK = Workload(2.0, 7.0, 4.0)
+
+
+STEP = step_of(WORK.at(7.0))
 
 
 SIDE = Side(
@@ -121,7 +126,7 @@ def test_no_tokens_and_no_columns_are_no_product() -> None:
 
 def test_four_heads_read_two_groups() -> None:
     """K and V of 3 elements of 4 B, 7 tokens of 2 sequences: 336 B a group."""
-    step = attend(SIDE, MIXTURE, 2.0, 7.0, 4.0, 1.0)
+    step = attend(SIDE, MIXTURE, WORK.at(7.0), 4.0, 1.0)
     assert amounts(step) == pytest.approx(
         {"vectors run": 2 * 3 * 14 * 4, "memory read": 672, "mmu wait": 672 / 64}
     )
@@ -148,12 +153,12 @@ def test_experts_share_the_tokens() -> None:
     ("span", "exchanged", "barriers"),
     [
         # 18 elements of a query of 3 B
-        (attention(TWO, MIXTURE, 2.0, 7.0, 4.0), 2 * 18 * 3, 1),
-        (prompt_attention(TWO, MIXTURE, Workload(2.0, 7.0, 1.0), 4.0), 2 * 7 * 18 * 3, 1),
+        (attention(TWO, MIXTURE, STEP, 4.0), 2 * 18 * 3, 1),
+        (attention(TWO, MIXTURE, prompts_of(WORK), 4.0), 2 * 7 * 18 * 3, 1),
         (qkv(TWO, MIXTURE, 2.0, 4.0), 2 * (18 + 12) * 3, 1),
         # of 2 tokens, 4 tokens among the experts
         (fc(TWO, MIXTURE, 2.0, 4.0), (2 * 8 + 4 * 38 + 4 * 8) * 3, 3),
-        (attention(TWO, MIXTURE, 0.0, 7.0, 4.0), 0, 0),
+        (attention(TWO, MIXTURE, step_of(Workload(0.0, 7.0, 4.0)), 4.0), 0, 0),
     ],
 )
 def test_outputs_are_exchanged_behind_a_barrier(
@@ -166,7 +171,7 @@ def test_outputs_are_exchanged_behind_a_barrier(
 
 def test_both_sides_together_do_all() -> None:
     """Each side reads all inputs of a product, and its own columns of the weights."""
-    attended = amounts(attention(TWO, MIXTURE, 2.0, 7.0, 4.0))
+    attended = amounts(attention(TWO, MIXTURE, STEP, 4.0))
     assert attended["vectors run"] == pytest.approx(2 * 3 * 14 * 6)
     output = 18 * 8 * 0.5 + 2 * (2 * 18 + 8) * 3
     up = 3 * (8 * 38 * 0.5 + 4 / 3 * (2 * 8 + 38) * 3)
@@ -192,9 +197,8 @@ def test_bytes_of_heads_on_one_side() -> None:
     assert qkv_bytes(MIXTURE, 4.0) == pytest.approx(0.8 * QKV)
     assert fc_bytes(MIXTURE, 4.0) == pytest.approx(2 / 3 * FC)
     assert decoder_bytes(MIXTURE, 2.0, 7.0) == pytest.approx(CACHE + QKV + FC)
-    parts = footprint(MIXTURE, WORK, 3.0, 6.0, 2.0)
-    expected = {"attention": CACHE / 2 * 9 / 7, "qkv": QKV, "fc": FC / 3}
-    assert parts == pytest.approx(expected)
+    parts = footprint(MIXTURE, 2.0, 7.0, BySublayer(3.0, 6.0, 2.0))
+    assert parts == pytest.approx((CACHE / 2, QKV, FC / 3))
 
 
 def test_tensors_of_a_side() -> None:
@@ -208,7 +212,7 @@ def test_tensors_of_a_side() -> None:
         (8 * 38 / 3, 12),
         (19 * 8 / 3, 12),
     ]
-    rows = zip(tensors(MIXTURE, WORK, 3.0, 4.0, 4.0), sizes, strict=True)
+    rows = zip(tensors(MIXTURE, WORK, BySublayer(3.0, 4.0, 4.0)), sizes, strict=True)
     for tensor, expected in rows:
         assert tensor == pytest.approx(expected)
 
@@ -224,7 +228,7 @@ def test_layers_of_two_types_keep_the_same_heads_on_hbm() -> None:
     columns = 2 * qkv_columns(MIXTURE, 4.0) + qkv_columns(wide, 8.0)
     assert qkv_bytes(mixed, 4.0) == MIXTURE.hidden * columns * MIXTURE.weight_width
     hw = load_platform("gh-asymmetric").machine()
-    spans = sublayers(asymmetric_memory(hw), mixed, WORK, 4.0, 4.0, 4.0)
+    spans = sublayers(asymmetric_memory(hw), mixed, step_of(WORK), BySublayer(4.0, 4.0, 4.0))
     read = spans["attention"].traffic()["hbm.memory", "read"]
     assert read == pytest.approx((2 * 5 / 9 + 1) * one_layer * 9 / 7)
 
@@ -282,7 +286,7 @@ def test_prompts_are_cut_as_the_arrays_are_fast(
 
 
 def test_a_mapping_is_held_where_both_sides_have_room() -> None:
-    heads = (3.0, 6.0, 2.0)
+    heads = BySublayer(3.0, 6.0, 2.0)
     on_hbm, on_lpddr = CACHE / 2 + QKV + FC / 3, CACHE / 2 + FC * 2 / 3
     assert holds(sized(on_hbm + 1, on_lpddr + 1), MIXTURE, WORK, heads)
     assert not holds(sized(on_hbm - 1, on_lpddr + 1), MIXTURE, WORK, heads)
@@ -290,12 +294,13 @@ def test_a_mapping_is_held_where_both_sides_have_room() -> None:
 
 
 def test_what_changes_sides_is_read_sent_and_written() -> None:
-    moved = change_mapping(TWO, MIXTURE, WORK, (6.0, 4.0, 6.0), (3.0, 6.0, 2.0))
+    before, after = BySublayer(6.0, 4.0, 6.0), BySublayer(3.0, 6.0, 2.0)
+    moved = change_mapping(TWO, MIXTURE, WORK, before, after)
     expected = CACHE / 2 + 0.2 * QKV + FC * 2 / 3
     sent = [leaf.amount for _, leaf, _ in moved.leaves()]
     assert sent == pytest.approx([expected] * 3)
     nobody = replace(WORK, batch=0.0)
-    assert change_mapping(TWO, MIXTURE, nobody, (6.0, 4.0, 6.0), (3.0, 6.0, 2.0)).seconds == 0
+    assert change_mapping(TWO, MIXTURE, nobody, before, after).seconds == 0
 
 
 def test_mapped_layers_fill_all_memories_of_a_side() -> None:
@@ -303,8 +308,8 @@ def test_mapped_layers_fill_all_memories_of_a_side() -> None:
     sizes = {"hbm.count": 2.0, "hbm.memory": 5e9, "lpddr.count": 3.0, "lpddr.memory": 7e9}
     hw = load_platform("gh-asymmetric").machine().with_values(sizes)
     span = Leaf("memory", "read", 3.0, 1.0, "B")
-    on_hbm = {"attention": 1e9, "qkv": 2e9, "fc": 3e9}
-    on_lpddr = {"attention": 3e9, "qkv": 1e9, "fc": 0.0}
+    on_hbm = BySublayer(1e9, 2e9, 3e9)
+    on_lpddr = BySublayer(3e9, 1e9, 0.0)
     answer = every_layer(hw, MIXTURE, WORK, span, powered(span, "hbm"), on_hbm, on_lpddr, 0.25)
     used = [answer.also[f"{name}_gb"] for name in ("hbm_used", "lpddr_used", "hbm_qkv")]
     assert used == [6, 4, 2]
