@@ -111,6 +111,11 @@ class _Question:
         )
 
     @property
+    def stated_work(self) -> Workload:
+        """The workload with what stated knobs set of it."""
+        return self.system.workload(self.work, self.stated)
+
+    @property
     def unsolved(self) -> list[str]:
         """The knobs that are not numbers yet."""
         return [name for name, value in self.settings.items() if isinstance(value, str)]
@@ -544,7 +549,7 @@ def _least_is_best(question: _Question, share: str) -> Booleans:
     settled = question.system.knobs[share].settled
     if not settled:
         return np.zeros((), bool)
-    return settled(question.hw, question.llm, question.work, question.stated)
+    return settled(question.hw, question.llm, question.stated_work, question.stated)
 
 
 def _candidate_shares(first: _Question, share: str, least: Real) -> Iterator[Real]:
@@ -576,7 +581,8 @@ def _least_total(question: _Question, share: str, least: Real) -> Minimum:
     """The share with the least seconds of the whole batch, exactly."""
     breaks = question.system.knobs[share].breaks
     stated = question.stated
-    edges = breaks(question.hw, question.llm, question.work, stated) if breaks else ()
+    work = question.stated_work
+    edges = breaks(question.hw, question.llm, work, stated) if breaks else ()
     return solve(
         lambda value: question.estimate(**{share: value}),
         least,
@@ -596,7 +602,7 @@ def _solve_jointly(question: _Question) -> dict[str, KnobSetting]:
     for solver in filter(None, solvers):
         own = [name for name, knob in knobs.items() if knob.solver == solver]
         together = {name: question.settings[name] for name in own}
-        work = question.work.in_chunks(question.stated.get("chunk", 0.0))
+        work = question.stated_work
         solved |= solve_mapping(solver, question.hw, question.llm, work, together)
     return solved
 
@@ -610,9 +616,8 @@ def _with_rules(question: _Question) -> _Question:
         rule = rules.get(str(question.settings[name]))
         if rule:
             # later rules see what earlier ones gave
-            ruled[name] = stated[name] = rule(
-                question.hw, question.llm, question.work, stated
-            )
+            work = question.system.workload(question.work, stated)
+            ruled[name] = stated[name] = rule(question.hw, question.llm, work, stated)
     return question.having(ruled)
 
 
@@ -634,7 +639,7 @@ def _solve_share(question: _Question) -> Resolved:
         return _beside_faster(question, name)
     breaks: Sequence[Real] = ()
     if knob.breaks:
-        breaks = knob.breaks(question.hw, question.llm, question.work, stated)
+        breaks = knob.breaks(question.hw, question.llm, question.stated_work, stated)
     # a share is known to be affine by the tests of its system, a number is asked each time
     most = np.inf if knob.kind == "number" else MOST_PROBED
     try:

@@ -62,6 +62,7 @@ def chunk_knob(room: Room, default: float | str = "fitting") -> Knob:
         default=default,
         kind="count",
         rules={"fitting": fitting},
+        of_work=True,
     )
 
 

@@ -65,6 +65,7 @@ class Knob:
         follows: the knob with whose statement this one takes its first value, unless stated too.
         within: the number of the workload that bounds what a count can use, as `batch`; a larger
             count is noted.
+        of_work: whether it is a field of the workload, where rules, breaks and the model find it.
     """
 
     what: str
@@ -84,6 +85,7 @@ class Knob:
     beside: str = ""
     follows: str = ""
     within: str = ""
+    of_work: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -241,6 +243,16 @@ class System:
         knobs = self.knobs.items()
         return {name: knob.default for name, knob in knobs if not knob.sets}
 
+    def workload(self, work: Workload, knobs: Mapping[str, Real]) -> Workload:
+        """A workload with the fields of it that some knobs set."""
+        own: dict[str, Any] = {
+            name: value for name, value in knobs.items() if self._sets_work(name)
+        }
+        return replace(work, **own) if own else work
+
+    def _sets_work(self, name: str) -> bool:
+        return name in self.knobs and self.knobs[name].of_work
+
     def __call__(
         self, hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
     ) -> Estimate:
@@ -248,17 +260,21 @@ class System:
 
         A choice that leaves a share open takes its first value, as `solvers.knobs` solves it.
         """
-        fixed: dict[str, Real] = {}
+        values = dict(knobs)
+        ruled = self.workload(work, knobs)
         for name, value in self.defaults.items():
             if name in knobs:
                 continue  # a rule takes time
             if self.knobs[name].share:
-                fixed[name] = 0.0
+                values[name] = 0.0
             elif not isinstance(value, str):
-                fixed[name] = value
+                values[name] = value
             elif value in self.knobs[name].rules:
-                fixed[name] = self.knobs[name].rules[value](hw, llm, work, knobs)
-        estimate = self._evaluate(hw, llm, work, **fixed, **knobs)
+                values[name] = self.knobs[name].rules[value](hw, llm, ruled, knobs)
+        work = self.workload(work, values)
+        if not takes_any(self.model):
+            values = {name: values[name] for name in values if not self._sets_work(name)}
+        estimate = self._evaluate(hw, llm, work, **values)
         if llm.layer_types:
             fits = estimate.fits.without(not_modelled(llm, self.attends, self.lacks))
             estimate = replace(estimate, fits=fits)
@@ -297,6 +313,13 @@ _GROUP = "nearkv.systems"
 _SYSTEMS: dict[str, System] = {}
 _RUNNING: list[Plugin] = []
 """Files of users that are being run; what they register is theirs."""
+
+
+@cache
+def takes_any(model: SystemFunction) -> bool:
+    """True if a function takes knobs of any name."""
+    parameters = inspect.signature(model).parameters.values()
+    return any(p.kind is p.VAR_KEYWORD for p in parameters)
 
 
 class Registration(TypedDict, total=False):
@@ -350,13 +373,12 @@ def system(
             registered = replace(registered, reversals=tuple(reversals))
         parameters = inspect.signature(model).parameters.values()
         arguments = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
-        takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+        declared = {knob for knob in registered.defaults if not registered._sets_work(knob)}
         if name in _SYSTEMS:
             raise ValueError(f"system {name!r} exists already; choose another name")
-        if arguments != registered.defaults.keys() and not takes_any:
-            declared = sorted(registered.defaults)
+        if arguments != declared and not takes_any(model):
             raise ValueError(
-                f"system {name!r}: knobs {declared}, arguments {sorted(arguments)}"
+                f"system {name!r}: knobs {sorted(declared)}, arguments {sorted(arguments)}"
             )
         _SYSTEMS[name] = registered
         return model

@@ -82,9 +82,7 @@ CHUNK = chunk_knob(room_beside_scores, default=0)
     attends=("full", "window", "chunk", "latent", "state"),
     lacks={"sparse": "Transformers has no indexer in its eager attention"},
 )
-def accelerate(
-    hw: Machine, llm: LLM, work: Workload, *, chunk: Real, weights: Real
-) -> Estimate:
+def accelerate(hw: Machine, llm: LLM, work: Workload, *, weights: Real) -> Estimate:
     """Weights that do not fit beside the cache arrive layer by layer, each before its use.
 
     Attention is eager: prefill computes the whole square of scores, future tokens too, writes and
@@ -97,7 +95,6 @@ def accelerate(
         hw: roles gpu, gpu_link, host; ssd and ssd_link where weights may lie on drives; derate
             pageable.
         llm, work: what runs.
-        chunk: tokens of a prompt that pass the layers together, 0 all [1].
         weights: where weights live: 0 filling the GPU, then the host, then drives, 1 on the GPU,
             2 there if all fit, 3 in the host.
 
@@ -106,7 +103,6 @@ def accelerate(
         Source: INF² sec. 7.1, 7.6 (set-up and failures, no equations).
     """
     b, gpu_, llm = work.batch, gpu(hw), with_projected_latents(llm)
-    work = work.in_chunks(chunk)
     tiers = where_weights_live(hw, llm, work, weights)
     # a loaded checkpoint is not pinned
     path = {"dram": host(hw).read, "link": link(hw, "gpu_link", "pageable").inward}

@@ -52,7 +52,6 @@ def rounds_breaks(
     hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
 ) -> tuple[Real, ...]:
     """Shares of weights on the drives at which DRAM begins to hold more sequences at once [1]."""
-    work = work.in_chunks(knobs.get("chunk", 0.0))
     tiers = residency(hw, llm, work, knobs.get("weights", FILLED), 0.0)
     streamed = np.maximum((1 - tiers.gpu) * llm.weight_bytes, 1.0)
     sequence = managed_bytes(llm, work)
@@ -82,7 +81,6 @@ def deepspeed_uvm(
     llm: LLM,
     work: Workload,
     *,
-    chunk: Real,
     weights: Real,
     ssd_weights: Real,
 ) -> Estimate:
@@ -97,7 +95,6 @@ def deepspeed_uvm(
     Args:
         hw: roles gpu, gpu_link, host, ssd, ssd_link; derate uvm.
         llm, work: what runs.
-        chunk: tokens of a prompt that pass a layer together, 0 all [1].
         weights: where weights live, as in `mechanisms.weights.residency`.
         ssd_weights: least share on the drives of what is not on the GPU [1].
 
@@ -105,7 +102,7 @@ def deepspeed_uvm(
         Prefill, one decode step and what fits, over all rounds of the reduced batch.
         Source: HILOS sec. 6.1, 6.3.
     """
-    work, drives = work.in_chunks(chunk), drives_of(hw)
+    drives = drives_of(hw)
     activations = llm.activation_bytes(work.together)
     cache = llm.kv_cache_bytes(1, work.final)
     sequence = managed_bytes(llm, work)

@@ -97,7 +97,6 @@ def copies_breaks(
     hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
 ) -> tuple[Real]:
     """The share of weights on the drives from which DRAM beside copies is not full [1]."""
-    work = work.in_chunks(knobs.get("chunk", 0.0))
     room = beside_copies(hw, llm, work, knobs.get("gpu_batches", 1.0), 0.0)
     tiers = dram_or_drives(hw, llm, work, knobs.get("weights", FILLED), room)
     return (overflow(tiers),)
@@ -107,7 +106,6 @@ def rounds_breaks(
     hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
 ) -> tuple[Real, ...]:
     """Shares of weights on the drives at which DRAM begins to hold more sequences at once [1]."""
-    work = work.in_chunks(knobs.get("chunk", 0.0))
     room = beside_sequence(hw, llm, work, knobs.get("gpu_batches", 1.0), 0.0)
     tiers = dram_or_drives(hw, llm, work, knobs.get("weights", FILLED), room)
     sequence = sequence_in_dram(llm, work)
@@ -136,34 +134,51 @@ def rounds_breaks(
     lacks=LACKS,
     reversals=(LEAST_IN_ALL, LARGEST_CHUNK),
 )
-def flexgen_ssd(hw: Machine, llm: LLM, work: Workload, **knobs: Real) -> Estimate:
+def flexgen_ssd(
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    *,
+    gpu_batches: Real,
+    weights: Real,
+    ssd_weights: Real,
+) -> Estimate:
     """FlexGen with the KV cache on PCIe 4.0 SSDs, FLEX(SSD) (HILOS sec. 6.1).
 
     Args:
         hw: roles gpu, gpu_link, host, ssd, ssd_link.
         llm, work: what runs.
-        knobs: those of `all_kv_on_storage`.
+        gpu_batches, weights, ssd_weights: as of `all_kv_on_storage`.
 
     Returns:
         Prefill, one decode step and what fits. Source: HILOS sec. 2.2, 4.1.
     """
-    return all_kv_on_storage(hw, llm, work, drives_of(hw), **knobs)
+    drives = drives_of(hw)
+    return all_kv_on_storage(hw, llm, work, drives, gpu_batches, weights, ssd_weights)
 
 
 @system("flexgen-16ssd", variant_of="flexgen-ssd", owns=("gpu", "host", "raid", "chassis"))
-def flexgen_16ssd(hw: Machine, llm: LLM, work: Workload, **knobs: Real) -> Estimate:
+def flexgen_16ssd(
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    *,
+    gpu_batches: Real,
+    weights: Real,
+    ssd_weights: Real,
+) -> Estimate:
     """FlexGen on the drives of 16 SmartSSDs, accelerators off, behind one uplink (HILOS sec. 6.1).
 
     Args:
         hw: roles gpu, gpu_link, host, raid, uplink.
         llm, work: what runs.
-        knobs: those of `all_kv_on_storage`.
+        gpu_batches, weights, ssd_weights: as of `all_kv_on_storage`.
 
     Returns:
         Prefill, one decode step and what fits. Source: HILOS sec. 6.1, 6.3.
     """
     drives = file_storage(hw, "raid", link(hw, "uplink", "uplink"))
-    answer = all_kv_on_storage(hw, llm, work, drives, **knobs)
+    answer = all_kv_on_storage(hw, llm, work, drives, gpu_batches, weights, ssd_weights)
     stated = "HILOS measured 0.64 to 0.94 of flexgen-ssd, here one share for all"
     return missed(answer, stated, "hilos-flex16-ratio", True)
 
@@ -184,7 +199,6 @@ def flexgen_dram(
     llm: LLM,
     work: Workload,
     *,
-    chunk: Real,
     gpu_batches: Real,
     weights: Real,
     ssd_weights: Real,
@@ -194,7 +208,6 @@ def flexgen_dram(
     Args:
         hw: roles gpu, gpu_link, host, ssd, ssd_link.
         llm, work: what runs.
-        chunk: tokens of a prompt that pass a layer together, 0 all [1].
         gpu_batches: GPU batches of a step [1].
         weights: where weights live, as in `mechanisms.weights.residency`.
         ssd_weights: least share on the drives of what is not on the GPU [1].
@@ -203,7 +216,6 @@ def flexgen_dram(
         Prefill, one decode step and what fits, over all rounds of the reduced batch.
         Source: HILOS sec. 2.2, 6.3.
     """
-    work = work.in_chunks(chunk)
     drives, relays = drives_of(hw), hw.policy.pinned_relays
     headroom = beside_sequence(hw, llm, work, gpu_batches, ssd_weights)
     tiers = dram_or_drives(hw, llm, work, weights, headroom)
@@ -251,7 +263,6 @@ def flexgen_raid(
     llm: LLM,
     work: Workload,
     *,
-    chunk: Real,
     weights: Real,
     ssd_weights: Real,
     split: Real,
@@ -267,7 +278,6 @@ def flexgen_raid(
     Args:
         hw: roles gpu, gpu_link, host, ssd, uplink.
         llm, work: what runs.
-        chunk: tokens of a prompt that pass a layer together, 0 all [1].
         weights: where weights live, as in `mechanisms.weights.residency`.
         ssd_weights: least share on the drives of what is not on the GPU [1].
         split: 0 whole, 1 host DRAM is filled first.
@@ -276,7 +286,6 @@ def flexgen_raid(
     Returns:
         Prefill, one decode step and what fits. Source: INF² sec. 2.2, 3, 7.1, 7.5.
     """
-    work = work.in_chunks(chunk)
     copies = layer_copies(llm, work)
     passing = passing_latents(llm, work, gpu_batches)
     tiers = weights_or_drives(hw, llm, work, weights, ssd_weights, copies, passing)
@@ -347,7 +356,6 @@ def flexgen_percent(
     llm: LLM,
     work: Workload,
     *,
-    chunk: Real,
     gpu_weights: Real,
     ssd_weights: Real,
     gpu_cache: Real,
@@ -366,7 +374,6 @@ def flexgen_percent(
     Args:
         hw: roles gpu, gpu_link, host, ssd, ssd_link.
         llm, work: what runs; the batch is that of all GPU batches.
-        chunk: tokens of a prompt that pass a layer together, 0 all [1].
         gpu_weights: share of the weights on the GPU [1].
         ssd_weights: share of the others on the drives, the rest in host memory [1].
         gpu_cache: share of the KV cache on the GPU [1].
@@ -381,7 +388,6 @@ def flexgen_percent(
     Returns:
         Prefill, one decode step and what fits. Source: Sheng et al., sec. 4.1, 4.2, Alg. 1.
     """
-    work = work.in_chunks(chunk)
     drives, cache = drives_of(hw), beside_gpu(gpu_cache, ssd_cache)
     tiers = whole_tensors(llm, beside_gpu(gpu_weights, ssd_weights), divided=tensors)
     waiting = Residency(*(np.equal(activations, place) * 1.0 for place in range(3)))
@@ -449,8 +455,6 @@ def all_kv_on_storage(
     llm: LLM,
     work: Workload,
     drives: FileStorage,
-    *,
-    chunk: Real,
     gpu_batches: Real,
     weights: Real,
     ssd_weights: Real,
@@ -459,12 +463,10 @@ def all_kv_on_storage(
 
     Args:
         drives: what holds the KV cache.
-        chunk: tokens of a prompt that pass a layer together, 0 all [1].
         gpu_batches: GPU batches of a step [1].
         weights: where weights live, as in `mechanisms.weights.residency`.
         ssd_weights: least share on the drives of what is not on the GPU [1].
     """
-    work = work.in_chunks(chunk)
     headroom = beside_copies(hw, llm, work, gpu_batches, ssd_weights)
     tiers = dram_or_drives(hw, llm, work, weights, headroom)
     return baseline(hw, llm, work, drives, tiers, ALL_ON_STORAGE, gpu_batches)

@@ -105,7 +105,6 @@ def h2m2(
     llm: LLM,
     work: Workload,
     *,
-    chunk: Real,
     n_attention: Real,
     n_qkv: Real,
     n_fc: Real,
@@ -117,7 +116,7 @@ def h2m2(
         the flat page table of one chip over both memories.
         Source: H2M2 sec. 4.2, 4.3, Algorithm 1.
     """
-    work, heads = work.in_chunks(chunk), BySublayer(n_attention, n_qkv, n_fc)
+    heads = BySublayer(n_attention, n_qkv, n_fc)
     estimate = mapped(hw, llm, work, heads, paged=1.0)
     wasted = fragmentation(hw, llm, work, heads).wasted
     space = hw.hbm.count * hw.hbm.memory + hw.lpddr.count * hw.lpddr.memory
@@ -171,13 +170,12 @@ def mapping_system(name: str, policy: str, summary: str, section: str) -> None:
         llm: LLM,
         work: Workload,
         *,
-        chunk: Real,
         n_attention: Real,
         n_qkv: Real,
         n_fc: Real,
     ) -> Estimate:
         heads = BySublayer(n_attention, n_qkv, n_fc)
-        return mapped(hw, llm, work.in_chunks(chunk), heads)
+        return mapped(hw, llm, work, heads)
 
     model.__doc__ = f"{summary}\n\nSource: H2M2 {section}."
     reversal = BY_RULE if policy.endswith("major") else PROMPTS_BY_RULE
@@ -204,9 +202,7 @@ for _name, _row in MAPPINGS.items():
     },
     reversals=(BY_BYTES,),
 )
-def flexgen_mapping(
-    hw: Machine, llm: LLM, work: Workload, *, chunk: Real, longest: Real
-) -> Estimate:
+def flexgen_mapping(hw: Machine, llm: LLM, work: Workload, *, longest: Real) -> Estimate:
     """One static split of weights and cache, made for the longest context.
 
     The paper does not print how it changed FlexGen's linear program. By bytes alone every split
@@ -216,13 +212,11 @@ def flexgen_mapping(
 
     Args:
         hw, llm, work: as in `mapped`.
-        chunk: tokens of each prompt that pass a layer together, 0 all [1].
         longest: context it is made for; a longer one in `work` counts instead [tokens].
 
     Returns:
         Prefill, one decode step and what fits. Source: H2M2 Eq. 1, sec. 3.2.
     """
-    work = work.in_chunks(chunk)
     decoder = decoder_bytes(llm, work.batch, np.maximum(longest, work.context))
     share = np.minimum(asymmetric_memory(hw).hbm.capacity / decoder, 0.5)
     # whole KV groups, so that none is stored twice
@@ -247,7 +241,6 @@ def naive_granularity(
     llm: LLM,
     work: Workload,
     *,
-    chunk: Real,
     layers_attention: Real,
     layers_qkv: Real,
     layers_fc: Real,
@@ -259,7 +252,6 @@ def naive_granularity(
 
     Args:
         hw, llm, work: as in `mapped`.
-        chunk: tokens of each prompt that pass a layer together, 0 all [1].
         layers_attention, layers_qkv, layers_fc: layers whose sub-layer is on HBM [1].
 
     Returns:
@@ -268,7 +260,7 @@ def naive_granularity(
     check_heads(llm)
     layers = BySublayer(layers_attention, layers_qkv, layers_fc)
     check_units(llm.layers, "layers", layers)
-    work, two = work.in_chunks(chunk), asymmetric_memory(hw)
+    two = asymmetric_memory(hw)
     share = BySublayer(*(on_hbm / llm.layers for on_hbm in layers))
     head = one_side(llm, lambda n: output_head(two, llm, work.batch, n), share.fc)
 

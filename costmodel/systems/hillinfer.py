@@ -118,7 +118,6 @@ def hillinfer(
     llm: LLM,
     work: Workload,
     *,
-    chunk: Real,
     weights: Real,
     hot_share: Real,
     retention: Real,
@@ -134,7 +133,6 @@ def hillinfer(
     Args:
         hw: roles gpu, gpu_link, host (with kv_memory), csd, csd_link.
         llm, work: what runs.
-        chunk: tokens of a prompt that pass a layer together, 0 all [1].
         weights: 0 filling the GPU, the rest in host DRAM, 1 on the GPU.
         hot_share: M_c / (M_c + M_s) [1].
         retention: alpha [1].
@@ -148,7 +146,6 @@ def hillinfer(
         Prefill, one decode step and what fits; `host` is M_c <= M_0.
         Source: HillInfer sec. 4.2 to 4.4, eq. 2, 3.
     """
-    work = work.in_chunks(chunk)
     placed = place_cache(hw, llm, work, placement, weights)
     tiers = split_off_gpu(placed, hot_share)
     launches = np.minimum(work.batch, 1.0)

@@ -73,7 +73,6 @@ def hilos(
     llm: LLM,
     work: Workload,
     *,
-    chunk: Real,
     alpha: Real,
     interval: Real,
     writeback: Real,
@@ -85,7 +84,6 @@ def hilos(
     Args:
         hw: roles gpu, gpu_link, host, uplink, csd.
         llm, work: what runs.
-        chunk: tokens of a prompt that pass a layer together, 0 all [1].
         alpha: share of the batch kept as X [1].
         interval: spill interval c [tokens].
         writeback: 0 naive, 1 delayed.
@@ -97,7 +95,6 @@ def hilos(
         Source: HILOS sec. 4.1 to 4.3; T_GPU counts K and V (erratum of sec. 4.2).
     """
     b, caching = work.batch, Caching(alpha, interval, writeback)
-    work = work.in_chunks(chunk)
     tiers = place_weights(hw, llm, work, weights, ssd_weights, caching)
     streamed = weights_from_devices(hw, llm, tiers, devices_of(hw, llm)).keeping(work)
     answer = Estimate(

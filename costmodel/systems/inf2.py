@@ -73,7 +73,6 @@ def alpha_of_host_memory(
     """
     buffered = knobs.get("writeback", 1) * knobs.get("interval", SPILL_INTERVAL)
     choice, stored = knobs.get("weights", FILLED), knobs.get("ssd_weights", 0.0)
-    work = work.in_chunks(knobs.get("chunk", 0.0))
     reserved = buffers_or_copies(llm, work, buffered)
     tiers = weights_or_drives(hw, llm, work, choice, stored, reserved)
     buffers = llm.kv_cache_bytes(work.batch, buffered)
@@ -93,7 +92,6 @@ def alpha_breaks(
     and V; from others on caches take memory that weights would fill.
     """
     choice, stored = knobs.get("weights", FILLED), knobs.get("ssd_weights", 0.0)
-    work = work.in_chunks(knobs.get("chunk", 0.0))
     tiers = weights_or_drives(hw, llm, work, choice, stored, reserved=0.0)
     buffered = knobs.get("writeback", 1) * knobs.get("interval", SPILL_INTERVAL)
     rows, hidden = (
@@ -121,7 +119,6 @@ def drive_breaks(
 ) -> tuple[Real, ...]:
     """Shares of weights on the devices where host memory holds K and V, or is not full [1]."""
     alpha, buffered = knobs["alpha"], knobs["writeback"] * knobs["interval"]
-    work = work.in_chunks(knobs.get("chunk", 0.0))
     held = held_in_host(llm, work, alpha, buffered)
     choice = knobs.get("weights", FILLED)
     tiers = weights_or_drives(hw, llm, work, choice, 0.0, held)
@@ -133,7 +130,6 @@ def never_beside(
     hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
 ) -> NDArray[np.bool_]:
     """True if the CPU never attends, and DRAM is no slower than the link that its bytes cross."""
-    work = work.in_chunks(knobs.get("chunk", 0.0))
     free = host(hw).memory - layer_copies(llm, work)
     fits_nowhere = np.less(free, llm.kv_cache_bytes(work.batch, work.final))
     return fits_nowhere & link_is_slower(hw, "pcie", "cache_relay")
@@ -221,7 +217,6 @@ def inf2(
     llm: LLM,
     work: Workload,
     *,
-    chunk: Real,
     alpha: Real,
     interval: Real,
     writeback: Real,
@@ -240,7 +235,6 @@ def inf2(
     Args:
         hw: roles gpu, gpu_link, host, uplink, csd (with kernel_tiled).
         llm, work: what runs.
-        chunk: tokens of a prompt that pass a layer together, 0 all [1].
         alpha: share of the batch kept as X, bounded by host memory [1].
         interval: spill interval c [tokens].
         writeback: 0 naive, 1 delayed.
@@ -253,7 +247,7 @@ def inf2(
         Source: INF² sec. 4.1 to 4.3, 5, 7.1.
     """
     b, devices = work.batch, csd(hw, llm.group)
-    work, buffered = work.in_chunks(chunk), writeback * interval
+    buffered = writeback * interval
     reserved = held_in_host(llm, work, alpha, buffered)
     tiers = weights_or_drives(hw, llm, work, weights, ssd_weights, reserved)
     streamed = weights_from_devices(hw, llm, tiers, devices).keeping(work)

@@ -145,21 +145,19 @@ def evict(
     knobs={"chunk": CHUNK, "weights": WEIGHTS_BESIDE_CACHE, "placement": PLACEMENT},
 )
 def full_cache(
-    hw: Machine, llm: LLM, work: Workload, *, chunk: Real, weights: Real, placement: Real
+    hw: Machine, llm: LLM, work: Workload, *, weights: Real, placement: Real
 ) -> Estimate:
     """All K and V every step, fetched a layer ahead: max(GPU, S/B_ssd, (C + S)/B_c).
 
     Args:
         hw: roles gpu, gpu_link, host, ssd, ssd_link.
         llm, work: what runs.
-        chunk: tokens of a prompt that pass a layer together, 0 all [1].
         weights: 0 filling the GPU, the rest in host DRAM, 1 on the GPU.
         placement: 0 static 20/60/20, 1 by capacity.
 
     Returns:
         Prefill, one decode step and what fits. Source: HillInfer sec. 5.2, baseline 1.
     """
-    work = work.in_chunks(chunk)
     tiers = place_cache(hw, llm, work, placement, weights)
 
     def stages(layer_type: LLM) -> dict[str, Span]:
@@ -190,7 +188,6 @@ def h2o(
     llm: LLM,
     work: Workload,
     *,
-    chunk: Real,
     weights: Real,
     placement: Real,
     migration: Real,
@@ -200,7 +197,6 @@ def h2o(
     Args:
         hw: roles gpu, gpu_link, host, ssd, ssd_link.
         llm, work: what runs.
-        chunk: tokens of a prompt that pass a layer together, 0 all [1].
         weights: 0 filling the GPU, the rest in host DRAM, 1 on the GPU.
         placement: 0 static 20/60/20, 1 by capacity.
         migration: share of the KV cache that leaves DRAM for the SSD in a step [1].
@@ -208,7 +204,6 @@ def h2o(
     Returns:
         Prefill, one decode step and what fits. Source: HillInfer sec. 3.1, 5.2, baseline 2.
     """
-    work = work.in_chunks(chunk)
     tiers = place_cache(hw, llm, work, placement, weights)
     disk = storage(hw)
 
@@ -253,7 +248,6 @@ def infinigen(
     llm: LLM,
     work: Workload,
     *,
-    chunk: Real,
     weights: Real,
     retention: Real,
     partial: Real,
@@ -269,7 +263,6 @@ def infinigen(
         retention: share of tokens retained, alpha [1].
         partial: share of each key that scoring reads; InfiniGen's own default is 0.3 [1].
         sigma: share of the SSD's retained tokens that DRAM serves; 0 without HKM [1].
-        chunk: tokens of a prompt that pass a layer together, 0 all [1].
         weights: 0 filling the GPU, the rest in host DRAM, 1 on the GPU.
         placement: 0 static 20/60/20, 1 by capacity.
         migration: share of the KV cache that leaves DRAM for the SSD in a step [1].
@@ -277,7 +270,6 @@ def infinigen(
     Returns:
         Prefill, one decode step and what fits. Source: HillInfer sec. 3.1, 5.2, baseline 3.
     """
-    work = work.in_chunks(chunk)
     tiers = place_cache(hw, llm, work, placement, weights)
     return evict(
         hw,
@@ -315,7 +307,6 @@ def leoam(
     llm: LLM,
     work: Workload,
     *,
-    chunk: Real,
     weights: Real,
     retention: Real,
     abstract: Real,
@@ -329,7 +320,6 @@ def leoam(
         llm, work: what runs.
         retention: share of tokens retained, alpha [1].
         abstract: tokens per chunk [1].
-        chunk: tokens of a prompt that pass a layer together, 0 all [1].
         weights: 0 filling the GPU, the rest in host DRAM, 1 on the GPU.
         placement: 0 static 20/60/20, 1 by capacity.
         migration: share of the KV cache that leaves DRAM for the SSD in a step [1].
@@ -338,7 +328,6 @@ def leoam(
         Prefill, one decode step and what fits. Source: HillInfer sec. 5.2, baseline 4
         (KV-Abstract).
     """
-    work = work.in_chunks(chunk)
     tiers = place_cache(hw, llm, work, placement, weights)
     return evict(
         hw,

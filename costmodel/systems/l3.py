@@ -98,7 +98,6 @@ def l3(
     llm: LLM,
     work: Workload,
     *,
-    chunk: Real,
     interleave: Real,
     overlap_comm: Real,
     homes: Real,
@@ -111,8 +110,6 @@ def l3(
     Args:
         hw: roles gpu, nvlink, gpu_link, dimm.
         llm, work: what runs.
-        chunk: tokens of a prompt that pass the layers together where prompts come first, 0 all
-            [1].
         interleave: 1 two sub-batches, 0 one batch.
         overlap_comm: 1 one rankset receives while the others compute, 0 all stop.
         homes: 0 random, 1 balanced, 2 the least loaded rankset in each layer.
@@ -122,7 +119,6 @@ def l3(
         Prefill, one decode step of all rounds, and what fits.
         Source: L3 sec. 5.1 to 5.3, eqs. 1 to 4 with each chunk in its own sub-batch (erratum).
     """
-    work = work.in_chunks(chunk)
     hosted = longest_requests(dimm_capacity(hw), llm, work)
     hw = in_use(hw, llm, most=np.minimum(hosted, work.batch))
     memory = dimms(hw)

@@ -94,9 +94,7 @@ STATED_SHARE = Reversal(
     knobs={"chunk": CHUNK, "cpu_share": CPU_SHARE},
     reversals=(ring("gpu.count"), STATED_SHARE),
 )
-def cpu_offload(
-    hw: Machine, llm: LLM, work: Workload, *, chunk: Real, cpu_share: Real
-) -> Estimate:
+def cpu_offload(hw: Machine, llm: LLM, work: Workload, *, cpu_share: Real) -> Estimate:
     """GPUs hold what KV they can, the CPU attends to the rest beside them (NEO, FastDecode).
 
     Idealised in its favour: both sides run at once with the weights read once an iteration, where
@@ -105,19 +103,17 @@ def cpu_offload(
     Args:
         hw: roles gpu, nvlink, host.
         llm, work: what runs.
-        chunk: tokens of a prompt that pass the layers together, 0 all [1].
         cpu_share: share of the residents with the CPU [1].
 
     Returns:
         Prefill, one decode step of all rounds, and what fits. Source: L3 sec. 2.6, 6.1.
     """
-    work = work.in_chunks(chunk)
     hw = served(hw, llm, work)
 
     layer = partial(shared_layer, hw, llm, cpu_share)
     serving = Serving(
         iteration=lambda load: over_layer_types(llm, load, layer),
-        prefill=lambda prompts, load: all_prompts_alone(hw, llm, chunk, prompts, load),
+        prefill=lambda prompts, load: all_prompts_alone(hw, llm, work.chunk, prompts, load),
         capacity=capacities(hw, llm, work).holding(cpu_share) * work.context,
         replicas=data_parallel(hw, llm),
         longest_capacity=np.greater(cpu_share, 0)
@@ -194,7 +190,6 @@ def hbm_pim(
     llm: LLM,
     work: Workload,
     *,
-    chunk: Real,
     interleave: Real,
     policy: Real,
 ) -> Estimate:
@@ -207,14 +202,12 @@ def hbm_pim(
     Args:
         hw: roles gpu (with pim_bandwidth), nvlink.
         llm, work: what runs.
-        chunk: tokens of a prompt that pass the layers together, 0 all [1].
         interleave: 1 two sub-batches, 0 one batch.
         policy: 0 paged, 1 reserve.
 
     Returns:
         Prefill, one decode step of all rounds, and what fits. Source: L3 sec. 2.6, 6.1, Table 2.
     """
-    work = work.in_chunks(chunk)
     hw = in_use(hw, llm, most=work.batch)
     banks = Port("gpu.banks", "read", hw.gpu.count * hw.gpu.pim_bandwidth)
 
@@ -237,7 +230,7 @@ def hbm_pim(
     kept = partial(on_gpus, hw, llm)
     serving = Serving(
         iteration=lambda load: over_layer_types(llm, load, layer),
-        prefill=lambda prompts, load: all_prompts_alone(hw, llm, chunk, prompts, load),
+        prefill=lambda prompts, load: all_prompts_alone(hw, llm, work.chunk, prompts, load),
         capacity=tokens_held(beside_weights(hw, llm, work), llm, work, policy, kept),
         replicas=data_parallel(hw, llm),
         reserve=policy,
@@ -258,7 +251,7 @@ def hbm_pim(
     reversals=(ring("gpu.count"),),
 )
 def rank_pim(
-    hw: Machine, llm: LLM, work: Workload, *, chunk: Real, homes: Real, policy: Real
+    hw: Machine, llm: LLM, work: Workload, *, homes: Real, policy: Real
 ) -> Estimate:
     """Attention at the ranks of DIMMs, one batch, prompts first, transfers hidden (Hermes, R-PIM).
 
@@ -268,14 +261,12 @@ def rank_pim(
     Args:
         hw: roles gpu, nvlink, gpu_link, dimm.
         llm, work: what runs.
-        chunk: tokens of a prompt that pass the layers together, 0 all [1].
         homes: 0 random, 1 balanced, 2 the least loaded rankset in each layer.
         policy: 0 paged, 1 reserve.
 
     Returns:
         Prefill, one decode step of all rounds, and what fits. Source: L3 sec. 2.6, 6.1.
     """
-    work = work.in_chunks(chunk)
     hosted = longest_requests(dimm_capacity(hw), llm, work)
     hw = in_use(hw, llm, most=np.minimum(hosted, work.batch))
     memory = dimms(hw)

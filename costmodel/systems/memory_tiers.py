@@ -82,18 +82,15 @@ def one_memory(
     llm: LLM,
     work: Workload,
     memory: str,
-    chunk: Real,
     layer: Callable[[Span], Span] = lambda span: span,
 ) -> Estimate:
     """Both chips on one memory, which holds everything.
 
     Args:
         memory: its role.
-        chunk: tokens of each prompt that pass a layer together, 0 all [1].
         layer: the kernels of a layer -> that layer.
     """
     check_heads(llm)
-    work = work.in_chunks(chunk)
     on = side(hw, memory, *CHIPS)
     step = all_layers(on, llm, step_of(work), layer)
     return Estimate(
@@ -116,18 +113,17 @@ def one_memory(
     reversals=(),
     optima=(),
 )
-def lpddr_only(hw: Machine, llm: LLM, work: Workload, *, chunk: Real) -> Estimate:
+def lpddr_only(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     """Both chips on LPDDR, which they share: the baseline (H2M2 sec. 5.1).
 
     Args:
         hw: roles lpddr, hbm_chip, lpddr_chip.
         llm, work: what runs.
-        chunk: tokens of each prompt that pass a layer together, 0 all [1].
 
     Returns:
         Prefill, one decode step and what fits. Source: H2M2 fig. 4b, sec. 5.1.
     """
-    return one_memory(hw, llm, work, "lpddr", chunk)
+    return one_memory(hw, llm, work, "lpddr")
 
 
 @system(
@@ -137,13 +133,12 @@ def lpddr_only(hw: Machine, llm: LLM, work: Workload, *, chunk: Real) -> Estimat
     owns=("hbm8", *CHIPS),
     knobs={"chunk": chunk_in("hbm8")},
 )
-def hbm_8(hw: Machine, llm: LLM, work: Workload, *, chunk: Real) -> Estimate:
+def hbm_8(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     """Eight HBM modules, two chips' worth of compute, and all-reduces between them (H2M2 sec. 5.5).
 
     Args:
         hw: roles hbm8, hbm_chip, lpddr_chip, collective.
         llm, work: what runs.
-        chunk: tokens of each prompt that pass a layer together, 0 all [1].
 
     Returns:
         Prefill, one decode step and what fits. Source: H2M2 sec. 5.5.
@@ -155,7 +150,7 @@ def hbm_8(hw: Machine, llm: LLM, work: Workload, *, chunk: Real) -> Estimate:
         reduce = link(hw.collective.all_reduce * any_batch, "all-reduces of a layer")
         return serial(work=kernels, all_reduce=powered(reduce, "hbm8"))
 
-    return one_memory(hw, llm, work, "hbm8", chunk, reduced)
+    return one_memory(hw, llm, work, "hbm8", reduced)
 
 
 @system(
@@ -164,7 +159,7 @@ def hbm_8(hw: Machine, llm: LLM, work: Workload, *, chunk: Real) -> Estimate:
     owns=("hbm", "lpddr", *CHIPS, "c2c"),
     knobs={"chunk": chunk_in("hbm", "lpddr")},
 )
-def hierarchical(hw: Machine, llm: LLM, work: Workload, *, chunk: Real) -> Estimate:
+def hierarchical(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     """Both chips on HBM; what HBM cannot hold comes from LPDDR in every step (H2M2 fig. 4c).
 
     Replacement and overlap are not printed: the excess moves once a step, a share of it beside the
@@ -173,13 +168,11 @@ def hierarchical(hw: Machine, llm: LLM, work: Workload, *, chunk: Real) -> Estim
     Args:
         hw: roles hbm, lpddr, hbm_chip, lpddr_chip, c2c, derate.
         llm, work: what runs.
-        chunk: tokens of each prompt that pass a layer together, 0 all [1].
 
     Returns:
         Prefill, one decode step and what fits. Source: H2M2 fig. 4c, sec. 2.3, 5.2.1.
     """
     check_heads(llm)
-    work = work.in_chunks(chunk)
     on = side(hw, "hbm", *CHIPS)
     slow = side(hw, "lpddr", "lpddr_chip")
     link = asymmetric_memory(hw).link

@@ -106,7 +106,6 @@ def zero_inference(
     llm: LLM,
     work: Workload,
     *,
-    chunk: Real,
     ssd_weights: Real,
     cache: Real,
     prefetch: Real,
@@ -121,7 +120,6 @@ def zero_inference(
     Args:
         hw: roles gpu, gpu_link, host, ssd, ssd_link.
         llm, work: what runs.
-        chunk: tokens of a prompt that pass the layers together, 0 all [1].
         ssd_weights: share of the weights on the drives, the others in host memory [1].
         cache: 0 KV cache in host memory, attention on the CPU, 1 on the GPU.
         prefetch: weights fetched ahead [h²].
@@ -132,7 +130,7 @@ def zero_inference(
         Prefill, one decode step and what fits.
         Source: Aminabadi et al., sec. VI (no equations); `run_model.py`, get_ds_model.
     """
-    b, work = work.batch, work.in_chunks(chunk)
+    b = work.batch
     on_gpu = np.equal(cache, 1) * 1.0
     unpinned = 1 - np.where(np.equal(pin, 0), on_gpu, np.equal(pin, 2))
     weights = streamed(hw, llm, ssd_weights, unpinned)

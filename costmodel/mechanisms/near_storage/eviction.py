@@ -268,7 +268,6 @@ class Storage:
 
 def place_stated(hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]) -> Tiers:
     """Place the KV cache by the knobs that are stated."""
-    work = work.in_chunks(knobs.get("chunk", 0.0))
     return place_cache(hw, llm, work, knobs["placement"], knobs.get("weights", 0.0))
 
 

@@ -150,7 +150,6 @@ def alpha_breaks(
     that weights would fill [1].
     """
     interval, writeback = knobs["interval"], knobs["writeback"]
-    work = work.in_chunks(knobs.get("chunk", 0.0))
     only_kv, only_x = [
         waiting_rows(llm, work, Caching(alpha, interval, writeback)) for alpha in (0.0, 1.0)
     ]
@@ -313,7 +312,6 @@ def device_breaks(
     """The share of weights on the devices from which host memory beside buffers is not full [1]."""
     caching = Caching(knobs["alpha"], knobs["interval"], knobs["writeback"])
     choice = knobs.get("weights", FILLED)
-    work = work.in_chunks(knobs.get("chunk", 0.0))
     return (overflow(place_weights(hw, llm, work, choice, 0.0, caching)),)
 
 

@@ -223,7 +223,6 @@ def balanced_share(
     share the weights. t is convex between the shares where a memory begins to bind. Where nothing
     fits, the GPUs are full. What exceeds the GPUs of a replica is the CPU's.
     """
-    work = work.in_chunks(knobs.get("chunk", 0.0))
     hw = served(hw, llm, work)
     memory = capacities(hw, llm, work)
     seen = seen_by_type(llm, work)

@@ -156,6 +156,7 @@ CHUNK = Knob(
     default="engine",
     kind="count",
     rules={"engine": tokens_of_engine},
+    of_work=True,
 )
 
 

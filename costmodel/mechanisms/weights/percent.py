@@ -195,7 +195,6 @@ def gpu_headroom(hw: Machine, llm: LLM, work: Workload, stated: Mapping[str, Rea
 
     A cache elsewhere leaves the GPU the latents that pass.
     """
-    work = work.in_chunks(stated.get("chunk", 0.0))
     return fitting_on_gpu(hw, llm, work, cache_on_gpu(llm, work, stated))
 
 
@@ -220,7 +219,6 @@ def host_headroom(
 ) -> Real:
     """Share of the weights that fits host memory beside its cache and activations [1]."""
     cache = cache_of(stated).host * llm.kv_cache_bytes(work.batch, work.final)
-    work = work.in_chunks(stated.get("chunk", 0.0))
     waiting = waiting_bytes(llm, work, stated.get("activations", 0.0))
     return (host(hw).memory - cache - waiting) / llm.weight_bytes
 

@@ -274,7 +274,6 @@ def cache_breaks(
     what lives where is affine in the share [1].
     """
     choice, batches = knobs.get("weights", FILLED), knobs.get("gpu_batches", 1.0)
-    work = work.in_chunks(knobs.get("chunk", 0.0))
     passing = passing_latents(llm, work, batches)
     copies = layer_copies(llm, work)
     tiers = weights_or_drives(hw, llm, work, choice, 0.0, copies, passing)
