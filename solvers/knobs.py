@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Booleans, Real
+from nearkv.costmodel.algebra.span import Booleans, Numbers, Real
 from nearkv.costmodel.model.copies import (
     has_one_gpu,
     number_of_copies,
@@ -18,11 +18,19 @@ from nearkv.costmodel.model.copies import (
 )
 from nearkv.costmodel.model.estimate import Estimate, Notes
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.registry import Knob, System
+from nearkv.costmodel.model.registry import System
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine, MissingNumberError, lacking
 from nearkv.hardware.schema import PARTLESS
+from nearkv.solvers.knob_values import (
+    ZOOMS,
+    closer_values,
+    first_values,
+    is_sampled,
+    tried_in_words,
+    tried_together,
+)
 from nearkv.solvers.objective import TOTAL, Cost, Timed, objective
 from nearkv.solvers.shares.minimum import Minimum
 from nearkv.solvers.shares.solve import MOST_PROBED, NotAffineError, solve
@@ -30,26 +38,12 @@ from nearkv.solvers.shares.solve import MOST_PROBED, NotAffineError, solve
 KnobSetting = Real | str
 """A knob's value, the name of a rule, or `auto`."""
 
-
 _POINTS_AT_ONCE = 1 << 16
 """Design points times combinations of searched knobs that are evaluated together."""
-_BEYOND = 1e30
+_PER_MISSING_BYTE = 1e30
 """Seconds that stand for a missing byte in a search: no step takes as many [s]."""
-_VALUES = 33
-"""Values of a continuous knob that are tried at a time."""
-_ZOOMS = 7
-"""Rounds in which those around the best are then tried: to 1e-10 of the range."""
-_EACH = 2048
-"""Values of a whole number up to which every one is tried."""
-_RATIOS = 400
-"""Values that are tried of a wider range, at equal ratios."""
-_FINEST = 1e-7
-"""The least of these, where it is no whole number, as a share of the largest."""
-_ROUNDING = 1e-12
+_EQUAL_COST = 1e-12
 """Relative difference of two costs that is rounding [1]."""
-_ALIKE = 1e-9
-"""A placement that is faster by less than this share is as fast [1]."""
-
 
 MISSES_LEAST = "no choice keeps --slo; the one that misses it by the least ratio is taken"
 
@@ -133,6 +127,10 @@ class _Question:
     def estimate(self, **shares: Real) -> Estimate:
         """Evaluate the system at the stated knobs and some more."""
         return self.system(self.hw, self.llm, self.work, {**self.stated, **shares})
+
+    def resolved(self) -> Resolved:
+        """The answer where every knob is a number."""
+        return Resolved(self.estimate(), self.stated)
 
 
 class LackingError(InputError):
@@ -234,7 +232,7 @@ def _resolve(question: _Question) -> Resolved:
         and (kind != "share" or _moves_rules(question, name))
     ]
     if not ruled.unsolved:
-        return Resolved(ruled.estimate(), ruled.stated)
+        return ruled.resolved()
     if not searched:
         return _solve_open_share(question)
     return _search(question, searched)
@@ -258,11 +256,11 @@ def _search(question: _Question, searched: list[str]) -> Resolved:
     ones. Knobs that are solved together are so before, as if prompts were whole, and anew at the
     best.
     """
-    sampled = [name for name in searched if _is_sampled(question.system.knobs[name])]
+    sampled = [name for name in searched if is_sampled(question.system.knobs[name])]
     listed = [name for name in searched if name not in sampled]
     joint = _solve_jointly(_with_rules(question))
     trials = question.having(joint)
-    combinations = _combined(trials, listed) if listed else {}
+    combinations = _combined(trials, listed)
     tried = 0
     if sampled:
         closest, tried = _sampled_best(trials.having(combinations), sampled)
@@ -272,8 +270,7 @@ def _search(question: _Question, searched: list[str]) -> Resolved:
         chosen = {name: best[name] for name in searched}
         resolved = _solve_open_share(question.having(chosen))
     else:
-        solved = question.having(best)
-        resolved = Resolved(solved.estimate(), solved.stated)
+        resolved = question.having(best).resolved()
     notes = _notes(question, resolved.estimate, sampled)
     estimate = replace(resolved.estimate, notes={**resolved.estimate.notes, **notes})
     return replace(resolved, estimate=estimate, tried=tried)
@@ -281,7 +278,7 @@ def _search(question: _Question, searched: list[str]) -> Resolved:
 
 def _sampled_best(
     question: _Question, sampled: list[str]
-) -> tuple[dict[str, NDArray[np.float64]], int]:
+) -> tuple[dict[str, Numbers], int]:
     """The best of some values of knobs with very many, then of closer ones, at each point.
 
     Args:
@@ -294,10 +291,10 @@ def _sampled_best(
     combinations = _combined(question, sampled)
     best = _best_of(question, combinations)
     tried = len(combinations[sampled[0]])
-    for zoom in range(_ZOOMS):
+    for zoom in range(ZOOMS):
         for name in sampled:
             around = {other: best[other][np.newaxis] for other in sampled}
-            around[name] = _near(question.system.knobs[name], best[name], zoom)
+            around[name] = closer_values(question.system.knobs[name], best[name], zoom)
             best = _best_of(question, around)
             tried += len(around[name])
     return best, tried
@@ -307,10 +304,7 @@ def _notes(question: _Question, estimate: Estimate, sampled: Sequence[str]) -> N
     """Note for readers: not every value was tried, or none keeps the limits."""
     notes: dict[str, NDArray[np.bool_]] = {}
     for name in sampled:
-        knob = question.system.knobs[name]
-        tried = len(_values(question, name)) + _ZOOMS * _VALUES
-        among = f"{tried} values from {knob.low:,.10g} to {knob.high:,.10g}"
-        sentence = f"{name} is the best of {among}, at equal {_apart(knob)} and then closer"
+        sentence = f"{name} is the best of {tried_in_words(question.system.knobs[name])}"
         notes[sentence] = np.array(True)
     if question.work.arrivals is not None:
         from nearkv.solvers.goodput import none_kept
@@ -321,52 +315,16 @@ def _notes(question: _Question, estimate: Estimate, sampled: Sequence[str]) -> N
     return notes
 
 
-def _apart(knob: Knob) -> str:
-    """In words, what is equal between the values of a knob that are tried first."""
-    return "ratios" if _is_wide(knob) else "distances"
-
-
-def _is_wide(knob: Knob) -> bool:
-    """True if values of a knob are tried at equal ratios."""
-    return knob.high - knob.low > _EACH
-
-
-def _least(knob: Knob) -> float:
-    """The least value of a wide range that is tried, but for its lower end."""
-    return max(knob.low, knob.high * _FINEST if knob.is_continuous else 1.0)
-
-
-def _is_sampled(knob: Knob) -> bool:
-    """True if a knob has too many values to try each."""
-    return knob.is_continuous or (knob.kind == "count" and _is_wide(knob))
-
-
-def _combined(question: _Question, searched: list[str]) -> dict[str, NDArray[np.float64]]:
+def _combined(question: _Question, searched: list[str]) -> dict[str, Numbers]:
     """Combinations of the searched knobs' values: (combinations, *points) of each."""
     joint = tried_together(question.system, question.hw, question.llm, question.settings)
-    others = [name for name in searched if name not in joint]
-    values = [_values(question, name) for name in others]
-    together = np.arange(len(next(iter(joint.values()), [0.0])))
-    places = [np.arange(len(each)) for each in values]
-    place, *rest = (mesh.ravel() for mesh in np.meshgrid(together, *places, indexing="ij"))
-    points = (1,) * len(question.shape)
-    combined = {name: each[place].reshape(-1, *points) for name, each in joint.items()}
-    for name, each, own in zip(others, values, rest, strict=True):
-        combined[name] = each[own]
-    return combined
-
-
-def _values(question: _Question, name: str) -> NDArray[np.float64]:
-    """The values of a knob that are tried first: all, or some of very many: (values, *points)."""
-    knob = question.system.knobs[name]
-    points = (1,) * len(question.shape)
-    if not _is_sampled(knob):
-        return np.arange(int(knob.low), int(knob.high) + 1.0).reshape(-1, *points)
-    if not _is_wide(knob):
-        return np.linspace(knob.low, knob.high, _VALUES).reshape(-1, *points)
-    ratios = np.geomspace(_least(knob), knob.high, _RATIOS)
-    values = ratios if knob.is_continuous else np.round(ratios)
-    return np.unique([knob.low, *values]).reshape(-1, *points)
+    knobs = question.system.knobs
+    others = {name: first_values(knobs[name]) for name in searched if name not in joint}
+    rows = np.arange(len(next(iter(joint.values()), [0.0])))
+    meshes = np.meshgrid(rows, *others.values(), indexing="ij")
+    row, *values = (mesh.reshape(-1, *(1,) * len(question.shape)) for mesh in meshes)
+    combined = {name: each[row] for name, each in joint.items()}
+    return combined | dict(zip(others, values, strict=True))
 
 
 def choices_of(
@@ -375,75 +333,26 @@ def choices_of(
     llm: LLM,
     work: Workload,
     settings: Mapping[str, KnobSetting],
-) -> dict[str, NDArray[np.float64]]:
+) -> dict[str, Numbers]:
     """Every combination of the values of the knobs that are `auto` and have few: (combinations,).
 
     Args:
         system, hw, llm, work, settings: as `resolve_knobs` takes them.
     """
     question = _Question(system, hw, llm, work, settings, False)
-    names = [
-        name
-        for name in question.unsolved
-        if settings[name] == "auto" and _is_listed(system.knobs[name])
-    ]
-    combinations = _combined(question, names) if names else {}
-    return {name: np.ravel(combinations[name]) for name in names}
-
-
-def _is_listed(knob: Knob) -> bool:
-    """True if each value of a knob is tried by itself."""
-    is_alone = not (knob.share or knob.solver or _is_sampled(knob))
-    return knob.kind != "share" and is_alone
-
-
-def tried_together(
-    system: System, hw: Machine, llm: LLM, settings: Mapping[str, KnobSetting]
-) -> dict[str, NDArray[np.float64]]:
-    """Values of the knobs that a system tries together and that are `auto`, by name.
-
-    Args:
-        system: a registered system.
-        hw, llm: of several counts of a machine, the largest decides.
-        settings: of every knob; combinations that contradict a stated number are left out.
-
-    Returns:
-        As many values of each as there are combinations; nothing where the system names none.
-    """
-    if not system.combinations:
-        return {}
-    values = system.combinations(hw, llm)
-    joint = {name: settings[name] for name in values}
-    names = [name for name, one in joint.items() if isinstance(one, str) and one == "auto"]
-    if not names:
-        return {}
-    allowed = np.ones(len(values[names[0]]), bool)
-    for name, each in values.items():
-        stated = joint[name]
-        if not isinstance(stated, str) and np.size(stated) == 1:
-            allowed &= np.equal(each, stated)
-    chosen = np.unique([values[name][allowed] for name in names], axis=1)
-    # what is stated may fit none of them: the system then says why
-    return dict(
-        zip(names, chosen if chosen.size else np.ones((len(names), 1)), strict=True)
-    )
-
-
-def _near(knob: Knob, best: NDArray[np.float64], zoom: int) -> NDArray[np.float64]:
-    """Values between the neighbours of the best, as a further first axis; closer at each zoom."""
-    reach = np.full(np.shape(best), (knob.high - knob.low) / (_VALUES - 1))
-    if _is_wide(knob):
-        reach = best * np.log(knob.high / _least(knob)) / (_RATIOS - 1)
-    reach = reach / ((_VALUES - 1) / 2) ** zoom
-    offsets = np.linspace(-1.0, 1.0, _VALUES).reshape(-1, *(1,) * np.ndim(best)) * reach
-    if knob.kind == "count":
-        offsets = np.round(offsets)
-    return np.clip(best + offsets, knob.low, knob.high)
+    listed = []
+    for name in question.unsolved:
+        knob = system.knobs[name]
+        is_solved = knob.kind == "share" or knob.share or knob.solver
+        if settings[name] == "auto" and not is_solved and not is_sampled(knob):
+            listed.append(name)
+    combinations = _combined(question, listed)
+    return {name: np.ravel(combinations[name]) for name in listed}
 
 
 def _best_of(
-    question: _Question, combinations: Mapping[str, NDArray[np.float64]]
-) -> dict[str, NDArray[np.float64]]:
+    question: _Question, combinations: Mapping[str, Numbers]
+) -> dict[str, Numbers]:
     """Values of all knobs left open with the least cost at each design point, the first on a tie.
 
     Args:
@@ -459,8 +368,8 @@ def _best_of(
     trials = replace(question, explained=False)
     values = np.broadcast_arrays(*combinations.values())
     at_once = max(_POINTS_AT_ONCE // math.prod(question.shape), 1)
-    best: dict[str, NDArray[np.float64]] = {}
-    lowest: NDArray[np.float64] = np.array(np.inf)
+    best: dict[str, Numbers] = {}
+    lowest: Numbers = np.array(np.inf)
     for begin in range(0, len(values[0]), at_once):
         tried = [each[begin : begin + at_once] for each in values]
         # rules may look at what is searched, so they are evaluated anew for each value
@@ -470,29 +379,29 @@ def _best_of(
         solved = [np.asarray(trial.knobs[name]) for name in names]
         seconds, *solved = np.broadcast_arrays(_cost(trial, cost), *solved)
         least = np.min(seconds, axis=0)
-        first = np.argmax(_is_alike(seconds, least), axis=0)[np.newaxis]
+        first = np.argmax(_is_equal(seconds, least), axis=0)[np.newaxis]
         here = [np.take_along_axis(each, first, axis=0)[0] for each in solved]
-        is_better = np.less(least, lowest) & ~_is_alike(least, lowest)
+        is_better = np.less(least, lowest) & ~_is_equal(least, lowest)
         for name, value in zip(names, here, strict=True):
             best[name] = np.where(is_better, value, best.get(name, value))
         lowest = np.minimum(least, lowest)
     return best
 
 
-def _is_alike(cost: Real, least: Real) -> Booleans:
+def _is_equal(cost: Real, least: Real) -> Booleans:
     """True if rounding alone sets costs apart."""
-    alike: Booleans = np.isclose(cost, least, rtol=_ROUNDING, atol=0.0)
-    return alike
+    equal: Booleans = np.isclose(cost, least, rtol=_EQUAL_COST, atol=0.0)
+    return equal
 
 
-def _cost(trial: Resolved, cost: Cost) -> NDArray[np.float64]:
+def _cost(trial: Resolved, cost: Cost) -> Numbers:
     """The cost of a trial, combinations first.
 
-    Where it does not fit, more than any step takes, and the more the more bytes are missing; what
-    is not modelled comes after all that is.
+    One that does not fit costs more than any step takes, by the bytes that are missing; one that
+    is not modelled is infinite.
     """
     fits = trial.estimate.fits
-    penalty = np.where(fits.unmodelled, np.inf, _BEYOND * (1 + fits.short_bytes))
+    penalty = np.where(fits.unmodelled, np.inf, _PER_MISSING_BYTE * (1 + fits.short_bytes))
     return np.where(fits.ok, cost(trial.estimate), penalty)
 
 
@@ -521,14 +430,12 @@ def _solve_placement(question: _Question, name: str) -> Resolved:
     first = question.having({name: 0.0, share: least})
     if not _moves_rules(first, share):
         first = _with_rules(first)
-    settled = np.zeros((), bool)
     if first.unsolved:
         settled = _least_is_best(first, share)
         bound: Real = np.where(settled, np.inf, np.nan)
-        values = [
-            least,
-            *([] if np.all(settled) else _candidate_shares(first, share, least)),
-        ]
+        values = [least]
+        if not np.all(settled):
+            values += _candidate_shares(first, share, least)
     else:
         choice = _least_total(first, share, least)
         bound, values = choice.bound, [choice.value]
@@ -571,8 +478,7 @@ def _best_option(question: _Question, options: Sequence[Mapping[str, Real]]) -> 
             combinations[name] = np.stack(np.broadcast_arrays(*values))
         best = _best_of(question, combinations)
         if not question.explained:
-            solved = question.having(best)
-            return Resolved(solved.estimate(), solved.stated)
+            return question.having(best).resolved()
         chosen = {name: best[name] for name in chosen}
     return _solve_open_share(question.having(chosen))
 
@@ -625,7 +531,7 @@ def _solve_share(question: _Question) -> Resolved:
     """Minimise the one share that is `auto`, if there is one."""
     stated, unsolved = question.stated, question.unsolved
     if not unsolved:
-        return Resolved(question.estimate(), stated)
+        return question.resolved()
     if len(unsolved) > 1:
         names = " and ".join(unsolved)
         raise InputError(
@@ -659,8 +565,8 @@ def _solve_share(question: _Question) -> Resolved:
             f"{question.system.name}: amounts are not affine in {name}{problem}, so it cannot be "
             f"solved; give {name} a value, or its knob the breaks between which they are"
         ) from problem
-    at_best = question.having({name: solved.choice.value})
-    return Resolved(at_best.estimate(), at_best.stated, solved.choice, solved.bound_by)
+    resolved = question.having({name: solved.choice.value}).resolved()
+    return replace(resolved, choice=solved.choice, bound_by=solved.bound_by)
 
 
 def _beside_faster(question: _Question, name: str) -> Resolved:
@@ -669,7 +575,7 @@ def _beside_faster(question: _Question, name: str) -> Resolved:
     others = np.arange(question.system.knobs[choice].high)
     apart = others.reshape(-1, *(1,) * len(question.shape))
     shares = _solve_share(question.having({choice: apart})).knobs[name]
-    best = question.having(_best_of(question, {name: np.asarray(shares)}))
-    estimate, value = best.estimate(), best.stated[name]
-    unbounded = Minimum(value, question.timed(estimate).seconds, np.nan, 0.0, 1.0)
-    return Resolved(estimate, best.stated, unbounded)
+    resolved = question.having(_best_of(question, {name: np.asarray(shares)})).resolved()
+    seconds = question.timed(resolved.estimate).seconds
+    unbounded = Minimum(resolved.knobs[name], seconds, np.nan, 0.0, 1.0)
+    return replace(resolved, choice=unbounded)

@@ -18,7 +18,7 @@ from nearkv.hardware.catalog import load_part
 from nearkv.hardware.errors import UnmetError
 from nearkv.hardware.platform import Platform
 from nearkv.hardware.schema import PARTLESS, Quantity
-from nearkv.solvers.knobs import tried_together
+from nearkv.solvers.knob_values import tried_together
 from nearkv.sweeps.evaluate.columns import BOTTLENECK, columns, on_request
 from nearkv.sweeps.evaluate.ground import ORIGIN
 from nearkv.sweeps.evaluate.slo import Target

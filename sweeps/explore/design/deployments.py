@@ -15,7 +15,8 @@ from nearkv.costmodel.model.metrics import COLUMNS, Evaluated, is_of_costs
 from nearkv.costmodel.model.registry import System
 from nearkv.hardware.machine import recording
 from nearkv.hardware.platform import Platform
-from nearkv.solvers.knobs import resolve_knobs, tried_together
+from nearkv.solvers.knob_values import tried_together
+from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluate.columns import Cell
 from nearkv.sweeps.explore.design.goal import Goal
 from nearkv.sweeps.explore.design.space import OF_PARTS, Machines, Read
