@@ -121,15 +121,15 @@ def read_rows(
         InputError: no such file, no CSV, too large, a column missing or there twice, or lines of
             another length than the header.
     """
-    columns = ", ".join(needed)
     try:
         text = read_text(path, what, most, advice, encoding="utf-8-sig")
         table = csv.reader(io.StringIO(text), strict=True)
         header = [name.strip() for name in next(table, [])]
         numbered = [(table.line_num, [cell.strip() for cell in row]) for row in table]
-    except (UnicodeDecodeError, csv.Error) as problem:
-        sentence = f"{path}: not a CSV file ({problem}); it needs columns {columns}"
-        raise InputError(sentence) from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: not a CSV file in UTF-8; save it as one") from None
+    except csv.Error as problem:
+        raise InputError(f"{path}: not a CSV file ({problem}); correct it there") from None
     for name in needed:
         if name not in header:
             listed = a_few(header, like=name)

@@ -60,6 +60,8 @@ LARGE = [
             ["sweep", "--system", "hilos", "--model", "opt-66b", "--resume"],
             "--resume goes on with a file",
         ),
+        (["design", "--model", "opt-66b", "--resume"], "give the -o FILE that it was begun with"),
+        (["compare", "vllm"], "vllm is an engine, no system; one takes it as a part, as in gpu"),
         (
             ["sweep", "--system", "hilos", "--model", "opt-66b", "--jobs", "2"],
             "a table needs neither",

@@ -364,6 +364,10 @@ def missed(estimate: Estimate, sentence: str, claim: str, where: Real) -> Estima
     return replace(estimate, notes={**estimate.notes, note: concerned})
 
 
+BEYOND_WINDOW = "prompt and output exceed the model's context window"
+"""The note of a design point that asks for more tokens than the model's positions reach."""
+
+
 def notes_of(
     estimate: Estimate, llm: LLM, work: Workload, counts: Mapping[str, tuple[Real, str]]
 ) -> Notes:
@@ -376,9 +380,8 @@ def notes_of(
     """
     fewer = np.less(estimate.batch_run, np.multiply(work.batch, 1 - _ROUNDING))
     fewer = fewer & (work.arrivals is None)
-    beyond = "prompt and output exceed the model's context window"
     notes = {
-        beyond: np.greater(estimate.work.longest, llm.longest),
+        BEYOND_WINDOW: np.greater(estimate.work.longest, llm.longest),
         "batch_run sequences at a time, times count all rounds": fewer & estimate.fits.ok,
     }
     for knob, (value, most) in counts.items():

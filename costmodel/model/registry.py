@@ -20,7 +20,9 @@ from nearkv.costmodel.model.layers import not_modelled
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.plugins import Plugin
 from nearkv.costmodel.model.workload import Workload
+from nearkv.hardware.catalog import load_part
 from nearkv.hardware.errors import InputError, check_known, unknown
+from nearkv.hardware.files import is_known
 from nearkv.hardware.machine import Machine
 
 KnobRule = Callable[[Machine, LLM, Workload, Mapping[str, Real]], Real]
@@ -525,6 +527,9 @@ def find_system(name: str) -> System:
         if name not in _SYSTEMS:
             importlib.import_module(module)
     if name not in _SYSTEMS and name not in systems():
+        if is_known("part", name) and load_part(name).type == "engine":
+            part = f"one takes it as a part, as in gpu with --part engine={name}"
+            raise InputError(f"{name} is an engine, no system; {part}")
         raise unknown("system", name, systems())
     return _SYSTEMS[name]
 

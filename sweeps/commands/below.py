@@ -7,13 +7,15 @@ from collections.abc import Collection
 
 import numpy as np
 
+from nearkv.costmodel.model.estimate import BEYOND_WINDOW
 from nearkv.costmodel.model.metrics import COLUMNS, COSTS, is_of_costs
+from nearkv.hardware.errors import warn
 from nearkv.sweeps.commands.columns_shown import ends_of
 from nearkv.sweeps.commands.options import View
 from nearkv.sweeps.commands.papers import papers_settings
 from nearkv.sweeps.evaluate.prices import price_sentences
 from nearkv.sweeps.study.sizes import comma_list
-from nearkv.sweeps.study.study import Study, blocks
+from nearkv.sweeps.study.study import Study, blocks, models_and_labels
 from nearkv.sweeps.tables.table import Display, Rows, counted, reach
 from nearkv.sweeps.tables.unequal import unequal
 
@@ -27,12 +29,20 @@ GIVES_MORE = {
     "both": "; gpu.pool gives more, or lpddr.memory and lpddr.count",
 }
 """Memory that is short -> the numbers that decide what it holds."""
-POWER_COLUMNS = {"power_w", "energy_j_tok", "decode_energy_j_tok"}
-"""Columns that need the power of every device that a system owns."""
 NO_POWER = (
     "a device that it owns states no idle_power, or no kernel_power_... of its kernel"
 )
-"""Reason why a row that runs has none of these."""
+"""Reason why a row that runs has no power."""
+NO_TERMS = (
+    "the platform states no terms of ownership, as a machine of `design` does, "
+    f"or {NO_POWER}"
+)
+"""Reason why a row with a price has none by the hour."""
+WHY_BLANK = {
+    **dict.fromkeys(("power_w", "energy_j_tok", "decode_energy_j_tok"), NO_POWER),
+    **dict.fromkeys(("usd_hour", "usd_mtok"), NO_TERMS),
+}
+"""Column -> reason why a row that runs has no number in it."""
 
 
 def sentences_below(
@@ -88,17 +98,15 @@ def _blanks(rows: Rows, view: View) -> list[str]:
     """Sentences on systems that run and have no number in a column that was asked for."""
     sentences = []
     for name in comma_list(view.columns):
-        if name not in COLUMNS or name in COSTS:
+        if name not in COLUMNS:
             continue
-        runs = [row for row in rows if row.get("status") == "ok"]
+        runs = [row for row in rows if row.get("status", "ok") == "ok"]
+        if name in COSTS:  # sentences on prices say where one is missing
+            runs = [row for row in runs if row.get("cost_usd") is not None]
         counts = Counter(str(row.get("system")) for row in runs if row[name] is None)
         for system, count in counts.items():
             where = f"at {counted(count, 'design point')}"
-            why = (
-                NO_POWER
-                if name in POWER_COLUMNS
-                else f"`nearkv columns show {name}` says why"
-            )
+            why = WHY_BLANK.get(name, f"`nearkv columns show {name}` says why")
             sentences.append(f"-: {system} runs {where} without {name}; {why}.")
     return sentences
 
@@ -128,3 +136,28 @@ def _coverage(study: Study, names: Collection[str]) -> list[str]:
     kinds = {VALUE: ends - ratios, RATIO: ratios}
     shown = [kind for kind, columns in kinds.items() if columns]
     return [coverage_told(blocks(study), shown)] if shown else []
+
+
+def counted_by(rows: Rows, column: str, noun: str) -> str:
+    """Count the rows, and those of each value of a column, the most first."""
+    counts = Counter(row[column] for row in rows)
+    parts = ", ".join(f"{count} {value}" for value, count in counts.most_common())
+    return f"{counted(len(rows), noun)}: {parts}."
+
+
+def warn_beyond_windows(rows: Rows, study: Study) -> None:
+    """Warn of each model that is asked for more tokens than it was made for.
+
+    Where positions are learned, as OPT's, none exist beyond, so whoever asks takes, as the papers
+    do, the shapes of the model alone: no warning. A model with rotary positions runs, and errs.
+    """
+    for part, label in zip(*models_and_labels(study.models), strict=True):
+        beyond = [
+            row["context_tok"]
+            for row in rows
+            if row.get("model") == label and BEYOND_WINDOW in str(row.get("note"))
+        ]
+        if beyond and not part.si["positions"]:
+            window = f"{label} was made for {part.si['longest']:,.0f} tokens"
+            times = "times and memory are right, what it writes would not be"
+            warn(f"{window}, and context_tok is up to {max(beyond):,.0f}: {times}")

@@ -11,7 +11,7 @@ from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.files import report_problems, write_new, write_toml
 from nearkv.sweeps.commands.messages import printable
 from nearkv.sweeps.commands.options import argument, option
-from nearkv.sweeps.commands.printing import counted_by, print_table
+from nearkv.sweeps.commands.printing import print_table
 
 
 @options.with_options(options.axes("plugins"), options.View)
@@ -117,6 +117,7 @@ def show_model(
 
     Example: nearkv models show mixtral-8x7b
     """
+    from nearkv.sweeps.commands.below import counted_by
     from nearkv.sweeps.evaluate.models import model_numbers
 
     rows = model_numbers(name)
@@ -173,6 +174,7 @@ def show_hardware(
 
     Example: nearkv hardware show hilos-a100 --set csd.count=16
     """
+    from nearkv.sweeps.commands.below import counted_by
     from nearkv.sweeps.evaluate.catalogue import hardware_numbers
     from nearkv.sweeps.study.sizes import pairs
 

@@ -75,17 +75,20 @@ def design(
     ] = "",
     best_per: Annotated[
         str,
-        option("COLUMN", "Of a grid, the best machine of each system, or technology."),
+        option(
+            "COLUMN",
+            "Keep the best machine per system, or technology, in each cell of a grid.",
+        ),
     ] = "",
     borders: Annotated[
         str,
-        option("FILE.csv", "Of a grid, write where exactly the best technology changes."),
+        option("FILE.csv", "Write where in a grid exactly the best technology changes."),
     ] = "",
     break_even: Annotated[
         str,
         option(
             "PART.NUMBER",
-            "Of a grid, at which value its owners win a cell or lose it: lpddr.price.",
+            "Find the value at which its owners win or lose a cell of a grid: lpddr.price.",
         ),
     ] = "",
     servers: Annotated[
@@ -204,12 +207,15 @@ def _question(line: typer.Context) -> dict[str, Any]:
     """Arguments of `nearkv.design`, from the words of the command.
 
     Raises:
-        InputError: users beside a batch, or a study that cannot be read.
+        InputError: users beside a batch, nothing to resume, or a study that cannot be read.
     """
     from nearkv.sweeps.study.study_files import load_study
 
     stated, arguments = options.stated(line), options.arguments(line)
     arguments["borders"] = bool(arguments["borders"])
+    if arguments["resume"] and not line.params["file"]:
+        begun = "give the -o FILE that it was begun with"
+        raise InputError(f"--resume goes on with a grid; {begun}")
     if arguments["users"] and "batch" in stated:
         raise InputError("--users is the batch to serve at once; leave out --batch")
     del arguments["machine_out"]

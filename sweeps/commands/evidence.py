@@ -9,7 +9,7 @@ import typer
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.messages import tell
 from nearkv.sweeps.commands.options import argument, flag, option
-from nearkv.sweeps.commands.printing import counted_by, print_table
+from nearkv.sweeps.commands.printing import print_table
 from nearkv.sweeps.validation.claims import papers
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ def validate(
     """
     from nearkv.sweeps.api import evidence
     from nearkv.sweeps.api.tables import rows_of
+    from nearkv.sweeps.commands.below import counted_by
     from nearkv.sweeps.study.sizes import comma_list
     from nearkv.sweeps.tables.table import Display
     from nearkv.sweeps.tables.terminal import lay_out

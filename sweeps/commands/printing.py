@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -67,7 +66,7 @@ def print_table(
         typer.Exit: the only row has no answer.
     """
     from nearkv.sweeps.api.tables import rows_of
-    from nearkv.sweeps.commands.below import sentences_below
+    from nearkv.sweeps.commands.below import sentences_below, warn_beyond_windows
     from nearkv.sweeps.commands.columns_shown import display
     from nearkv.sweeps.tables.table import MOST_ROWS_SHOWN
 
@@ -97,6 +96,8 @@ def print_table(
     shown = shown_as(form)
     told = (*below, *sentences_below(rows, shown, view, study, extra))
     echo(text_of(replace(shown, below=told), form, view))
+    if study:
+        warn_beyond_windows(rows, study)
     check_answered(rows)
 
 
@@ -152,12 +153,3 @@ def echo(text: str) -> None:
     if sys.stdout is None:
         raise InputError("standard output is closed; send it somewhere")
     typer.echo(text, nl=False)
-
-
-def counted_by(rows: Rows, column: str, noun: str) -> str:
-    """Count the rows, and those of each value of a column, the most first."""
-    from nearkv.sweeps.tables.table import counted
-
-    counts = Counter(row[column] for row in rows)
-    parts = ", ".join(f"{count} {value}" for value, count in counts.most_common())
-    return f"{counted(len(rows), noun)}: {parts}."

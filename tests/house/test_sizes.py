@@ -9,12 +9,10 @@ SHARED_CONSTANTS = {
     "ATTENDS": "the kinds of layer that a mechanism models, beside its LACKS",
     "CACHE": "the knob cache, declared by each system that has it",
     "CHUNK": "the knob chunk, declared by each system that has it",
-    "HEADING": "the text above the page that a command writes",
     "INTERVAL": "the knob interval, declared by each system that has it",
     "LACKS": "reasons why a mechanism does not model a kind of layer",
     "PIN": "the knob pin, declared by each system that has it",
     "PLATFORM": "the test bed of the paper whose claims a file checks",
-    "SHOWN": "the columns that a command shows",
     "WRITEBACK": "the knob writeback, declared by each system that has it",
     "_ROUNDING": "the relative error of floats in this computation, which depends on its length",
 }

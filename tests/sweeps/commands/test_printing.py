@@ -245,6 +245,27 @@ def test_a_note_that_all_rows_share_is_told_once() -> None:
     assert "all rows: prompt and output exceed" in text
 
 
+@pytest.mark.parametrize(
+    ("models", "warned"), [("llama2-7b,llama3.1-8b", ["llama2-7b"]), ("opt-66b", [])]
+)
+def test_a_context_beyond_a_window_is_warned_of_once(models: str, warned: list[str]) -> None:
+    """Llama 2 was made for 4,096 tokens; of OPT papers take the shapes alone."""
+    words = ("--platform", "h200-node", "--context", "2k,8k,16k", "--columns", "decode_tok_s")
+    done = invoke("compare", "gpu", "--model", models, *words, "--format", "csv")
+    lines = done.stderr.splitlines()
+    assert [line.split()[2] for line in lines] == warned
+    assert all("4,096 tokens, and context_tok is up to 16,384" in line for line in lines)
+    assert "warning" not in done.stdout
+
+
+def test_a_blank_price_of_tokens_says_what_is_missing() -> None:
+    """The price is known, its terms are not: no platform of the papers states any."""
+    text = printed("estimate", "hilos", "--model", "opt-66b", "--columns", "usd_mtok,cost_usd")
+    assert "hilos runs at 1 design point without usd_mtok" in " ".join(text.split())
+    assert "states no terms of ownership" in " ".join(text.split())
+    assert "without cost_usd" not in text
+
+
 CONTEXTS = ("flexgen-ssd", "hilos", "--model", "opt-66b", "--context", "8k,16k")
 CAPTION = ("--caption", "Steps", "--label", "tab:steps")
 
