@@ -22,15 +22,8 @@ from nearkv.sweeps.validation.contracts import (
     violations,
 )
 
-MODELS = [
-    "opt-30b",
-    "opt-66b",
-    "qwen2.5-32b",
-    "mixtral-8x7b",
-    "glam-143b",
-    "gpt-oss-120b",
-    "deepseek-v3",
-]
+MODELS = ["opt-66b", "mixtral-8x7b", "glam-143b", "gpt-oss-120b", "deepseek-v3"]
+"""Layers that are alike, with experts, and of several types."""
 CAPACITIES = {"count", "memory", "capacity"}
 CONTENTS = {
     "weights",
@@ -78,9 +71,14 @@ def test_every_contract_holds_at_the_middle_of_every_knob(
 def test_every_system_keeps_what_a_system_of_ones_own_is_checked_for(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`nearkv systems check` at the knobs that it solves, with fewer random changes."""
+    """`nearkv systems check` at the knobs that it solves, on fewer models and random changes.
+
+    Layers that are alike have grouped heads; those of experts are of several types where the
+    system models these.
+    """
     monkeypatch.setattr("nearkv.sweeps.validation.contracts.CHANGES", 12)
-    broken = violations(system)
+    experts = "gpt-oss-20b" if "window" in system.attends else "mixtral-8x7b"
+    broken = violations(system, ("qwen2.5-32b", experts))
     if system.name in GREEDY:
         broken = [sentence for sentence in broken if "with more of" not in sentence]
     assert broken == []

@@ -17,7 +17,7 @@ from nearkv.costmodel.model.registry import MONOTONE_COLUMNS, System, find_syste
 from nearkv.costmodel.model.workload import Workload
 from nearkv.solvers.knobs import resolve_knobs
 
-CASES = int(os.environ.get("NEARKV_CASES", "20"))
+CASES = int(os.environ.get("NEARKV_CASES", "10"))
 """Design points a system: every axis of each is evaluated, so few in the tests."""
 CLOSE = 1e-8
 WORK = ("batch", "context", "output_tokens")

@@ -18,7 +18,7 @@ from nearkv.sweeps.study.study import Study, blocks
 from nearkv.sweeps.tables.table import Columns
 
 QUEUES = {"l3", "gpu", "hbm-pim", "rank-pim", "cpu-offload"}
-POINTS = int(os.environ.get("NEARKV_CASES", "30"))
+POINTS = int(os.environ.get("NEARKV_CASES", "12"))
 
 
 def studies(random: Random, with_traces: bool) -> Iterator[Study]:

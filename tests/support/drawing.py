@@ -30,7 +30,7 @@ POINTS = 10
 """Design points of one model that are evaluated at once: hardly more than one takes."""
 Values = NDArray[np.float64]
 """One value a design point."""
-CASES = int(os.environ.get("NEARKV_CASES", "40"))
+CASES = int(os.environ.get("NEARKV_CASES", "20"))
 """Design points a system: a few in the tests, thousands in `make fuzz`."""
 RATES = {"B/s", "FLOP/s", "Hz", "T/s"}
 MODELS = sorted(file.stem for file in (Path(__file__).parents[2] / "costmodel/llms").glob("*"))
