@@ -320,7 +320,7 @@ def total(numbers: Iterable[Real]) -> Real:
 
 def is_same(one: Real, other: Real) -> bool:
     """True if two numbers agree at every design point; either may lack an axis of the other."""
-    return one is other or bool(np.all(np.equal(one, other)))
+    return one is other or bool(np.equal(one, other).all())
 
 
 def sum_by_key(items: Iterable[tuple[_Key, Real]]) -> dict[_Key, Real]:
