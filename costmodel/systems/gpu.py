@@ -230,14 +230,13 @@ def splits(hw: Machine, llm: LLM) -> Mapping[str, Numbers]:
     experts = np.ravel(llm.most_of_a_layer(lambda layer: layer.experts * layer.is_moe))
     eps = [ep for ep in degrees if ep == 1 or np.any(np.mod(experts[experts > 0], ep) == 0)]
     tried = list[tuple[float, ...]]()
-    for tp, pp, dp in product(degrees, pps, degrees):
-        if tp * pp * dp > most:
-            continue
-        own = [ep for ep in eps if ep <= tp * dp and (ep % tp == 0 or tp % ep == 0)]
+    for tp, pp in product(degrees, pps):
         attention = [0.0] if shares_heads[tp] else []
         if tp > 1:
             attention.append(1.0)
-        tried += product([tp], [pp], [dp], own, attention)
+        for dp in degrees[: int(most // (tp * pp))]:
+            own = [ep for ep in eps if ep <= tp * dp and (ep % tp == 0 or tp % ep == 0)]
+            tried += product([tp], [pp], [dp], own, attention)
     names = ("tp", "pp", "dp", "ep", "attention")
     return dict(zip(names, np.array(tried).T, strict=True))
 
