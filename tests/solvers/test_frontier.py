@@ -26,9 +26,9 @@ def brute(costs: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("columns", [1, 2, 3, 4])
 @pytest.mark.parametrize("distinct", [4, 40, 10**6])
 @pytest.mark.slow
-def test_the_frontier_of_ten_thousand_points_with_ties_and_nan(columns: int, distinct: int) -> None:
+def test_the_frontier_of_many_points_with_ties_and_nan(columns: int, distinct: int) -> None:
     rng = np.random.default_rng(columns * distinct)
-    costs = rng.integers(0, distinct, (10_000, columns)).astype(float)
+    costs = rng.integers(0, distinct, (3000, columns)).astype(float)
     costs[rng.random(costs.shape) < 0.01] = np.nan
     costs[rng.random(costs.shape) < 0.001] = np.inf
     costs[:50] = costs[50:100]

@@ -103,11 +103,14 @@ def test_a_comparison_is_the_bytes_of_the_command_line() -> None:
     assert as_csv(table) == printed("compare", "flexgen-dram", "hilos", *OPTIONS, "--format", "csv")
 
 
-@pytest.mark.parametrize("question", ["alpha", "spill", "batch"])
+@pytest.mark.parametrize(
+    ("question", "system"), [("alpha", "hilos"), ("spill", "hilos"), ("batch", "flexgen-dram")]
+)
 @pytest.mark.slow
-def test_an_answer_is_the_bytes_of_the_command_line(question: str) -> None:
-    table = nearkv.solve(question, **POINT)
-    assert as_csv(table) == printed("solve", question, *OPTIONS, "--format", "csv")
+def test_an_answer_is_the_bytes_of_the_command_line(question: str, system: str) -> None:
+    table = nearkv.solve(question, systems=system, **POINT)
+    words = ("solve", question, "--system", system, *OPTIONS, "--format", "csv")
+    assert as_csv(table) == printed(*words)
 
 
 @pytest.mark.slow

@@ -20,7 +20,9 @@ from nearkv.sweeps.explore.crossover import find_crossovers
 from nearkv.sweeps.explore.hardware import find_hardware
 from nearkv.sweeps.study.study import Study
 
-POINT = Study(("hilos",), ("opt-66b",), "16", "64k", "64")
+STATED = {"weights": "host", "alpha": "0.25"}
+"""Knobs that a search need not solve anew at every design point."""
+POINT = Study(("hilos",), ("opt-66b",), "16", "64k", "64", knobs=STATED)
 
 
 def swept(study: Study, name: str) -> np.ndarray:
@@ -73,7 +75,9 @@ def test_a_search_over_too_many_points_is_refused() -> None:
 
 @pytest.mark.slow
 def test_the_best_batch_is_the_best_of_all_that_fit() -> None:
-    study = Study(("flexgen-dram", "flexgen-ssd", "hilos"), ("opt-30b",), "1", "64k", "64")
+    stated = {"weights": "host"}
+    systems = ("flexgen-dram", "flexgen-ssd", "hilos")
+    study = Study(systems, ("opt-30b",), "1", "64k", "64", knobs=stated)
     for row in find_batches(study):
         every = run.table(study.but(systems=(row["system"],), batch="1:700:+1"))
         at_once = (every["status"] == "ok") & (

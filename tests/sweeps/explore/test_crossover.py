@@ -20,7 +20,9 @@ from nearkv.sweeps.explore.lines import AxisLine
 from nearkv.sweeps.explore.sensitivity import find_elasticities
 from nearkv.sweeps.study.study import Study
 
-POINT = Study(("hilos",), ("opt-66b",), "16", "64k", "64")
+STATED = {"weights": "host", "alpha": "0.25"}
+"""Knobs that a search need not solve anew at every design point."""
+POINT = Study(("hilos",), ("opt-66b",), "16", "64k", "64", knobs=STATED)
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -105,7 +107,7 @@ def test_a_crossover_is_where_a_sweep_changes_leader() -> None:
 
 @pytest.mark.slow
 def test_who_never_loses_is_named() -> None:
-    study = POINT.but(systems=("flexgen-ssd", "hilos"), context=Study.context)
+    study = POINT.but(systems=("flexgen-ssd", "hilos"), context=Study.context, knobs={})
     (row,) = find_crossovers(study, "context=1k:1M", "decode_tok_s")
     assert row["reason"] == "never: hilos leads from 1k to 1M"
 
@@ -153,6 +155,7 @@ def test_a_crossover_is_an_interval() -> None:
         "opt-66b",
         systems="flexgen-dram,inf2",
         along="context=4k:256k",
+        knobs={"weights": "host"},
         band=90,
         samples=16,
     ).iloc[0]

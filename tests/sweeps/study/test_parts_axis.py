@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,8 +55,14 @@ def test_every_table_has_a_column_for_it() -> None:
     assert pairs == [[gpu, csd] for gpu in gpus for csd in csds]
     front = nearkv.pareto(systems="hilos", model="opt-66b", parts=parts)
     assert {"gpu.part", "csd.part"} <= set(front.columns)
-    for question in ("alpha", "spill", "batch"):
-        answer = nearkv.solve(question, model="opt-66b", parts=parts)
+    placed = {"weights": "host"}
+    stated: dict[str, Any] = {
+        "alpha": {"knobs": placed},
+        "spill": {"knobs": placed},
+        "batch": {"knobs": {**placed, "alpha": 0.25}},
+    }
+    for question, words in stated.items():
+        answer = nearkv.solve(question, "opt-66b", systems="hilos", parts=parts, **words)
         assert answer[["gpu.part", "csd.part"]].values.tolist() == pairs, question
 
 
