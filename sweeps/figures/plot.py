@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.figures.bars import bars, tornado
-from nearkv.sweeps.figures.break_even_map import break_even_map
 from nearkv.sweeps.figures.breakdown import breakdown, footprint
 from nearkv.sweeps.figures.lines import lines
 from nearkv.sweeps.figures.papers import PaperFigure, draw, paper_figure
 from nearkv.sweeps.figures.policy_map import policy_map
-from nearkv.sweeps.figures.region_map import region_map
+from nearkv.sweeps.figures.region_map import break_even_map, region_map
 from nearkv.sweeps.figures.scatter import pareto, parity, roofline
 from nearkv.sweeps.figures.series import varying
 from nearkv.sweeps.figures.style import save
