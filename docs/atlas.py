@@ -1,7 +1,8 @@
-"""Write the cells, the picture and the first paragraph of `docs/atlas.md`: `make atlas`.
+"""Write the cells, the pictures and the first paragraph of `docs/atlas.md`: `make atlas`.
 
 The cells lie beside the page: `atlas.csv`, with a row for each technology that serves a cell,
-`atlas-borders.csv`, and `atlas-break-even.csv`, of the cell that is closest for each idea.
+`atlas-borders.csv`, `atlas-break-even.csv`, of the cell that is closest for each idea, and
+`atlas-smartssd.csv`, the rate of a SmartSSD over a grid.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ import matplotlib as mpl
 import pandas as pd
 
 import nearkv
+from nearkv.sweeps.study.sizes import comma_list
 from nearkv.sweeps.study.study_files import load_study
 from nearkv.sweeps.tables.table import cell_text
 
 DOCS = Path(__file__).parent
-CELLS, BORDERS, TURNS = (
-    DOCS / f"atlas{name}.csv" for name in ("", "-borders", "-break-even")
+CELLS, BORDERS, TURNS, RATES = (
+    DOCS / f"atlas{name}.csv" for name in ("", "-borders", "-break-even", "-smartssd")
 )
-PAGE, PICTURE = DOCS / "atlas.md", DOCS / "pictures" / "atlas.svg"
+PAGE = DOCS / "atlas.md"
+MAP, CONTOURS = (DOCS / "pictures" / f"atlas{name}.svg" for name in ("", "-smartssd"))
 STUDY = str(DOCS / "atlas.toml")
 BUDGETS = "20kUSD,60kUSD,200kUSD"
 BUDGET = 60_000
@@ -33,29 +36,10 @@ IDEAS = {
     "flash beside HBM": ("H3", ("hbf.price", "hbf.bandwidth")),
 }
 """Technology -> the papers whose idea it is, and numbers of its part that may change who wins."""
-KEPT = [
-    *(
-        "budget_usd",
-        "context_tok",
-        "batch",
-        "technology",
-        "system",
-        "server",
-        "gpus",
-        "hosts",
-    ),
-    *(
-        "dram_gib",
-        "ssds",
-        "csds",
-        "dimms",
-        "hbms",
-        "lpddrs",
-        "cost_usd",
-        "throughput_tok_s",
-    ),
-    *("tpot_ms", "ttft_s", "best_share", "status", "reason"),
-]
+KEPT = comma_list(
+    "budget_usd,context_tok,batch,technology,system,server,gpus,hosts,dram_gib,ssds,csds,dimms,"
+    "hbms,lpddrs,cost_usd,throughput_tok_s,tpot_ms,ttft_s,best_share,status,reason"
+)
 """Columns of the cells."""
 KEYS = ["budget_usd", "context_tok", "batch"]
 """Columns that tell cells apart."""
@@ -66,7 +50,7 @@ def search() -> tuple[pd.DataFrame, pd.DataFrame]:
     table = nearkv.design(
         load_study(STUDY), budget=BUDGETS, best_per="technology", borders=True, band=90
     )
-    return table[KEPT], pd.DataFrame(table.attrs["borders"])
+    return table[[*KEPT]], pd.DataFrame(table.attrs["borders"])
 
 
 def turning(cells: pd.DataFrame) -> pd.DataFrame:
@@ -79,10 +63,24 @@ def turning(cells: pd.DataFrame) -> pd.DataFrame:
         study = load_study(STUDY).but(context=close["context_tok"], batch=close["batch"])
         for number in numbers:
             (turn,) = nearkv.design(
-                study, budget=f"{BUDGET}USD", break_even=number
+                study, budget=f"{BUDGET}USD", break_even=number, band=90
             ).to_dict("records")
             rows.append({"technology": technology, **turn})
     return pd.DataFrame(rows)
+
+
+def rates() -> pd.DataFrame:
+    """The rate of a SmartSSD at which HILOS and a GPU change places, over a grid."""
+    return nearkv.design(
+        "hilos,gpu",
+        "llama3.1-70b",
+        servers="hillinfer-server,mac-studio-desktop",
+        context="16k:512k:x2",
+        batch="1:256:x4",
+        budget="20kUSD",
+        break_even="csd.p2p_read",
+        band=90,
+    )
 
 
 def closest(cells: pd.DataFrame, technology: str) -> pd.Series:
@@ -92,68 +90,77 @@ def closest(cells: pd.DataFrame, technology: str) -> pd.Series:
         Its row, and the `ratio` of its rate over that of the best other; empty where it serves no
         cell.
     """
-    within = cells[cells["budget_usd"] == BUDGET].dropna(subset=["throughput_tok_s"])
-    is_own = within["technology"] == technology
-    best = within[~is_own].groupby(KEYS)["throughput_tok_s"].max().rename("rival")
-    own = within[is_own].join(best, on=KEYS)
-    own["ratio"] = own["throughput_tok_s"] / own["rival"]
-    won = own[own.index.isin(within.drop_duplicates(KEYS).index)]
-    if own.empty:
+    served = cells[cells["budget_usd"] == BUDGET].dropna(subset=["throughput_tok_s"])
+    is_own = served["technology"] == technology
+    best_other = served[~is_own].groupby(KEYS)["throughput_tok_s"].max().rename("other")
+    rows = served[is_own].join(best_other, on=KEYS)
+    if rows.empty:
         return pd.Series(dtype=float)
-    return own.loc[own["ratio"].idxmax() if won.empty else won["ratio"].idxmin()]
+    rows["ratio"] = rows["throughput_tok_s"] / rows["other"]
+    won = rows[rows.index.isin(served.drop_duplicates(KEYS).index)]
+    return rows.loc[rows["ratio"].idxmax() if won.empty else won["ratio"].idxmin()]
 
 
-def paragraph(cells: pd.DataFrame, turns: pd.DataFrame) -> str:
-    """The first paragraph of the page and its list, a line an idea, from the CSVs beside it."""
-    within = cells[cells["budget_usd"] == BUDGET]
-    first = within.drop_duplicates(KEYS)
-    wins = first["technology"].value_counts()
-    won = ", ".join(f"{name} in {count}" for name, count in wins.items())
-    said = [
-        f"For those who ask which memory wins where. Each of {len(first)} cells is a context of 8k "
-        "to 1M tokens and a batch of 1 to 256 of Llama-3.1-70B; within "
-        f"{BUDGET:,} USD most tokens per second come from {won}. The ideas of the papers:"
+def wins(cells: pd.DataFrame) -> pd.Series:
+    """How many cells within `BUDGET` each technology wins, the most first."""
+    first = cells[cells["budget_usd"] == BUDGET].drop_duplicates(KEYS)
+    return first["technology"].value_counts()
+
+
+def paragraph(cells: pd.DataFrame) -> str:
+    """The first paragraph of the page, from the cells beside it."""
+    counts = wins(cells)
+    first, *others = (f"{name} wins {count}" for name, count in counts.items())
+    rest = ", ".join(other.replace(" wins ", " ") for other in others)
+    return f"Within {BUDGET:,} USD {first} of {counts.sum()} cells, {rest}. Of the papers' ideas:"
+
+
+def table(cells: pd.DataFrame, turns: pd.DataFrame) -> str:
+    """A row for the idea of each paper: where it wins, how surely, and what would change that."""
+    rows = [
+        "| idea | wins | closest cell | times the best other | first in draws | turns at |",
+        "|---|---|---|---|---|---|",
     ]
+    counts = wins(cells)
     for technology, (papers, _) in IDEAS.items():
-        wins_of = int(wins.get(technology, 0))
-        said.append(f"- {_idea(cells, turns, technology, papers, wins_of)}")
-    return "\n".join(said)
+        close = closest(cells, technology)
+        columns = [f"{technology} ({papers})", str(counts.get(technology, 0))]
+        if close.empty:
+            columns += ["serves no cell", "", "", ""]
+        else:
+            columns += [
+                f"{close['context_tok'] / 1024:,.0f}k, batch {close['batch']:.0f}",
+                f"{close['ratio']:.3g}",
+                f"{close['best_share']:.0%}",
+                _turn(turns[turns["technology"] == technology]),
+            ]
+        rows.append(f"| {' | '.join(columns)} |")
+    return "\n".join(rows)
 
 
-def _idea(
-    cells: pd.DataFrame, turns: pd.DataFrame, technology: str, papers: str, wins: int
-) -> str:
-    """How often the idea of some papers wins, how surely, and what would change it most."""
-    name = f"{technology[0].upper()}{technology[1:]} ({papers})"
-    close = closest(cells, technology)
-    if close.empty:
-        return f"{name} serves no cell."
-    where = f"at {close['context_tok'] / 1024:,.0f}k tokens and batch {close['batch']:.0f}"
-    share = f"in {close['best_share']:.0%} of 256 draws"
-    verb = f"wins {wins}, most narrowly" if wins else "wins none, and is closest"
-    said = (
-        f"{name} {verb} {where}: {close['ratio']:.3g} times the best other, first {share}"
-    )
-    own = turns[turns["technology"] == technology]
-    changes = own.dropna(subset=["factor"])
+def _turn(turns: pd.DataFrame) -> str:
+    """The number that changes least where a cell changes hands, its value and its band."""
+    changes = turns.dropna(subset=["factor"])
     if changes.empty:
-        numbers = " nor ".join(own["number"])
-        return f"{said}; neither {numbers}, up to 64 times higher or lower, changes that."
-    nearest = changes.loc[
-        changes["factor"].map(lambda factor: abs(math.log(factor))).idxmin()
-    ]
-    price = nearest["usd_per_gb"]
-    per_gb = f", {cell_text(price)} USD/GB" if pd.notna(price) else ""
-    value = f"{cell_text(nearest['at'])} {nearest['unit']}{per_gb}"
-    return f"{said}; {nearest['number']} at {value} ({nearest['factor']:.2g} times) changes that."
+        return f"neither {' nor '.join(turns['number'])}"
+    distance = changes["factor"].map(lambda factor: abs(math.log(factor)))
+    nearest = changes.loc[distance.idxmin()]
+    is_price = pd.notna(nearest["usd_per_gb"])
+    column, unit = ("usd_per_gb", "USD/GB") if is_price else ("at", nearest["unit"])
+    low, high = (nearest[f"{column}_{end}"] for end in ("p05", "p95"))
+    ends = (cell_text(end) if pd.notna(end) else "open" for end in (low, high))
+    value = f"{nearest['number']} {cell_text(nearest[column])} {unit}"
+    return f"{value} ({' to '.join(ends)}), {nearest['factor']:.2g} times now's"
 
 
-def draw(cells: pd.DataFrame, borders: pd.DataFrame) -> None:
-    """Draw the map of each budget; the same numbers give the same bytes."""
+def draw(cells: pd.DataFrame, borders: pd.DataFrame, turns: pd.DataFrame) -> None:
+    """Draw the map of each budget, and contours; the same numbers give the same bytes."""
     mpl.use("agg")
     mpl.rcParams["svg.hashsalt"] = "nearkv"
-    axes = nearkv.plot.region_map(cells, boundaries=borders)
-    nearkv.plot.save(axes.figure, PICTURE)
+    regions = nearkv.plot.region_map(cells, boundaries=borders)
+    nearkv.plot.save(regions.figure, MAP)
+    contours = nearkv.plot.break_even_map(turns)
+    nearkv.plot.save(contours.figure, CONTOURS)
 
 
 def main() -> None:
@@ -162,15 +169,17 @@ def main() -> None:
     cells.to_csv(CELLS, index=False)
     borders.to_csv(BORDERS, index=False)
     turning(pd.read_csv(CELLS)).to_csv(TURNS, index=False)
+    rates().to_csv(RATES, index=False)
     write()
 
 
 def write() -> None:
-    """Write the picture and the first paragraph from the CSVs that are there."""
+    """Write the pictures, the first paragraph and its table from the CSVs that are there."""
     cells, borders, turns = map(pd.read_csv, (CELLS, BORDERS, TURNS))
-    draw(cells, borders)
-    title, _, rest = PAGE.read_text(encoding="utf-8").split("\n\n", 2)
-    page = "\n\n".join([title, paragraph(cells, turns), rest])
+    draw(cells, borders, pd.read_csv(RATES))
+    title, question, picture, _, _, rest = PAGE.read_text(encoding="utf-8").split("\n\n", 5)
+    written = [paragraph(cells), table(cells, turns)]
+    page = "\n\n".join([title, question, picture, *written, rest])
     PAGE.write_text(page, encoding="utf-8")
 
 

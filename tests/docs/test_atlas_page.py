@@ -29,12 +29,15 @@ def atlas() -> ModuleType:
 
 def test_the_first_paragraph_is_that_of_the_cells(atlas: ModuleType) -> None:
     cells, turns = pd.read_csv(atlas.CELLS), pd.read_csv(atlas.TURNS)
-    assert atlas.paragraph(cells, turns) in (DOCS / "atlas.md").read_text()
+    _, _, picture, first, table, _ = (DOCS / "atlas.md").read_text().split("\n\n", 5)
+    assert picture.startswith("![")
+    assert first == atlas.paragraph(cells)
+    assert table == atlas.table(cells, turns)
     study = load_study(atlas.STUDY)
     asked = {*study.context}, {*study.batch}
-    for _, own in cells.groupby("budget_usd"):
-        assert ({*own["context_tok"]}, {*own["batch"]}) == asked
-        assert len(own.drop_duplicates(["context_tok", "batch"])) == 40
+    for _, within in cells.groupby("budget_usd"):
+        assert ({*within["context_tok"]}, {*within["batch"]}) == asked
+        assert len(within.drop_duplicates(["context_tok", "batch"])) == 40
     served = cells[cells["status"] == "ok"]
     shares = served.groupby(atlas.KEYS)["best_share"].sum()
     assert np.allclose(shares, 1)
@@ -56,6 +59,17 @@ def test_the_cell_of_an_idea_is_won_most_narrowly_or_lost_so(atlas: ModuleType) 
     lost = atlas.closest(cells, "host memory")
     assert (lost["context_tok"], lost["ratio"]) == (128, pytest.approx(5 / 6))
     assert atlas.closest(cells, "near drives").empty
+
+
+def test_what_the_page_says_of_smartssds_is_in_the_cells(atlas: ModuleType) -> None:
+    rates = pd.read_csv(atlas.RATES)
+    assert {*rates["number"]} == {"csd.p2p_read"}
+    rows = rates[rates["context_tok"] == 65_536].set_index("batch")
+    at, low, high = (rows[name] for name in ("at", "at_p05", "at_p95"))
+    page = (DOCS / "atlas.md").read_text()
+    band = f"({low[64]:.2f} to {high[64]:.2f} in 90 % of the"
+    assert f"from {at[64]:.2f} GB/s on {band}" in page.replace("\n", " ")
+    assert f"at a batch of 1 from {at[1]:.2f} GB/s on" in page
 
 
 @pytest.mark.deep
