@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Indices, Numbers
-from nearkv.costmodel.model.metrics import COLUMNS, Evaluated
+from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError, a_few, unknown
@@ -22,7 +22,7 @@ from nearkv.hardware.platform import Platform
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.study.bands import MODEL_ERROR, RATIO_ERROR, Band
 from nearkv.sweeps.study.grid import NO_NUMBERS, Block, Mesh
-from nearkv.sweeps.study.sizes import comma_list, size_or_none
+from nearkv.sweeps.study.sizes import size_or_none
 from nearkv.sweeps.uncertainty.model_error import RATIO, VALUE, slowest
 from nearkv.sweeps.uncertainty.sampled import drawn_numbers
 from nearkv.sweeps.validation.claims import (
@@ -37,13 +37,12 @@ from nearkv.sweeps.validation.claims import (
 from nearkv.sweeps.validation.own_files import read_runs
 from nearkv.sweeps.validation.prediction import (
     columns_in,
-    formula,
+    metric_of,
     predict,
     question_of,
     reduced_as,
-    unit_size,
 )
-from nearkv.sweeps.validation.questions import blocks_of
+from nearkv.sweeps.validation.questions import ask, blocks_of
 
 EVIDENCE_SAMPLES = 1024
 """Draws of the uncertain numbers at which a claim is predicted."""
@@ -100,52 +99,18 @@ class AskedPoints:
             numbers: hardware numbers of a block; those that it sets itself stay as set.
             infeasible: whether points that do not fit have their time all the same; else NaN.
         """
+        own, baseline = (
+            [ask(block, numbers(block), self.mesh(block)) for block in blocks]
+            for blocks in (self.system, self.baseline)
+        )
+        return metric_of(self.claim, own, baseline, infeasible)
 
-        def of(name: str, baseline: bool) -> Numbers:
-            blocks = self.baseline if baseline else self.system
-            values = np.concatenate(
-                [
-                    _column(block, name, numbers(block), self.axes, infeasible)
-                    for block in blocks
-                ]
-            )
-            systems = comma_list(self.claim.over if baseline else self.claim.system)
-            return values.reshape(len(systems), -1, values.shape[-1])
-
-        values = formula(self.claim, of) / unit_size(self.claim)
-        return values.reshape(-1, values.shape[-1])
-
-
-def _column(
-    block: Block,
-    name: str,
-    numbers: Mesh,
-    axes: Mesh,
-    infeasible: bool,
-) -> Numbers:
-    """A column of a block, or at the values of axes, for k values of numbers (points, k)."""
-    points = len(next(iter(axes.values()), range(block.grid.size)))
-    count = len(next(iter(numbers.values()), (0,)))
-    # hardware numbers lie along one more axis, the last
-    mesh = {axis: values[..., np.newaxis] for axis, values in _mesh(block, axes).items()}
-    stated = block.sets.values()
-    free = {address: values for address, values in numbers.items() if address not in stated}
-    hw, llm, work, settings = block.at(mesh, free)
-    estimate = resolve_knobs(block.system, hw, llm, work, settings).estimate
-    values = COLUMNS[name].compute(Evaluated(estimate, hw, block.system.owns))
-    if not infeasible:
-        values = np.where(estimate.fits.ok, values, np.nan)
-    shape = (points, count) if axes else (*block.grid.shape, count)
-    everywhere = np.broadcast_to(np.asarray(values, dtype=float), shape)
-    return everywhere.reshape(points, count)
-
-
-def _mesh(block: Block, axes: Mesh) -> Mesh:
-    """Values of the axes of a block; those of a block of one point may be replaced."""
-    mesh = block.grid.mesh(block.grid.whole)
-    if not axes:
-        return mesh
-    return {axis: axes.get(axis, np.ravel(values)) for axis, values in mesh.items()}
+    def mesh(self, block: Block) -> Mesh | None:
+        """Values of the axes of a block of one point, where some are replaced."""
+        if not self.axes:
+            return None
+        own = block.grid.mesh(block.grid.whole)
+        return {axis: self.axes.get(axis, np.ravel(values)) for axis, values in own.items()}
 
 
 def asked_of(claim: Claim) -> AskedPoints:
@@ -341,7 +306,7 @@ def _asked_together(group: Sequence[Claim], platform: str) -> AskedPoints:
         (block,) = asked.system
         if block.grid.size != 1:
             raise ValueError
-        inputs = block.at(_mesh(block, values))
+        inputs = block.at(asked.mesh(block) or {})
         fits = resolve_knobs(block.system, *inputs).estimate.fits
     except InputError as problem:
         raise InputError(f"{first.where}: {problem}") from None

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from nearkv.costmodel.algebra.span import Numbers
+from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.units import unit_of
 from nearkv.sweeps.evaluate.catalogue import column_rows
@@ -22,7 +23,9 @@ from nearkv.sweeps.tables.table import Columns
 from nearkv.sweeps.validation.checks import checks
 from nearkv.sweeps.validation.claims import Claim
 from nearkv.sweeps.validation.questions import (
+    BlockAnswer,
     WordedStudy,
+    answers_of,
     arithmetic,
     beside_claims,
     columns_of,
@@ -51,11 +54,11 @@ def predict(claim: Claim) -> Numbers:
     Raises:
         InputError: the question refers to something that does not exist, or no point fits.
     """
-    values = _values(claim)
-    values = values[np.isfinite(values)]
+    values = values_of(claim)[:, :1]
+    values = values[np.isfinite(values[:, 0])]
     if not values.size:
         raise InputError("no point of its grid fits; widen it")
-    return reduced_as(claim.take, values[:, np.newaxis])[:, 0]
+    return reduced_as(claim.take, values)[:, 0]
 
 
 def reduced_as(take: str, values: Numbers) -> Numbers:
@@ -71,8 +74,58 @@ def reduced_as(take: str, values: Numbers) -> Numbers:
     return np.stack([low, low if take == "min" else high])
 
 
+@cache
+def values_of(claim: Claim) -> Numbers:
+    """Values that a claim states, at every point of its grid, in its unit (points, 1 or 2).
+
+    Formulas say them with all fitted numbers a tenth larger, too.
+
+    Raises:
+        InputError: the question refers to something that does not exist.
+    """
+    if is_answered_by_formulas(claim):
+        own = answers_of(question_of(claim))
+        baseline = answers_of(question_of(claim, baseline=True)) if claim.over else ()
+        return metric_of(claim, own, baseline)
+    return _values(claim)[:, np.newaxis]
+
+
+def is_answered_by_formulas(claim: Claim) -> bool:
+    """True if a claim states columns that any answer has, no trend of them, and no queue."""
+    is_asked = claim.metric and not claim.trend and claim.method != "simulate"
+    return bool(is_asked) and all(
+        name in COLUMNS for name in columns_of_either(claim.metric)
+    )
+
+
+def metric_of(
+    claim: Claim,
+    system: Sequence[BlockAnswer],
+    baseline: Sequence[BlockAnswer] = (),
+    infeasible: bool = False,
+) -> Numbers:
+    """The metric of a claim in its unit at every point (points, k).
+
+    Args:
+        claim: its metric is made of `metrics.COLUMNS`.
+        system, baseline: answers of its system, and of the baseline that divides it, if any.
+        infeasible: whether points that do not fit have their time all the same; else NaN.
+    """
+
+    def column(name: str, of_baseline: bool) -> Numbers:
+        answers = baseline if of_baseline else system
+        values = [answer.column(name, infeasible) for answer in answers]
+        most = max(each.shape[-1] for each in values)
+        alike = [np.broadcast_to(each, (len(each), most)) for each in values]
+        systems = comma_list(claim.over if of_baseline else claim.system)
+        return np.concatenate(alike).reshape(len(systems), -1, most)
+
+    values = formula(claim, column) / unit_size(claim)
+    return values.reshape(-1, values.shape[-1])
+
+
 def _values(claim: Claim) -> Numbers:
-    """Values that the claim states, at every point of its grid, in its unit."""
+    """Values that no formula says of many points at once."""
     if claim.metric == "number":
         return np.array([number_at(claim.system) / size_of(claim.unit)])
     if claim.metric in checks():

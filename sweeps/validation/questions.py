@@ -10,17 +10,28 @@ from functools import cache
 from itertools import product
 from typing import Any
 
-from nearkv.costmodel.algebra.span import Real
+import numpy as np
+
+from nearkv.costmodel.algebra.span import Numbers, Real
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.metrics import COLUMNS, Evaluated
 from nearkv.costmodel.model.models import llm_from_part
 from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.catalog import load_llm, load_part, load_platform, names
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.machine import Machine
+from nearkv.hardware.platform import Platform
 from nearkv.hardware.schema import Quantity
-from nearkv.sweeps.evaluate.columns import FOOTPRINT, OF_ONE_FIGURE, evaluate, stack
-from nearkv.sweeps.study.grid import Block
+from nearkv.solvers.knobs import resolve_knobs
+from nearkv.sweeps.evaluate.columns import (
+    FOOTPRINT,
+    OF_ONE_FIGURE,
+    check_rows,
+    evaluate,
+    stack,
+)
+from nearkv.sweeps.study.grid import Block, Mesh
 from nearkv.sweeps.study.sizes import comma_list, pairs, size
 from nearkv.sweeps.study.study import Study, blocks
 from nearkv.sweeps.tables.table import Columns
@@ -138,6 +149,76 @@ def _queues(question: WordedStudy) -> list[WordedStudy]:
     ]
 
 
+@dataclass(frozen=True, eq=False)
+class BlockAnswer:
+    """What a system says to the design points of a block, at k values of hardware numbers.
+
+    Attributes:
+        evaluated: the estimate, and the machine it is on.
+        shape: axes of the block, or one axis of points, and the values behind them.
+    """
+
+    evaluated: Evaluated
+    shape: tuple[int, ...]
+
+    def column(self, name: str, infeasible: bool = False) -> Numbers:
+        """One of `metrics.COLUMNS` at every point (points, k); NaN where it does not fit.
+
+        Args:
+            name: of the column.
+            infeasible: whether points that do not fit have their time all the same.
+        """
+        values = COLUMNS[name].compute(self.evaluated)
+        if not infeasible:
+            values = np.where(self.evaluated.estimate.fits.ok, values, np.nan)
+        everywhere = np.broadcast_to(np.asarray(values, dtype=float), self.shape)
+        return everywhere.reshape(-1, self.shape[-1])
+
+
+def ask(block: Block, numbers: Mesh, mesh: Mesh | None = None) -> BlockAnswer:
+    """Ask a block at k values of hardware numbers by `role.key` [SI].
+
+    Args:
+        block: the design points.
+        numbers: those that the block sets itself stay as set.
+        mesh: values of its axes in place of the grid, one each point.
+    """
+    count = len(next(iter(numbers.values()), (0,)))
+    points = block.grid.shape
+    if mesh is None:
+        mesh = block.grid.mesh(block.grid.whole)
+    else:
+        points = np.broadcast_shapes(*(values.shape for values in mesh.values()))
+    # hardware numbers lie along one more axis, the last
+    mesh = {axis: values[..., np.newaxis] for axis, values in mesh.items()}
+    stated = block.sets.values()
+    free = {address: values for address, values in numbers.items() if address not in stated}
+    hw, llm, work, settings = block.at(mesh, free)
+    estimate = resolve_knobs(block.system, hw, llm, work, settings).estimate
+    return BlockAnswer(Evaluated(estimate, hw, block.system.owns), (*points, count))
+
+
+@cache
+def answers_of(question: WordedStudy) -> tuple[BlockAnswer, ...]:
+    """Answers of formulas to each block of a question.
+
+    Of two values of its hardware numbers the first are as stated; in the second all that are
+    fitted are a tenth larger.
+
+    Raises:
+        InputError: the question refers to something that does not exist, or has too many points.
+    """
+    blocks = blocks_of(question)
+    check_rows(blocks)
+    answers = []
+    for block in blocks:
+        fitted = fitted_of(block.platform)
+        factors = np.array([1.0, 1.1])
+        numbers = {address: factors * number.si for address, number in fitted.items()}
+        answers.append(ask(block, numbers))
+    return tuple(answers)
+
+
 @cache
 def estimate_of(question: WordedStudy) -> Estimate:
     """Answer of one system, where a check needs more than columns: traffic, leaves, busy time.
@@ -154,6 +235,33 @@ def model_on(platform: str, name: str) -> tuple[Machine, LLM]:
     """A platform, and a model at the widths of its elements."""
     hw = load_platform(platform).machine()
     return hw, llm_from_part(load_llm(name), hw["precision"])
+
+
+# --- fitted numbers -------------------------------------------------------------------------------
+
+
+def fitted_of(platform: Platform) -> dict[str, Quantity]:
+    """Numbers of a platform that are fitted, or have the value of one that is, by `role.key`."""
+    return {
+        address: number
+        for address, number in platform.numbers.items()
+        if (_key(address), number.si) in _fitted_values()
+    }
+
+
+@cache
+def _fitted_values() -> set[tuple[str, float]]:
+    """Keys and values of all fitted numbers of the catalogue [SI]."""
+    values = set()
+    for name in names("platform"):
+        for address, number in load_platform(name).numbers.items():
+            if number.kind == "fitted":
+                values.add((_key(address), number.si))
+    return values
+
+
+def _key(address: str) -> str:
+    return address.partition(".")[2]
 
 
 # --- numbers by name ------------------------------------------------------------------------------

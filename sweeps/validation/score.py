@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import cache
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Numbers
-from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.catalog import load_platform, names
 from nearkv.hardware.platform import Platform
-from nearkv.hardware.schema import Quantity
-from nearkv.sweeps.study.grid import Block
 from nearkv.sweeps.tables.table import Row, Rows
 from nearkv.sweeps.validation.checks import checks
 from nearkv.sweeps.validation.claims import (
@@ -26,9 +21,12 @@ from nearkv.sweeps.validation.claims import (
     YES_OR_NO,
     Claim,
 )
-from nearkv.sweeps.validation.evidence import asked_of
-from nearkv.sweeps.validation.prediction import columns_of_either, question_of
-from nearkv.sweeps.validation.questions import blocks_of
+from nearkv.sweeps.validation.prediction import (
+    is_answered_by_formulas,
+    question_of,
+    values_of,
+)
+from nearkv.sweeps.validation.questions import blocks_of, fitted_of
 
 ALL_PAPERS = "all papers"
 
@@ -95,16 +93,11 @@ def moves_with_fit(paper: str, claim: Claim) -> bool:
     wherever their platform has a fitted rate or latency. Fitted powers enter energy alone, which no
     check asks for.
     """
-    columns = columns_of_either(claim.metric)
-    asks_columns = all(name in COLUMNS for name in columns) and not claim.trend
-    if not asks_columns or claim.method == "simulate":
+    if not is_answered_by_formulas(claim):
         beds = _beds(paper, claim)
-        return any(number.unit != "W" for bed in beds for number in _fitted(bed).values())
-    asked = asked_of(claim)
-    if not any(_fitted(block.platform) for block in (*asked.system, *asked.baseline)):
-        return False
-    stated, moved = asked.values(infeasible=True), asked.values(_scaled, infeasible=True)
-    return not np.allclose(stated, moved, rtol=1e-6, equal_nan=True)
+        return any(number.unit != "W" for bed in beds for number in fitted_of(bed).values())
+    values = values_of(claim)
+    return not np.allclose(values[:, 0], values[:, -1], rtol=1e-6, equal_nan=True)
 
 
 def _beds(paper: str, claim: Claim) -> list[Platform]:
@@ -114,33 +107,3 @@ def _beds(paper: str, claim: Claim) -> list[Platform]:
     named = [word for word in claim.system.split(",") if word in names("platform")]
     own = [] if paper in BY_OTHERS else [find_system(paper).platform]
     return [load_platform(name) for name in named or own]
-
-
-def _scaled(block: Block) -> dict[str, Numbers]:
-    """Fitted numbers of a block's platform, each a tenth more than stated [SI]."""
-    fitted = _fitted(block.platform)
-    return {address: np.array([1.1 * number.si]) for address, number in fitted.items()}
-
-
-def _fitted(platform: Platform) -> dict[str, Quantity]:
-    """Numbers of a platform that are fitted, or have the value of one that is, by `role.key`."""
-    return {
-        address: number
-        for address, number in platform.numbers.items()
-        if (_key(address), number.si) in _fitted_values()
-    }
-
-
-@cache
-def _fitted_values() -> set[tuple[str, float]]:
-    """Keys and values of all fitted numbers of the catalogue [SI]."""
-    values = set()
-    for name in names("platform"):
-        for address, number in load_platform(name).numbers.items():
-            if number.kind == "fitted":
-                values.add((_key(address), number.si))
-    return values
-
-
-def _key(address: str) -> str:
-    return address.partition(".")[2]
