@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -23,30 +24,35 @@ class Interpolant:
     def __init__(self, function: Callable[..., Real], *axes: Numbers) -> None:
         mesh = np.meshgrid(*axes, indexing="ij")
         values = np.broadcast_to(function(*mesh), mesh[0].shape)
-        self._axes: list[list[float]] = [axis.tolist() for axis in axes]
-        self._strides = [stride // values.itemsize for stride in values.copy().strides]
-        self._values: list[float] = values.ravel().tolist()
+        self._values = values.tolist()
+        self._axes = [(axis.tolist(), len(axis) - 1) for axis in axes]
 
     def __call__(self, *place: float) -> float:
         """The function at a place; plain Python, which is fastest for single numbers."""
-        corner = 0
         steps = []
-        for axis, stride, x in zip(self._axes, self._strides, place, strict=True):
-            below = bisect_right(axis, x, 1, len(axis) - 1) - 1
-            corner += below * stride
-            share = (x - axis[below]) / (axis[below + 1] - axis[below])
-            if share:
-                steps.append((stride, share))
-        values = self._values
-        places = [corner]
-        for stride, _ in steps:
-            places += [place + stride for place in places]
-        corners = [values[place] for place in places]
-        for _, share in reversed(steps):
-            half = len(corners) // 2
-            low, high = corners[:half], corners[half:]
-            corners = [a + share * (b - a) for a, b in zip(low, high, strict=True)]
-        return corners[0]
+        for (nodes, last), x in zip(self._axes, place, strict=True):
+            below = bisect_right(nodes, x, 1, last) - 1
+            low = nodes[below]
+            steps.append((below, (x - low) / (nodes[below + 1] - low)))
+        return _between(self._values, steps)
+
+
+def _between(values: list[Any], steps: Sequence[tuple[int, float]], axis: int = 0) -> float:
+    """A value in nested lists.
+
+    Args:
+        values: at the nodes of this axis and of those behind it.
+        steps: of each axis the node below, and the share of the way to the next.
+        axis: the first of `values`.
+    """
+    below, share = steps[axis]
+    low, high = values[below], values[below + 1]
+    axis += 1
+    if axis < len(steps):
+        low = _between(low, steps, axis)
+        if share:
+            high = _between(high, steps, axis)
+    return low + share * (high - low) if share else low
 
 
 class Iterations:
