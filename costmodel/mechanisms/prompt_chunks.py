@@ -35,6 +35,7 @@ PREFIX = Knob(
     high=MOST_TOKENS,
     default=0,
     kind="count",
+    is_sent=True,
 )
 LARGEST_CHUNK = Reversal(
     MONOTONE_COLUMNS,

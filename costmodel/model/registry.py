@@ -68,6 +68,7 @@ class Knob:
         within: the number of the workload that bounds what a count can use, as `batch`; a larger
             count is noted.
         of_work: whether it is a field of the workload, where rules, breaks and the model find it.
+        is_sent: whether it describes what users send, so that no solver may choose it.
     """
 
     what: str
@@ -88,6 +89,7 @@ class Knob:
     follows: str = ""
     within: str = ""
     of_work: bool = False
+    is_sent: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:

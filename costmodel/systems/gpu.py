@@ -183,9 +183,13 @@ SEQUENCES = Knob(
     kind="number",
     rules={"engine": sequences_of_engine},
 )
-SHARED = choice(
-    "whether each request has a prefix of its own, or all share one, which is kept and read once",
-    ("off", "on"),
+SHARED = replace(
+    choice(
+        "whether each request has a prefix of its own, or all share one, which is kept and read "
+        "once",
+        ("off", "on"),
+    ),
+    is_sent=True,
 )
 KNOBS = {
     "tp": TP,

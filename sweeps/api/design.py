@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from inspect import signature
 from itertools import product
 from pathlib import Path
 from types import MappingProxyType
@@ -38,13 +39,15 @@ from nearkv.sweeps.study.axes import read_axes
 from nearkv.sweeps.study.own_systems import load_plugins
 from nearkv.sweeps.study.sizes import comma_list, names
 from nearkv.sweeps.study.study import Study
-from nearkv.sweeps.tables.table import counted
+from nearkv.sweeps.tables.table import Rows, counted
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from nearkv.sweeps.explore.design.answer import Report
+    from nearkv.sweeps.explore.design.answer import Design, Report
     from nearkv.sweeps.explore.design.atlas import Atlas
+    from nearkv.sweeps.explore.design.goal import Goal
+    from nearkv.sweeps.explore.design.question import Question
 
 MOST_CELLS = 10_000
 """Cells of the largest grid: each is a search of its own, of a tenth of a second or more."""
@@ -112,15 +115,22 @@ def design(
             break-even.
 
     Returns:
-        A row a system with the best machine for it, the best first: its parts, then the columns of
-        `estimate` of that machine; of a front, a row a machine; of classes, a row for each kind of
-        machine that serves one, with how many are built, `nodes`, how many of them the class keeps
-        `busy`, and `req_s` of it. `attrs` holds the `conclusion`, the `machine` of each row as
-        TOML, the `command` that prints the row once the name of that file is appended, how many
-        machines were evaluated, `evaluations`, what was `asked`, and whether Ctrl-C `interrupted`
-        the search. Of a grid, a row for each cell and system or technology, the best first, with
-        the `budget_usd` and in which `best_share` of 256 draws it wins, or with the `reason` why no
-        machine serves; `attrs` holds the `conclusion`, what was `asked`, and the rows of `borders`.
+        The best machines, the best first:
+
+        | question | a row | columns beside those of `estimate` |
+        |---|---|---|
+        | one workload | a system | its parts |
+        | `pareto` | a machine of the front | its parts |
+        | `classes` | a kind of machine that serves one | how many `nodes` are built, how many of \
+them it keeps `busy`, `req_s` of it |
+        | a grid | a cell and a system, or technology | `budget_usd`, `best_share` of 256 draws; \
+or the `reason` why no machine serves |
+        | `break_even` | a cell | those of `sweeps.explore.design.break_even` |
+
+        `attrs` holds the `conclusion`, what was `asked`, the `machine` of each row as TOML, the
+        `command` that prints the row once the name of that file is appended, and whether Ctrl-C
+        `interrupted` the search; of one workload how many machines were evaluated, `evaluations`;
+        of a grid the rows of `borders`.
 
     Raises:
         InputError: an argument that cannot be used.
@@ -133,7 +143,6 @@ def design(
     from nearkv.sweeps.explore.design.answer import best_machines
     from nearkv.sweeps.explore.design.atlas import GROUPS, Atlas
     from nearkv.sweeps.explore.design.fleet import serve
-    from nearkv.sweeps.explore.design.goal import Goal
     from nearkv.sweeps.explore.design.question import (
         OF_PRICE,
         Question,
@@ -144,33 +153,29 @@ def design(
 
     if not seconds > 0:
         raise InputError(f"--seconds {seconds:g}: must be a number above 0")
+    check_known("argument", axes, [*signature(design).parameters, *Axes.__annotations__])
     shared = request_classes(names(classes, "--class"))
     is_stated = isinstance(systems, Study) or {"context", "output_tokens"} & axes.keys()
     if shared and is_stated:
         raise InputError(
             "--class states context and output length; leave out a study and both options"
         )
-    level = read_axes({"band": axes.pop("band", None)})["band"]
+    level = _band_level(axes)
     study = _study(systems, model, users, axes)
     limits = _limits(names(budget, "--budget"), names(slo, "--slo"))
     budgets = [limit for limit in limits if limit.quantity == OF_PRICE]
     lengths = (len(study.context), len(study.batch), len(budgets))
-    is_grid = bool(best_per or break_even) or borders or max(lengths) > 1
     _check_cells(lengths)
+    is_grid = bool(best_per or break_even) or borders or max(lengths) > 1
     if is_grid:
         limits = tuple(limit for limit in limits if limit not in budgets)
     elif users:
         limits = (*limits, served_at_once(study.batch[0]))
     if is_grid and not (minimize or pareto):
         maximize = maximize or "throughput_tok_s"
-    objectives, highest = _objectives(minimize, maximize, pareto)
-    if rent and not {*objectives} <= {"usd_hour", "usd_mtok"}:
-        why = "rented and bought machines compare by the hour alone"
-        raise InputError(f"--rent: {why}; --minimize usd_hour or usd_mtok")
-    load_plugins(study.plugins)
     question = Question(
         study=study,
-        goal=Goal(objectives, highest, limits),
+        goal=_goal(minimize, maximize, pareto, limits),
         servers=names(servers, "servers"),
         prices=read_prices(path_of(prices, "prices")),
         terms=terms,
@@ -178,26 +183,27 @@ def design(
         draws=bool(level),
         classes=shared,
     )
-    if is_grid:
-        if shared or pareto or seconds < np.inf:
-            raise InputError("a grid of workloads takes no --class, --pareto or --seconds")
-        per = best_per or GROUPS[0]
-        check_known("column", [per], GROUPS, "--best-per")
-        counts_draws = bool(level) and not break_even
-        grid = Atlas(question, budgets, per, bool(users), counts_draws)
-        place = path_of(file, "file")
-        with keeping(grid, place, resume) if place else nullcontext(grid) as kept:
-            if break_even:
-                return _break_evens(kept, break_even, level, report)
-            return _map(kept, borders, report)
-    answer = (serve if shared else best_machines)(question, seconds, report)
-    table = table_of_rows(answer.rows(), answer.sentences())
-    table.attrs["machine"] = [design.machine_file() for design in answer.designs]
-    table.attrs["command"] = [design.command() for design in answer.designs]
-    table.attrs["asked"] = question.text
-    table.attrs["interrupted"] = answer.search.is_interrupted
-    table.attrs["evaluations"] = answer.search.evaluated
-    return table
+    if rent and not {*question.goal.objectives} <= {"usd_hour", "usd_mtok"}:
+        why = "rented and bought machines compare by the hour alone"
+        raise InputError(f"--rent: {why}; --minimize usd_hour or usd_mtok")
+    load_plugins(study.plugins)
+    if not is_grid:
+        answer = (serve if shared else best_machines)(question, seconds, report)
+        table = _table(question, answer.rows(), answer.sentences(), answer.designs)
+        table.attrs["interrupted"] = answer.search.is_interrupted
+        table.attrs["evaluations"] = answer.search.evaluated
+        return table
+    if shared or pareto or seconds < np.inf:
+        raise InputError("a grid of workloads takes no --class, --pareto or --seconds")
+    per = best_per or GROUPS[0]
+    check_known("column", [per], GROUPS, "--best-per")
+    counts_draws = bool(level) and not break_even
+    grid = Atlas(question, budgets, per, bool(users), counts_draws)
+    place = path_of(file, "file")
+    with keeping(grid, place, resume) if place else nullcontext(grid) as kept:
+        if break_even:
+            return _break_evens(kept, break_even, level, report)
+        return _map(kept, borders, report)
 
 
 @contextmanager
@@ -214,17 +220,29 @@ def keeping(atlas: Atlas, file: str, resume: bool) -> Iterator[Atlas]:
         yield replace(atlas, store=store)
 
 
+def _table(
+    question: Question,
+    rows: Rows,
+    conclusion: Sequence[str],
+    machines: Sequence[Design | None],
+) -> pd.DataFrame:
+    """The answer, with the machine of each row as a file and as a command; none of some."""
+    table = table_of_rows(rows, conclusion)
+    table.attrs["machine"] = [each.machine_file() if each else "" for each in machines]
+    table.attrs["command"] = [each.command() if each else "" for each in machines]
+    table.attrs["interrupted"] = False
+    table.attrs["asked"] = question.text
+    return table
+
+
 def _map(atlas: Atlas, borders: bool, report: Report | None) -> pd.DataFrame:
     """The best machines of all cells of a grid."""
     regions = atlas.regions(report)
     every = [region for each in regions for region in each]
     rows = [row for region in every for row in region.rows()]
-    table = table_of_rows(rows, atlas.sentences(regions))
-    table.attrs["machine"] = [text for region in every for text in region.files()]
-    table.attrs["command"] = [text for region in every for text in region.commands()]
-    table.attrs["interrupted"] = False
+    machines = [design for region in every for design in region.designs or (None,)]
+    table = _table(atlas.question, rows, atlas.sentences(regions), machines)
     table.attrs["borders"] = atlas.borders(regions) if borders else []
-    table.attrs["asked"] = atlas.question.text
     return table
 
 
@@ -247,12 +265,23 @@ def _break_evens(
     told = (
         f"Owners of {address} win {won} of {cells}; {turned} change hands at another value."
     )
-    table = table_of_rows(rows, [told])
-    table.attrs["machine"] = table.attrs["command"] = [""] * len(rows)
-    table.attrs["interrupted"] = False
+    table = _table(atlas.question, rows, [told], [None] * len(rows))
     table.attrs["borders"] = []
-    table.attrs["asked"] = atlas.question.text
     return table
+
+
+def _band_level(axes: Axes) -> float:
+    """The level of the band that is asked for, which leaves the axes; 0 where none is [%].
+
+    Raises:
+        InputError: it cannot be one.
+    """
+    if "band" not in axes:
+        return 0.0
+    level: float = read_axes({"band": axes.pop("band")})["band"]
+    if not level:
+        raise InputError("--band 0 asks for no draws; leave it out, or state 90")
+    return level
 
 
 def _limits(budget: Sequence[str], slo: Sequence[str]) -> tuple[Target, ...]:
@@ -285,7 +314,8 @@ def _study(
     if users:
         study = study.but(batch=users)
     lists = (study.models, study.output_tokens, *study.knobs.values(), *study.sets.values())
-    if any(len(values) != 1 for values in lists):
+    has_widths = any(name.startswith("precision.") for name in study.zipped)
+    if has_widths or any(len(values) != 1 for values in lists):
         raise InputError(
             "design takes one model, output length and value of a knob or width, not a list"
         )
@@ -318,23 +348,20 @@ def _check_cells(lengths: Sequence[int]) -> None:
         )
 
 
-def _objectives(
-    minimize: str, maximize: str, pareto: str
-) -> tuple[tuple[str, ...], tuple[bool, ...]]:
-    """The columns to make best, and of each whether more is better.
+def _goal(minimize: str, maximize: str, pareto: str, limits: tuple[Target, ...]) -> Goal:
+    """The columns to make best, of each whether more is better, and the limits.
 
     Raises:
         InputError: several options, or a column that no system has.
     """
+    from nearkv.sweeps.explore.design.goal import Goal
+
     if sum(map(bool, (minimize, maximize, pareto))) > 1:
         raise InputError("--minimize, --maximize and --pareto: give one of them")
-    if pareto:
-        columns = comma_list(pareto)
-        if not 2 <= len(set(columns)) <= 3 or len(set(columns)) != len(columns):
-            raise InputError(f"--pareto {pareto!r}: name two or three different columns")
-        highest = tuple(map(higher_is_better, columns))
-    else:
-        columns = (minimize or maximize or "cost_usd",)
-        highest = (bool(maximize),)
+    columns = comma_list(pareto) or (minimize or maximize or "cost_usd",)
     check_known("column", columns, COLUMNS, "what is made best")
-    return columns, highest
+    if not pareto:
+        return Goal(columns, (bool(maximize),), limits)
+    if not 2 <= len(set(columns)) <= 3 or len(set(columns)) != len(columns):
+        raise InputError(f"--pareto {pareto!r}: name two or three different columns")
+    return Goal(columns, tuple(map(higher_is_better, columns)), limits)

@@ -234,7 +234,7 @@ def _question(line: typer.Context) -> dict[str, Any]:
     if is_study or arguments["classes"]:
         for name in {"batch", "context", "output_tokens", "knobs"} - stated.keys():
             del arguments[name]
-    return {name: value for name, value in arguments.items() if value or name == "seconds"}
+    return {name: value for name, value in arguments.items() if value or name in stated}
 
 
 def _progress() -> Callable[[int, int], None]:

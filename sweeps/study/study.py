@@ -446,6 +446,9 @@ def _knob_cases(
         text = value if isinstance(value, str) else value.text
         if text in knob.names:
             numbers.append(float(knob.names.index(text) % len(knob.choices)))
+        elif text == "auto" and knob.is_sent:
+            sent = "it describes what users send, which no solver may choose"
+            raise InputError(f"--knob {name}=auto: {sent}; give it a value")
         elif text == "auto" or text in knob.rules:
             rules.append((name, text))
         elif isinstance(value, str) and knob.kind == "choice":

@@ -68,14 +68,13 @@ class Design:
 
     Attributes:
         system: its name.
-        builds, number: the server, and which of its builds.
+        builds: those of its server.
         machine: as a platform, under the name of its server.
         study: the question to `estimate` of it.
     """
 
     system: str
     builds: Builds
-    number: int
     machine: Platform
     study: Study
 
@@ -157,7 +156,7 @@ def design_of(deployments: Deployments, study: Study, row: int, split: int) -> D
     builds, own = deployments.machines.build(row - deployments.first)
     machine = builds.machine(own)
     study = study.but(systems=(deployments.system.name,), platforms=(machine,))
-    design = Design(deployments.system.name, builds, own, machine, study)
+    design = Design(deployments.system.name, builds, machine, study)
     hw, llm, _, settings = design.block.inputs(design.block.grid.whole)
     system = design.block.system
     if len(next(iter(tried_together(system, hw, llm, settings).values()), [])) < 2:

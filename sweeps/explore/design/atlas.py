@@ -116,14 +116,6 @@ class Region:
             row["best_share"] = share
         return rows
 
-    def files(self) -> list[str]:
-        """Each machine as the TOML of a platform, in the order of `rows`."""
-        return [each.machine_file() for each in self.designs] or [""]
-
-    def commands(self) -> list[str]:
-        """The command that prints each row, in the order of `rows`."""
-        return [each.command() for each in self.designs] or [""]
-
     @property
     def reason(self) -> str:
         """Why no machine serves: how most of those that were evaluated ended."""

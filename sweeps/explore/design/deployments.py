@@ -117,9 +117,10 @@ class Deployments:
 
     @property
     def before(self) -> tuple[int, ...]:
-        """Shape of an evaluated machine: workloads, where there are several, combinations, 1."""
+        """Shape in front of that of machines: workloads, where there are several, combinations."""
         combinations = len(next(iter(self.splits.values()), [0]))
-        return np.broadcast_shapes(*map(np.shape, self.axes.values()), (combinations, 1))
+        shapes = map(np.shape, self.axes.values())
+        return np.broadcast_shapes(*shapes, (combinations, 1))[:-1]
 
     def candidates(self, among: Integers) -> Iterator[Candidates]:
         """Machines in chunks, those that exceed the limits least first, then the best by its parts.
@@ -133,8 +134,7 @@ class Deployments:
             known.append(sign * self.machines.of_parts[goal.objectives[0]])
         order = np.lexsort([column[among] for column in known[::-1]])
         left, size = among[order], FIRST
-        *before, _ = self.before
-        most = max(AT_ONCE // math.prod(before), LEAST)
+        most = max(AT_ONCE // math.prod(self.before), LEAST)
         while len(left):
             kinds = self.read.kinds[left]
             taken = np.flatnonzero(kinds == kinds[0])[:size]
@@ -142,7 +142,7 @@ class Deployments:
             left, size = np.delete(left, taken), min(4 * size, most)
             yield Candidates(
                 rows=self.first + machines,
-                shape=(*before, len(machines)),
+                shape=(*self.before, len(machines)),
                 evaluate=partial(self.evaluate, machines),
                 least=tuple(float(column[machines[0]]) for column in known),
                 group=(self.system.name,),
@@ -154,13 +154,12 @@ class Deployments:
         Raises:
             ArithmeticError: a machine has an answer and a value that is none.
         """
-        *before, _ = self.before
-        shape = (*before, len(machines))
+        shape = (*self.before, len(machines))
         own: dict[str, Cell] = {
             "system": Categories(np.zeros((), int), (self.system.name,)),
             "parts": self.machines.of_parts["parts"][machines],
             "row": (self.first + machines).astype(float),
-            "split": np.arange(float(before[-1]))[:, np.newaxis],
+            "split": np.arange(float(self.before[-1]))[:, np.newaxis],
         }
         computed = [name for name in names if name not in own]
         values = {name: np.full(shape, np.nan) for name in computed if name != "status"}

@@ -9,6 +9,7 @@ import pkgutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 
 import nearkv
 from nearkv.cli import app
+from nearkv.hardware.errors import InputError
 from nearkv.sweeps import api
 from nearkv.sweeps.commands.files import encoded
 from nearkv.sweeps.study.sizes import Amount
@@ -293,3 +295,17 @@ def test_no_multiple_of_a_memory_without_room_is_advised() -> None:
 def test_a_placement_without_a_prompt_is_refused() -> None:
     with pytest.raises(nearkv.InputError, match="--context 0: the linear program"):
         nearkv.solve("placement", "opt-30b", context=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "stated", "nearest"),
+    [
+        ("design", {"systems": "gpu", "server": "x"}, "servers"),
+        ("reuse", {"tiers": "dram", "prefixes": "1k"}, "prefix"),
+    ],
+)
+def test_an_argument_that_does_not_exist_is_refused_with_the_nearest(
+    name: str, stated: dict[str, Any], nearest: str
+) -> None:
+    with pytest.raises(InputError, match=f"unknown argument .*{nearest}"):
+        getattr(nearkv, name)(model="gpt-oss-20b", **stated)
