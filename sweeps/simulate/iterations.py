@@ -52,7 +52,8 @@ def _between(values: list[Any], steps: Sequence[tuple[int, float]], axis: int = 
         low = _between(low, steps, axis)
         if share:
             high = _between(high, steps, axis)
-    return low + share * (high - low) if share else low
+    value: float = low + share * (high - low) if share else low
+    return value
 
 
 class Iterations:
