@@ -98,7 +98,7 @@ def _solved(block: Block) -> Columns:
                 f"--knob {name}={value}: give it a value; solve beta looks for beta alone"
             )
         knobs[name] = np.asarray(number, float)
-    answer = best_beta(hw, llm, work, knobs)
+    answer = best_beta(hw, llm, block.system.workload(work, knobs), knobs)
     chosen = replace(
         block, open_knobs={**block.open_knobs, "hot_share": answer.best.hot_share}
     )
