@@ -312,6 +312,12 @@ def quotient(dividend: Real, divisor: Real) -> Real:
     return dividend / np.maximum(divisor, TINY)
 
 
+def choose(condition: Mask | Real, one: Real, other: Real) -> Real:
+    """One number where a condition holds, elsewhere another; scalars stay scalars [theirs]."""
+    number: Real = np.where(condition, one, other)[()]
+    return number
+
+
 def total(numbers: Iterable[Real]) -> Real:
     """Sum of numbers that broadcast [theirs]; 0 of none."""
     remaining = iter(numbers)
@@ -423,7 +429,7 @@ FASTER = 2.0
 def either(choice: Real, first: Span, second: Span) -> Span:
     """The first span where the choice is 0, the second where it is 1, at 2 whichever takes less."""
     is_slower = np.greater(first.seconds, second.seconds)
-    is_second = np.where(np.equal(choice, FASTER), is_slower, choice)[()]
+    is_second = choose(np.equal(choice, FASTER), is_slower, choice)
     return Serial({"first": (1 - is_second) * first, "second": is_second * second})
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Port, Real, Span, overlap, serial, stream
+from nearkv.costmodel.algebra.span import Port, Real, Span, choose, overlap, serial, stream
 from nearkv.costmodel.mechanisms.gpu_layer import (
     launches,
     output_head,
@@ -63,7 +63,7 @@ def where_pages_lie(hw: Machine, numa: Real) -> Machine:
         hw: role host.
         numa: as of `Cores`.
     """
-    divided = np.where(np.equal(numa, 2), hw.host.maybe("sockets", 1.0), 1.0)[()]
+    divided = choose(np.equal(numa, 2), hw.host.maybe("sockets", 1.0), 1.0)
     of_one = {key: hw.host[key] / divided for key in ("bandwidth", "memory")}
     return hw.with_values({f"host.{key}": value for key, value in of_one.items()})
 
@@ -125,7 +125,7 @@ class Cores:
     @property
     def copies(self) -> Real:
         """Copies of the weights in DRAM, one a socket where none reads remotely [1]."""
-        return np.where(np.equal(self.numa, 1), self.sockets, 1.0)[()]
+        return choose(np.equal(self.numa, 1), self.sockets, 1.0)
 
     def products(self, weights: Real, width: Real, flops: Real) -> Span:
         """Products with weights in DRAM.

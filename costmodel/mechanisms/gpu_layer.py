@@ -9,7 +9,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Booleans, Port, Real, Span, overlap, serial, total
+from nearkv.costmodel.algebra.span import (
+    Booleans,
+    Port,
+    Real,
+    Span,
+    choose,
+    overlap,
+    serial,
+    total,
+)
 from nearkv.costmodel.model.latent import Latent
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
@@ -108,7 +117,7 @@ def dequantise_traffic(weights: Real, width: Real, operand: Real, gpu: Gpu) -> R
     """
     taken = gpu.product_width(operand)
     is_narrow = np.less(width, taken)
-    copies = np.where(is_narrow, weights / width * taken, 0.0)[()]
+    copies = choose(is_narrow, weights / width * taken, 0.0)
     # written by dequantising, read by the product
     return 2 * copies
 
@@ -215,8 +224,7 @@ def unmeasured_kernels(hw: Machine, llm: LLM) -> dict[str, Booleans]:
     linear = [
         kind.layers for kind in llm.layer_types.values() if isinstance(kind, Recurrent)
     ]
-    has_any = np.greater(total(linear), 0)
-    return {UNMEASURED: has_any} if np.any(has_any) else {}
+    return {UNMEASURED: np.greater(total(linear), 0)}
 
 
 # --- memory -----------------------------------------------------------------------------------

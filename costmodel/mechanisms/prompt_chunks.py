@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.algebra.span import Real, Span, choose
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import MONOTONE_COLUMNS, Knob, KnobRule, Reversal
 from nearkv.costmodel.model.resources import Gpu, Link
@@ -75,7 +75,7 @@ def largest_chunk(llm: LLM, work: Workload, room: Real) -> Real:
     """
     most = np.maximum(room / np.maximum(llm.activation_bytes(1.0), 1e-9), 1.0)
     power_of_two = np.exp2(np.floor(np.log2(most)))
-    return np.where(most >= work.prompt, work.prompt, power_of_two)[()]
+    return choose(most >= work.prompt, work.prompt, power_of_two)
 
 
 def any_chunks(work: Workload) -> bool:
@@ -109,7 +109,7 @@ def kept_share(llm: LLM, work: Workload, room: Real) -> Real:
     """
     held = held_bytes(llm, work)
     share = np.clip(room / np.where(held > 0, held, 1.0), 0.0, 1.0)
-    return np.where(held > 0, share, 1.0)[()]
+    return choose(held > 0, share, 1.0)
 
 
 # --- hidden states ----------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.algebra.span import Real, choose
 from nearkv.costmodel.model.latent import Latent
 from nearkv.costmodel.model.llm import LLM
 
@@ -219,9 +219,7 @@ class Compressed(LLM):
 
     def _rows(self, tokens: Real) -> Real:
         """Compressed rows of a context, s / m [1]."""
-        return np.where(np.greater(self.rate, 0), tokens / np.maximum(self.rate, 1), 0.0)[
-            ()
-        ]
+        return choose(np.greater(self.rate, 0), tokens / np.maximum(self.rate, 1), 0.0)
 
     def _attended(self, tokens: Real) -> Real:
         """Rows that a query attends to, min(s, w) + min(s / m, k) [1]."""

@@ -15,6 +15,7 @@ from nearkv.costmodel.algebra.span import (
     Numbers,
     Real,
     Span,
+    choose,
     serial,
     total,
 )
@@ -209,7 +210,7 @@ def batch_with_states(most: Real, batch: Real, state: Real, free: Real) -> Real:
     if not np.any(recurrent):
         return most
     with_states = reduced_batch(batch, state, free)
-    return np.where(recurrent, np.minimum(most, with_states), most)[()]
+    return choose(recurrent, np.minimum(most, with_states), most)
 
 
 Notes = Mapping[str, Booleans]
@@ -302,7 +303,8 @@ class Estimate:
         step_carries: prompt tokens that ride in an iteration of the step; with any, the step is
             no decode step [1].
         serving: how the system serves a queue, where it does, for a simulation event by event.
-        notes: sentence saying what differs from the workload as asked -> where it does.
+        notes: sentence saying what differs from the workload as asked -> where it does; one that
+            holds nowhere is left out by `System`.
         queued: times of a mean request of a queue; those of a static batch where there is none.
         laws: of the latencies of requests that arrive.
         busy: share of the time in which replicas serve those; none for a batch [1].
@@ -357,11 +359,8 @@ def missed(estimate: Estimate, sentence: str, claim: str, where: Real) -> Estima
         claim: id of its row, as `nearkv validate --id` takes it.
         where: design points that it concerns.
     """
-    concerned = np.asarray(where, bool)
-    if not np.any(concerned):
-        return estimate
     note = f"{sentence} ({claim}, docs/misses.md)"
-    return replace(estimate, notes={**estimate.notes, note: concerned})
+    return replace(estimate, notes={**estimate.notes, note: np.asarray(where, bool)})
 
 
 BEYOND_WINDOW = "prompt and output exceed the model's context window"
@@ -387,4 +386,4 @@ def notes_of(
     for knob, (value, most) in counts.items():
         sentence = f"{knob} beyond the {most} has no effect"
         notes[sentence] = np.greater(value, getattr(work, most))
-    return {sentence: where for sentence, where in notes.items() if np.any(where)}
+    return notes

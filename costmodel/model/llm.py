@@ -14,7 +14,7 @@ from functools import reduce
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Numbers, Real, total
+from nearkv.costmodel.algebra.span import Numbers, Real, choose, total
 from nearkv.hardware.machine import Role
 
 
@@ -256,7 +256,7 @@ class LLM:
         # what scales add to 4 or 8 bits does not enter a product
         mlp = np.floor(2 * np.maximum(stated, self.weight_width)) / 2
         kept = np.greater(self.attention_width, self.weight_width)
-        return np.where(kept, self.activation_width, mlp)[()], mlp
+        return choose(kept, self.activation_width, mlp), mlp
 
     @property
     def native_operand(self) -> Real:
@@ -324,7 +324,7 @@ class LLM:
         kv = self.kv_cache_bytes(1, 1)
         with np.errstate(divide="ignore", invalid="ignore"):  # states alone keep neither
             ratio: Real = np.divide(x, kv)
-        return np.where(np.greater(kv, 0), ratio, np.nan)[()]
+        return choose(np.greater(kv, 0), ratio, np.nan)
 
     def query_bytes(self, tokens: Real) -> Real:
         """Q of one layer, also the size of the attention output [B]."""

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Booleans, Real, Span
+from nearkv.costmodel.algebra.span import Booleans, Real, Span, choose
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.hardware.machine import Machine, Role
 
@@ -111,7 +111,7 @@ def _alone(answer: Evaluated, amount: Real) -> Real:
     carries = answer.estimate.step_carries
     if not np.any(carries):
         return amount
-    return np.where(np.equal(carries, 0), amount, np.nan)[()]
+    return choose(np.equal(carries, 0), amount, np.nan)
 
 
 @column(
@@ -186,7 +186,7 @@ def _time_to_first_token(answer: Evaluated) -> Real:
 def _time_per_output_token(answer: Evaluated) -> Real:
     estimate = answer.estimate
     has_second = np.greater(estimate.work.output, 1)
-    return np.where(has_second, 1e3 * estimate.latency.tpot, np.nan)[()]
+    return choose(has_second, 1e3 * estimate.latency.tpot, np.nan)
 
 
 @column(
@@ -382,7 +382,7 @@ def hour_at(watts: Real, answer: Evaluated) -> Real:
     bought = cost(answer) / (terms.years * HOURS) + electricity
     rents = [part.count * part.rent for part in answer.devices.values() if "rent" in part]
     rent = 3600 * sum(rents) if rents else np.nan
-    return np.where(np.greater(terms.rented, 0), rent, bought)[()]
+    return choose(np.greater(terms.rented, 0), rent, bought)
 
 
 @column(

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Indices, Real
+from nearkv.costmodel.algebra.span import Indices, Real, choose
 from nearkv.costmodel.model.layers import LAYER_CLASS, Mixed, not_modelled
 from nearkv.costmodel.model.llm import LLM, SHAPE, llm_of
 from nearkv.hardware.errors import InputError
@@ -140,7 +140,7 @@ def _chosen(of_models: Sequence[Real], index: Indices) -> Real:
     """One number of every design point's model, which may itself vary over design points."""
     chosen = of_models[0]
     for place, number in enumerate(of_models):
-        chosen = np.where(index == place, number, chosen)[()]
+        chosen = choose(index == place, number, chosen)
     return chosen
 
 

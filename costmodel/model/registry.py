@@ -292,9 +292,9 @@ class System:
             for name, value in knobs.items()
             if name in self.knobs and self.knobs[name].within
         }
-        if notes := notes_of(estimate, llm, work, counts):
-            estimate = replace(estimate, notes={**estimate.notes, **notes})
-        return estimate
+        notes = {**estimate.notes, **notes_of(estimate, llm, work, counts)}
+        told = {sentence: where for sentence, where in notes.items() if np.any(where)}
+        return replace(estimate, notes=told)
 
     def _evaluate(self, *inputs: Any, **knobs: Real) -> Estimate:
         if self.plugin:

@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Booleans, Port, Real
+from nearkv.costmodel.algebra.span import Booleans, Port, Real, choose
 from nearkv.costmodel.model.llm import LLM
 from nearkv.hardware.machine import Machine, Role
 from nearkv.hardware.schema import NARROW_OPERANDS
@@ -57,8 +57,8 @@ class Gpu:
         if not np.any(self.multiplies(llm)):
             return llm.operands
         dense, mlp = llm.operands
-        native = np.where(self.multiplies(llm), llm.native_operand, mlp)[()]
-        return np.where(np.equal(dense, mlp), native, dense)[()], native
+        native = choose(self.multiplies(llm), llm.native_operand, mlp)
+        return choose(np.equal(dense, mlp), native, dense), native
 
     def is_faster_for(self, operands: tuple[Real, Real]) -> bool:
         """True if any of these operands [B] is narrow enough for a faster rate."""
@@ -73,14 +73,14 @@ class Gpu:
             return self.run
         rate = self.run.rate
         for taken, narrow in self.narrow:
-            rate = np.where(takes(taken, operand), narrow, rate)[()]
+            rate = choose(takes(taken, operand), narrow, rate)
         return Port(self.run.resource, self.run.verb, rate, self.run.unit)
 
     def product_width(self, operand: Real) -> Real:
         """Width that weights must have when they enter a product of such operands [B]."""
         width: Real = WIDEST
         for taken, _ in self.narrow:
-            width = np.where(takes(taken, operand), taken, width)[()]
+            width = choose(takes(taken, operand), taken, width)
         return width
 
 
@@ -294,6 +294,6 @@ def attention_kernel(part: Role, group: Real, kv_width: Real = 2.0) -> tuple[Rea
         passes = np.ceil(np.divide(group, built))
         elements = flops / (2 * built)
         rate = np.minimum(elements * kv_width, part.memory_bandwidth) / passes
-        best_power = np.where(rate > best_rate, power, best_power)[()]
+        best_power = choose(rate > best_rate, power, best_power)
         best_rate = np.maximum(best_rate, rate)
     return best_rate, best_power

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Real, Span, serial
+from nearkv.costmodel.algebra.span import Real, Span, choose, serial
 from nearkv.costmodel.model.llm import LLM
 
 LENGTH_PARTS = 8
@@ -128,7 +128,7 @@ class Workload:
     def together(self) -> Real:
         """Tokens of a prompt that pass a layer together, c <= s [1]."""
         in_parts = np.greater(self.chunk, 0)
-        return np.where(in_parts, np.minimum(self.chunk, self.prompt), self.prompt)[()]
+        return choose(in_parts, np.minimum(self.chunk, self.prompt), self.prompt)
 
     @property
     def chunks(self) -> Real:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Real, Span, overlap, serial, stream, total
+from nearkv.costmodel.algebra.span import Real, Span, choose, overlap, serial, stream, total
 from nearkv.costmodel.mechanisms.gpu_layer import (
     arriving_head,
     dequantise_traffic,
@@ -156,7 +156,7 @@ def weights_beside_cache(hw: Machine, llm: LLM, work: Workload) -> Real:
     elsewhere; here a GPU that just holds the weights would hold no cache.
     """
     held = total(on_gpu_contents(llm, work, 1.0).values())
-    return np.where(held <= gpu(hw).memory, 1.0, 0.0)[()]
+    return choose(held <= gpu(hw).memory, 1.0, 0.0)
 
 
 def on_gpu_contents(llm: LLM, work: Workload, on_gpu: Real) -> dict[str, Real]:

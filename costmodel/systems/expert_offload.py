@@ -20,6 +20,7 @@ from nearkv.costmodel.algebra.span import (
     Port,
     Real,
     Span,
+    choose,
     either,
     overlap,
     serial,
@@ -124,7 +125,7 @@ def movable_bytes(llm: LLM) -> Real:
         lambda kind: kind.is_moe * kind.experts * kind.expert_parameters * kind.weight_width
     )
     layers = llm.sum_over_layers(lambda kind: kind.layer_bytes(kind.experts))
-    return np.where(has_experts(llm), experts, layers)[()]
+    return choose(has_experts(llm), experts, layers)
 
 
 def dram(hw: Machine) -> Real:
@@ -144,7 +145,7 @@ def room_in_dram(hw: Machine, llm: LLM, copies: Real, beside: Real) -> Real:
     free = np.maximum(dram(hw) - beside, 0.0)
     room = free / (copies * np.maximum(movable_bytes(llm), 1.0))
     on_drives = has_experts(llm) * ("ssd" in hw.roles)
-    return np.where(on_drives, room, 1.0)[()]
+    return choose(on_drives, room, 1.0)
 
 
 def expert_breaks(
@@ -251,7 +252,7 @@ class Offload:
         from_tokens = self.hw.engine.maybe("stream_from", np.inf)
         is_streamed = np.greater_equal(work.each, from_tokens)
         apart = np.where(np.equal(choice, _ENGINE), is_streamed, choice)
-        choice = np.where(np.equal(choice, _FASTER), FASTER, apart)[()]
+        choice = choose(np.equal(choice, _FASTER), FASTER, apart)
         beside_gpu, beside_cores, beside_link = attend
         products = self.dense(llm, work)
         on_gpu = serial(attention=beside_gpu, products=products)
@@ -445,7 +446,7 @@ def expert_offload(
     cores = Cores(one_gpu, numa, cached=reads)
     placed = Offload(one_gpu, llm, work, cores, gpu_experts, cache)
     b, tokens = work.batch, work.batch * work.prompt
-    chunk = np.where(np.greater(chunk, 0), chunk, np.maximum(tokens, 1.0))[()]
+    chunk = choose(np.greater(chunk, 0), chunk, np.maximum(tokens, 1.0))
 
     def prefill(kind: LLM) -> Span:
         attention = placed.prompt_attention(kind)
@@ -507,7 +508,7 @@ def cpu_only(
     hw = where_pages_lie(hw, numa)
     cores = Cores(hw, numa, cached=reads)
     b, s, tokens = work.batch, work.context, work.batch * work.prompt
-    chunk = np.where(np.greater(chunk, 0), chunk, np.maximum(tokens, 1.0))[()]
+    chunk = choose(np.greater(chunk, 0), chunk, np.maximum(tokens, 1.0))
     movable = movable_bytes(llm)
     in_host = {
         "weights": cores.copies * (llm.weight_bytes - movable),
@@ -566,7 +567,7 @@ def estimate(
         fits=held,
         work=work,
         batch_run=work.batch,
-        notes={note: mask for note, mask in notes.items() if np.any(mask)},
+        notes=notes,
     )
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.algebra.span import Real, choose
 from nearkv.costmodel.mechanisms.gpu_layer import (
     arriving_latents,
     gpu_working_set,
@@ -292,7 +292,7 @@ def flexgen_raid(
     free = host(hw).memory - host_weights(hw, llm, tiers) - copies
     fitting = kv_share_in(free, llm, work)
     is_filled = np.greater(split, 0)
-    in_dram = np.where(is_filled, fitting, np.floor(fitting))[()]
+    in_dram = choose(is_filled, fitting, np.floor(fitting))
     drives = file_storage(hw, "ssd", link(hw, "uplink", "uplink"))
     cache = beside_gpu(0.0, 1 - in_dram)
     return baseline(hw, llm, work, drives, tiers, cache, gpu_batches)

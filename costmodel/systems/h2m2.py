@@ -223,8 +223,7 @@ def flexgen_mapping(hw: Machine, llm: LLM, work: Workload, *, longest: Real) -> 
     n = np.floor(share * llm.heads / llm.group) * llm.group
     heads = BySublayer(n, n, n)
     estimate = mapped(hw, llm, work, heads, prompt=heads)
-    beyond = np.greater(work.context, longest)
-    return replace(estimate, notes={LONGER: beyond} if np.any(beyond) else {})
+    return replace(estimate, notes={LONGER: np.greater(work.context, longest)})
 
 
 @system(

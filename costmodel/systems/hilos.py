@@ -7,10 +7,6 @@ Symbols: b batch, alpha share of the batch kept as X, c spill interval.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import numpy as np
-
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.near_storage.x_cache import (
     ALPHA,
@@ -110,10 +106,8 @@ def hilos(
         also={"x_over_kv": llm.x_over_kv},
         accelerator_power={"csd": kernel_power(hw, llm)},
         attention={"csd": 1 - alpha, "gpu": alpha},
+        notes={UNBUILT: unbuilt_kernels(hw, llm)},
     )
-    unbuilt = unbuilt_kernels(hw, llm)
-    if np.any(unbuilt):
-        answer = replace(answer, notes={UNBUILT: unbuilt})
     on_storage = weights_on_storage(hw, llm)
     stated = "its paper has 1.68 times flexgen-ssd's tokens a dollar at best"
     return missed(answer, stated, "hilos-cost-175b-vs-ssd", on_storage)

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.algebra.span import Real, Span, choose
 from nearkv.costmodel.mechanisms.near_storage.host_x_cache import (
     CacheSplit,
     Spill,
@@ -80,7 +80,7 @@ def alpha_of_host_memory(
     free = host(hw).memory - host_weights(hw, llm, tiers) - buffers
     share = np.divide(free, np.maximum(beyond, 1.0))
     filled = np.clip(share, 0.0, 1.0)
-    return np.where(beyond > 0, filled, 1.0)[()]
+    return choose(beyond > 0, filled, 1.0)
 
 
 def alpha_breaks(
@@ -258,7 +258,6 @@ def inf2(
         return decode_layer(hw, layer_type, work, split, spill, buffering)
 
     check = capacity_check(hw, streamed, work, split, buffered, devices.capacity)
-    beside = np.greater(split.beside, 0)
     return Estimate(
         prefill=streamed.over_layers(
             lambda layer_type: prefill_layer(hw, layer_type, work, split), b
@@ -269,7 +268,7 @@ def inf2(
         batch_run=b,
         also={"x_over_kv": llm.x_over_kv},
         accelerator_power={"csd": devices.kernel_power},
-        notes={BESIDE: beside} if np.any(beside) else {},
+        notes={BESIDE: np.greater(split.beside, 0)},
         attention=split.attention,
     )
 
@@ -286,7 +285,7 @@ def split_batch(
     """
     cache = np.maximum(most_in_host(llm, work, alpha), 1.0)
     free = free_in_host(hw, llm, work, tiers)
-    in_host = np.where(free >= cache, 1.0, 0.0)[()]
+    in_host = choose(free >= cache, 1.0, 0.0)
     with_kv = (1 - alpha) * work.batch
     return CacheSplit((1 - in_host) * with_kv, in_host * with_kv, alpha * work.batch)
 

@@ -1,6 +1,8 @@
 """L3: weights and prompts on GPUs, decode attention at the banks of DIMMs, sub-batches in turn.
 
-Source: L3 sec. 5.
+Its baselines attend in HBM, or at the ranks of DIMMs; the paper prints no equations of them.
+
+Source: L3 sec. 2.6, 5, 6.1.
 
 Symbols: n decoding sequences, l prompt tokens, D hidden size, L layers, R ranksets, P0, P1 the two
 sub-batches.
@@ -8,14 +10,15 @@ sub-batches.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Port, Real, Span, overlap, serial, stream
 from nearkv.costmodel.mechanisms.serving.dimm import (
     KV_PLACEMENT,
-    dimm_capacity,
     dimms,
     fullest_rankset,
     rank_unit_area,
@@ -26,21 +29,29 @@ from nearkv.costmodel.mechanisms.serving.parallel import (
     CHUNK,
     HEADS_AND_STATES,
     LACKS,
+    activations_and_buffers,
+    all_prompts_alone,
+    beside_weights,
+    copies,
     data_parallel,
     decode_attention,
     in_use,
     linear,
+    on_gpus,
     paired,
     prefill_attention,
+    products_and_states,
     prompt_in_flight,
     prompts_to_dimms,
     ring,
+    tensor_parallel,
 )
 from nearkv.costmodel.mechanisms.serving.request_bytes import (
     cache_needed,
     longest_requests,
     seen_by_type,
     tokens_beside_states,
+    tokens_held,
     weights_and_states,
 )
 from nearkv.costmodel.model.estimate import Estimate, fits
@@ -119,35 +130,72 @@ def l3(
         Prefill, one decode step of all rounds, and what fits.
         Source: L3 sec. 5.1 to 5.3, eqs. 1 to 4 with each chunk in its own sub-batch (erratum).
     """
-    hosted = longest_requests(dimm_capacity(hw), llm, work)
-    hw = in_use(hw, llm, most=np.minimum(hosted, work.batch))
+    answer = served_from_dimms(
+        hw,
+        llm,
+        work,
+        lambda used, load: iteration(used, llm, load, interleave, overlap_comm),
+        homes,
+        policy,
+        interleave,
+        chunked=1.0,
+    )
+    power = {"dimm.banks": dimms(hw).power}
+    return replace(answer, also=pu_overhead(hw), accelerator_power=power)
+
+
+def served_from_dimms(
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    iteration: Callable[[Machine, Load], Span],
+    homes: Real,
+    policy: Real,
+    interleave: Real = 0.0,
+    chunked: Real = 0.0,
+) -> Estimate:
+    """Serve a queue whose KV lies in DIMMs, which attend to it.
+
+    Args:
+        hw, llm, work: as in `l3`.
+        iteration: the GPUs that serve, a load -> one token more for every sequence of it.
+        homes, policy, interleave: as in `l3`.
+        chunked: 1 where prompts ride in iterations, 0 where they come first.
+    """
     memory = dimms(hw)
+    hosted = longest_requests(memory.capacity, llm, work)
+    hw = in_use(hw, llm, most=np.minimum(hosted, work.batch))
 
     def in_sub_batch(sequences: Real) -> Real:
-        """Sequences that the banks attend to at once [1]."""
-        in_turns = interleave * paired(sequences, data_parallel(hw, llm))
-        return sequences / (1 + in_turns)
+        """Sequences that the DIMMs attend to at once [1]."""
+        paired_share = interleave * paired(sequences, data_parallel(hw, llm))
+        return sequences / (1 + paired_share)
 
     serving = Serving(
-        iteration=lambda load: iteration(hw, llm, load, interleave, overlap_comm),
+        iteration=lambda load: iteration(hw, load),
         prefill=lambda prompts, load: prompts_to_dimms(hw, llm, work, prompts, load),
         capacity=tokens_beside_states(hw, llm, work, memory.capacity, policy),
         replicas=data_parallel(hw, llm),
-        chunked=1.0,
+        chunked=chunked,
         reserve=policy,
         skew=fullest_rankset(hw, homes, in_sub_batch),
-        minimum_chunk=hw.policy.minimum_chunk,
+        minimum_chunk=chunked * hw.policy.minimum_chunk,
         by_type=seen_by_type(llm, work),
     )
+    held = weights_and_states(llm, work, serving) | prompt_in_flight(hw, llm, work)
     memories = fits(
-        gpu=(
-            weights_and_states(llm, work, serving) | prompt_in_flight(hw, llm, work),
-            gpu(hw).memory,
-        ),
+        gpu=(held, gpu(hw).memory),
         dimm=({"KV cache": cache_needed(llm, work, serving)}, memory.capacity),
     )
-    answer = steady(work, serving, memories, pu_overhead(hw), {"dimm.banks": memory.power})
-    return replace(answer, attention={"dimm": 1.0})
+    return replace(steady(work, serving, memories), attention={"dimm": 1.0})
+
+
+def in_turns(share: Real, turn: Span, undivided: Span) -> Span:
+    """Two sub-batches in turn for a share of the time, one batch for the rest.
+
+    The choice weighs the two trees; one of them runs no time.
+    """
+    return serial(interleaved=2 * share * turn, one_batch=(1 - share) * undivided)
 
 
 def iteration(
@@ -155,15 +203,14 @@ def iteration(
 ) -> Span:
     """One token more for every sequence: two sub-batches in turn, or one batch.
 
-    A choice weighs the two trees; one of them runs no time. A sequence that is alone on its replica
-    is no second sub-batch (sec. 5.2).
+    A sequence that is alone on its replica is no second sub-batch (sec. 5.2).
     """
-    in_turns = interleave * paired(load.sequences, data_parallel(hw, llm))
+    share = interleave * paired(load.sequences, data_parallel(hw, llm))
 
     def layer(layer_type: LLM, seen: Load) -> Span:
         turn = phase(hw, llm, seen.share(0.5), overlap_comm, layer_type)
         undivided = one_batch(hw, llm, seen, overlap_comm, layer_type)
-        return serial(interleaved=2 * in_turns * turn, one_batch=(1 - in_turns) * undivided)
+        return in_turns(share, turn, undivided)
 
     return over_layer_types(llm, load, layer)
 
@@ -254,3 +301,121 @@ def pu_overhead(hw: Machine) -> dict[str, Real]:
     area = rank_unit_area(hw) / hw.dimm.buffer_area
     power = unit_power(hw) / hw.dimm.power
     return {"rank_pu_area_pct": 100 * area, "pu_power_pct": 100 * power}
+
+
+# --- baselines with units in memory -----------------------------------------------------------
+
+SUB_BATCHES = choice(
+    "two sub-batches in turn (L3 sec. 6.1, NeuPIMs), or one batch (AttAcc)",
+    ("off", "on"),
+    default=1,
+)
+
+FEWER_AT_ONCE = Reversal(
+    ("step_ms", "total_s"),
+    ("context", "output_tokens"),
+    "as many run at once as fit; rounds of fewer, each in two sub-batches, may be faster",
+)
+
+
+@system(
+    "hbm-pim",
+    variant_of="l3",
+    technology="HBM with units",
+    owns=("gpu", "host"),
+    knobs={"chunk": CHUNK, "interleave": SUB_BATCHES, "policy": POLICY},
+    reversals=(ring("gpu.count"), FEWER_AT_ONCE),
+)
+def hbm_pim(
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    *,
+    interleave: Real,
+    policy: Real,
+) -> Estimate:
+    """Attention at the banks of HBM, two sub-batches in turn, prompts first (NeuPIMs, AttAcc).
+
+    While one sub-batch computes on the GPU the other attends in memory, max(fc(b0), a1) +
+    max(fc(b1), a0): every sub-batch reads the weights. Double row buffers let both use the HBM at
+    once (sec. 6.1), so the banks are a resource of their own. One batch takes fc(b) + a.
+
+    Args:
+        hw: roles gpu (with pim_bandwidth), nvlink.
+        llm, work: what runs.
+        interleave: 1 two sub-batches, 0 one batch.
+        policy: 0 paged, 1 reserve.
+
+    Returns:
+        Prefill, one decode step of all rounds, and what fits. Source: L3 sec. 2.6, 6.1, Table 2.
+    """
+    hw = in_use(hw, llm, most=work.batch)
+    banks = Port("gpu.banks", "read", hw.gpu.count * hw.gpu.pim_bandwidth)
+
+    def layer(layer_type: LLM, load: Load) -> Span:
+        head_copies = copies(layer_type, tensor_parallel(hw, llm))
+
+        def parts(part: Load) -> dict[str, Span]:
+            cache = head_copies * layer_type.kv_bytes(part.tokens, 1)
+            return {
+                "gpu": products_and_states(hw, llm, part, layer_type),
+                "pim": banks(cache, "kappa tokens / L"),
+            }
+
+        return in_turns(
+            interleave * paired(load.sequences, data_parallel(hw, llm)),
+            overlap(**parts(load.share(0.5))),
+            serial(**parts(load)),
+        )
+
+    kept = partial(on_gpus, hw, llm)
+    serving = Serving(
+        iteration=lambda load: over_layer_types(llm, load, layer),
+        prefill=lambda prompts, load: all_prompts_alone(hw, llm, work.chunk, prompts, load),
+        capacity=tokens_held(beside_weights(hw, llm, work), llm, work, policy, kept),
+        replicas=data_parallel(hw, llm),
+        reserve=policy,
+        by_type=seen_by_type(llm, work),
+    )
+    needed = {
+        "weights": serving.replicas * llm.weight_bytes,
+        "activations and buffers": activations_and_buffers(hw, llm, work),
+        "KV cache and states": cache_needed(llm, work, serving, kept),
+    }
+    return steady(work, serving, fits(gpu=(needed, gpu(hw).memory)))
+
+
+@system(
+    "rank-pim",
+    variant_of="l3",
+    knobs={"chunk": CHUNK, "homes": KV_PLACEMENT, "policy": POLICY},
+    reversals=(ring("gpu.count"),),
+)
+def rank_pim(
+    hw: Machine, llm: LLM, work: Workload, *, homes: Real, policy: Real
+) -> Estimate:
+    """Attention at the ranks of DIMMs, one batch, prompts first, transfers hidden (Hermes, R-PIM).
+
+    In one layer a request's KV lies on one rank of each channel, by default a random one: the even
+    layout is what L3 adds (sec. 5.1).
+
+    Args:
+        hw: roles gpu, nvlink, gpu_link, dimm.
+        llm, work: what runs.
+        homes: 0 random, 1 balanced, 2 the least loaded rankset in each layer.
+        policy: 0 paged, 1 reserve.
+
+    Returns:
+        Prefill, one decode step of all rounds, and what fits. Source: L3 sec. 2.6, 6.1.
+    """
+    ranks = dimms(hw).ranks
+
+    def iteration(used: Machine, load: Load) -> Span:
+        def layer(layer_type: LLM, seen: Load) -> Span:
+            attention = ranks(layer_type.kv_bytes(seen.hottest, 1), "kappa tokens / L")
+            products = products_and_states(used, llm, seen, layer_type)
+            return serial(linear=products, attention=attention)
+
+        return over_layer_types(llm, load, layer)
+
+    return served_from_dimms(hw, llm, work, iteration, homes, policy)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Real, Span, overlap, serial, stream
+from nearkv.costmodel.algebra.span import Real, Span, choose, overlap, serial, stream
 from nearkv.costmodel.mechanisms.gpu_layer import (
     FUSED,
     arriving_latents,
@@ -244,7 +244,7 @@ def eager_copies(llm: LLM) -> Real:
     if isinstance(llm, Latent):
         return 2.0
     repeated = np.greater(llm.group, 1)
-    return np.where(repeated, 2 + 2 * llm.group, 2.0)[()]
+    return choose(repeated, 2 + 2 * llm.group, 2.0)
 
 
 def fetched(weights: WeightStream, packed: Real, prefetch: Real, computed: Span) -> Span:

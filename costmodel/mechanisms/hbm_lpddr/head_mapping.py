@@ -16,7 +16,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Booleans, Port, Real, Span, overlap, serial, total
+from nearkv.costmodel.algebra.span import (
+    Booleans,
+    Port,
+    Real,
+    Span,
+    choose,
+    overlap,
+    serial,
+    total,
+)
 from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import (
     Side,
     attend,
@@ -244,7 +253,7 @@ def fc_shapes(llm: LLM, m: Real) -> dict[str, Gemm]:
     used = llm.layer_parameters(llm.distinct_experts(m)) - llm.attention_parameters
     active = llm.layer_parameters(llm.active_experts) - llm.attention_parameters
     experts = used / llm.expert_parameters
-    split_over = np.where(experts > 0, experts, 1.0)[()]  # an empty batch uses none
+    split_over = choose(experts > 0, experts, 1.0)  # an empty batch uses none
     tokens = m * (active / llm.expert_parameters) / split_over
     return {
         "output": Gemm(m, llm.query_size, llm.hidden),

@@ -17,7 +17,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Booleans, Real, Span, serial, stream, total
+from nearkv.costmodel.algebra.span import (
+    Booleans,
+    Real,
+    Span,
+    choose,
+    serial,
+    stream,
+    total,
+)
 from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import memory_energy
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     Asymmetric,
@@ -110,7 +118,7 @@ def fastest_heads(
         seconds = prompts(two, llm, work, heads, decode, paged).seconds
         faster = holds(two, llm, work, heads) & np.less(seconds, least)
         pairs = zip(heads, fastest, strict=True)
-        fastest = BySublayer(*(np.where(faster, *pair)[()] for pair in pairs))
+        fastest = BySublayer(*(choose(faster, *pair) for pair in pairs))
         least = np.minimum(least, np.where(faster, seconds, np.inf))
     return fastest
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Port, Real, Span, overlap, stream
+from nearkv.costmodel.algebra.span import Port, Real, Span, choose, overlap, stream
 from nearkv.costmodel.mechanisms.gpu_layer import (
     gpu_contents,
     gpu_working_set,
@@ -147,7 +147,7 @@ def place_cache(
     passing = gpu_working_set(llm, work.together, 0.0, work.batch)
     of_cache = np.minimum(static_gpu * kv, np.maximum(memory - passing, 0.0))
     filling = np.where(resident <= memory, 1.0, fitting_on_gpu(hw, llm, work, of_cache))
-    of_weights = np.where(np.equal(weights, 0), filling, 1.0)[()]
+    of_weights = choose(np.equal(weights, 0), filling, 1.0)
     working = gpu_working_set(llm, work.together, of_weights, work.batch)
     free = np.maximum(memory - working, 0.0)
     gpu_target = static_gpu + placement * (1 - static_gpu)
@@ -168,7 +168,7 @@ def room_beside_weights(
     passing = gpu_working_set(llm, 0.0, 0.0, work.batch)
     memory = gpu(hw).memory
     stay = np.equal(knobs.get("weights", 0.0), 1) | (all_weights <= memory)
-    return memory - np.where(stay, all_weights, passing)[()]
+    return memory - choose(stay, all_weights, passing)
 
 
 CHUNK = chunk_knob(room_beside_weights)

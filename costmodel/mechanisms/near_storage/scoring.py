@@ -13,7 +13,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Port, Real, Span, overlap, pipeline, serial
+from nearkv.costmodel.algebra.span import (
+    Port,
+    Real,
+    Span,
+    choose,
+    overlap,
+    pipeline,
+    serial,
+)
 from nearkv.costmodel.mechanisms.near_storage.eviction import cpu_scoring, scattered
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.resources import drives, link
@@ -81,7 +89,7 @@ def narrow_key_share(llm: LLM, precision: Real, source: Real) -> Real:
             "knob score_precision: a copy of the keys is wider than the cache (precision.kv); "
             "choose a narrower one, or score_source=flash-fp16, which keeps none"
         )
-    return np.where(copied, width / llm.kv_width, 1.0)[()]
+    return choose(copied, width / llm.kv_width, 1.0)
 
 
 def narrow_copies(llm: LLM, cold: Real, precision: Real, source: Real) -> Copies:

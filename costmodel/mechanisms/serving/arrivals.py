@@ -689,5 +689,5 @@ def under_load(
         queued=latency,
         laws=laws_of(response),
         busy=busy,
-        notes={sentence: where for sentence, where in notes.items() if np.any(where)},
+        notes=notes,
     )

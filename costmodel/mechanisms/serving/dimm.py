@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Port, Real
+from nearkv.costmodel.algebra.span import Port, Real, choose
 from nearkv.costmodel.model.registry import choice
 from nearkv.costmodel.model.workload import Skew
 from nearkv.hardware.errors import InputError
@@ -129,7 +129,7 @@ def fullest_rankset(hw: Machine, homes: Real, at_once: Callable[[Real], Real]) -
         random = imbalance(read, hw.dimm.ranksets, sizes)
         layerwise = least_loaded(read, hw.dimm.ranksets, sizes)
         by_layer = np.where(balanced, 1.0, layerwise)
-        return np.where(np.equal(homes, 0), random, by_layer)[()]
+        return choose(np.equal(homes, 0), random, by_layer)
 
     return skew
 

@@ -16,6 +16,7 @@ from nearkv.costmodel.algebra.span import (
     Port,
     Real,
     Span,
+    choose,
     overlap,
     quotient,
     serial,
@@ -152,7 +153,7 @@ def streamed(hw: Machine, layer: LLM, width: Real, operand: Real) -> Real:
     packed = _is_unpacked(hw, layer, width, operand)
     of_4_bits = np.less_equal(operand, _FOUR_BITS) & ~packed
     reached = np.where(packed, rates.packed_hbm, rates.hbm)
-    return np.where(of_4_bits, rates.hbm_4bit, reached)[()]
+    return choose(of_4_bits, rates.hbm_4bit, reached)
 
 
 def multiplied(hw: Machine, layer: LLM, operand: Real, whole: Real) -> Real:
@@ -165,7 +166,7 @@ def multiplied(hw: Machine, layer: LLM, operand: Real, whole: Real) -> Real:
         whole: share that products of other weights reach [1].
     """
     packed = _is_unpacked(hw, layer, layer.weight_width, operand)
-    return np.where(packed, hw.gpu.maybe("packed_gemm", whole), whole)[()]
+    return choose(packed, hw.gpu.maybe("packed_gemm", whole), whole)
 
 
 def _is_unpacked(hw: Machine, layer: LLM, width: Real, operand: Real) -> Booleans:

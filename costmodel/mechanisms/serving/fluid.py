@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Booleans, Real, Span, quotient, serial
+from nearkv.costmodel.algebra.span import Booleans, Real, Span, choose, quotient, serial
 from nearkv.costmodel.mechanisms.serving.arrivals import under_load
 from nearkv.costmodel.mechanisms.serving.residents import bisect, requests_held, resident
 from nearkv.costmodel.model.estimate import Estimate, Fits, Latency
@@ -157,7 +157,7 @@ def decoding(work: Workload, serving: Serving) -> Real:
     # hidden prompts take 56 more iterations to solve for: only where chunks carry too few
     if np.any(queued & np.less(riding, beside_loading)):
         riding = _with_hidden(work, serving, prompt_rate, riding, beside_loading)
-    return np.where(queued, riding, most)[()]
+    return choose(queued, riding, most)
 
 
 def _with_hidden(

@@ -15,6 +15,7 @@ from nearkv.costmodel.algebra.span import (
     Port,
     Real,
     Span,
+    choose,
     overlap,
     quotient,
     serial,
@@ -140,7 +141,7 @@ def of_engine(hw: Machine, key: str) -> Real:
     """A default of the engine, which may be another on GPUs of little memory [1]."""
     engine = hw.engine
     is_large = np.greater_equal(hw.gpu.memory, engine.large_memory)
-    return np.where(is_large, engine[key], engine.maybe(f"{key}_small", engine[key]))[()]
+    return choose(is_large, engine[key], engine.maybe(f"{key}_small", engine[key]))
 
 
 def tokens_of_engine(
@@ -418,7 +419,7 @@ def gpu_cache(hw: Machine, llm: LLM, layer_type: LLM, tokens: Real) -> Real:
 def gpu_attention(hw: Machine, kv_width: Real = 2.0) -> Port:
     """Decode attention from HBM, in KV bytes, of elements of a width [B]."""
     part, is_narrow = hw.gpu, np.less(kv_width, _WIDE)
-    reached = np.where(is_narrow, part.decode_attention_narrow, part.decode_attention)[()]
+    reached = choose(is_narrow, part.decode_attention_narrow, part.decode_attention)
     return Port("gpu.hbm", "read", part.count * part.bandwidth * reached)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Booleans, Real, quotient, total
+from nearkv.costmodel.algebra.span import Booleans, Real, choose, quotient, total
 from nearkv.costmodel.mechanisms.gpu_layer import prompt_attention_flops
 from nearkv.costmodel.mechanisms.serving.parallel import beside_weights
 from nearkv.costmodel.mechanisms.serving.residents import resident, tokens_reserved
@@ -81,7 +81,7 @@ def _mean(numbers: Iterable[Real]) -> Real:
 def _ratio(number: Real, base: Real) -> Real:
     """One number over another, 0 over 0 [1]."""
     any_base = np.greater(base, 0)
-    return np.where(any_base, number / np.where(any_base, base, 1.0), 0.0)[()]
+    return choose(any_base, number / np.where(any_base, base, 1.0), 0.0)
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def tokens_beside_states(
     """
     held = tokens_held(memory, llm, work, reserve)
     states = tokens_held(beside_weights(hw, llm, work), llm, work, reserve, state_bytes)
-    return np.where(has_states(llm), np.minimum(held, states), held)[()]
+    return choose(has_states(llm), np.minimum(held, states), held)
 
 
 def weights_and_states(llm: LLM, work: Workload, serving: Serving) -> dict[str, Real]:

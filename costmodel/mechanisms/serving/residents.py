@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Booleans, Real
+from nearkv.costmodel.algebra.span import Booleans, Real, choose
 from nearkv.costmodel.model.workload import Serving, Workload
 
 _ROUNDING = 1e-12
@@ -63,7 +63,7 @@ def whole(work: Workload, serving: Serving, requests: Real) -> Real:
         for length in (work.final, begin)
     )
     alike = np.less_equal(work.spread.longest, 1) & (not serving.in_parts)
-    return np.where(alike, np.clip(requests, fewest, most), requests)[()]
+    return choose(alike, np.clip(requests, fewest, most), requests)
 
 
 def resident_in(held: Real, batch: Real, replicas: Real) -> Real:
@@ -81,7 +81,7 @@ def resident_in(held: Real, batch: Real, replicas: Real) -> Real:
     filled = np.maximum(held - replicas / 2, one_each)
     queued = np.minimum(filled, batch)
     holds_all = np.less_equal(batch, np.multiply(held, 1 + _ROUNDING))
-    return np.where(holds_all, batch, queued)[()]
+    return choose(holds_all, batch, queued)
 
 
 def bisect(

@@ -10,7 +10,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import TINY, Booleans, Port, Real, Span, quotient, serial
+from nearkv.costmodel.algebra.span import (
+    TINY,
+    Booleans,
+    Port,
+    Real,
+    Span,
+    choose,
+    quotient,
+    serial,
+)
 from nearkv.costmodel.mechanisms.serving.dimm import imbalance
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.resources import link
@@ -46,7 +55,7 @@ class GpuSplit:
     @property
     def attention_tp(self) -> Real:
         """GPUs of a stage that share the heads of a sequence [1]."""
-        return np.where(np.greater(self.attention_dp, 0), 1.0, self.tp)[()]
+        return choose(np.greater(self.attention_dp, 0), 1.0, self.tp)
 
     @property
     def attention_copies(self) -> Real:
@@ -66,7 +75,7 @@ class GpuSplit:
     def slices(self, layer: LLM) -> Real:
         """GPUs that share one expert, or the feed-forward layer of a dense layer [1]."""
         of_an_expert = self.expert_group / self.ep
-        return np.where(np.greater(layer.is_moe, 0), of_an_expert, self.tp)[()]
+        return choose(np.greater(layer.is_moe, 0), of_an_expert, self.tp)
 
     @property
     def dispatches(self) -> Booleans:

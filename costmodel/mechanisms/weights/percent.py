@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Real, total
+from nearkv.costmodel.algebra.span import Real, choose, total
 from nearkv.costmodel.mechanisms.gpu_layer import arriving_latents, gpu_working_set
 from nearkv.costmodel.mechanisms.prompt_chunks import hidden_bytes
 from nearkv.costmodel.mechanisms.weights.residency import (
@@ -236,4 +236,4 @@ def waiting_bytes(llm: LLM, work: Workload, place: Real) -> Real:
 def _by_tensors(stated: Mapping[str, Real], whole: Real, divided: Real) -> Real:
     """The share of whole tensors, or the one that divides them, as is stated [1]."""
     divides = np.equal(stated.get("tensors", 0.0), 1)
-    return np.where(divides, divided, whole)[()]
+    return choose(divides, divided, whole)

@@ -11,7 +11,7 @@ from functools import reduce
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Booleans, Real, total
+from nearkv.costmodel.algebra.span import Booleans, Real, choose, total
 from nearkv.costmodel.mechanisms.gpu_layer import gpu_working_set, passing_latents
 from nearkv.costmodel.mechanisms.prompt_chunks import (
     chunk_knob,
@@ -72,13 +72,13 @@ def weights_on_storage(hw: Machine, llm: LLM) -> Real:
     """1 where weights live on storage, 0 in DRAM (HILOS sec. 6.1: above 100B parameters) [1]."""
     limit = hw.policy.weights_in_dram_up_to
     exceeds = np.asarray(llm.parameters) > limit
-    return np.where(exceeds, 1.0, 0.0)[()]
+    return choose(exceeds, 1.0, 0.0)
 
 
 def weights_on_gpu(llm: LLM, work: Workload, gpu: Gpu) -> Real:
     """1 where all weights stay on the GPU beside its activations, else 0 (INF² sec. 7.1) [1]."""
     resident = gpu_working_set(llm, work.together, 1.0, work.batch)
-    return np.where(resident <= gpu.memory, 1.0, 0.0)[()]
+    return choose(resident <= gpu.memory, 1.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def fitting_on_gpu(hw: Machine, llm: LLM, work: Workload, beside: Real) -> Real:
     free = gpu(hw).memory - beside - np.minimum(held_bytes(llm, work), beside_working_set)
     rise = np.maximum(resident - streaming, 1.0)
     fitting = np.clip((free - streaming) / rise, 0.0, 1.0)
-    return np.where(resident <= free, 1.0, fitting)[()]
+    return choose(resident <= free, 1.0, fitting)
 
 
 def host_weights(hw: Machine, llm: LLM, tiers: Residency) -> Real:
@@ -340,7 +340,7 @@ def buffers_or_copies(llm: LLM, work: Workload, buffered: Real) -> Real:
     waiting = llm.kv_cache_bytes(work.batch, buffered)
     hidden = hidden_bytes(llm, work.batch, work)
     is_buffered = np.greater(buffered, 0)
-    return np.where(is_buffered, np.maximum(waiting, hidden), layer_copies(llm, work))[()]
+    return choose(is_buffered, np.maximum(waiting, hidden), layer_copies(llm, work))
 
 
 def layer_copies(llm: LLM, work: Workload) -> Real:
