@@ -62,45 +62,23 @@ def break_even(region: Region, address: str, level: float = 0.0) -> Row:
     Raises:
         InputError: no system that is asked about owns such a part.
     """
-    role = address.partition(".")[0]
     question = region.question
     check_owned(question, address)
-    rivals = [
-        machine
-        for machine in region.machines
-        if role not in question.deployments_of(machine[0]).system.owns
-    ]
-    rival = next(iter(designs_of(question, rivals[:1])), None)
-    rival_cost = np.inf
-    if rival:
-        rival_cost = float(question.goal.worth(rival.block, NO_NUMBERS, 1)[0])
-
-    @cache
-    def advantage(doublings: float) -> float:
-        """Logarithm of how much better the owners are, below 0 behind; at most `FAR` [1]."""
-        search = searched(question, address, 2.0**doublings)
-        owner_cost = float(np.min(search.kept.costs[:, 1])) if search.meets else np.inf
-        if np.isclose(owner_cost, rival_cost, EXACT, 0):  # who ties does not win
-            return -EXACT
-        if not np.isfinite([owner_cost, rival_cost]).all():
-            return FAR if owner_cost < rival_cost else -FAR
-        # rates are negative, as less is better
-        is_rate = owner_cost < 0
-        return float(np.log(owner_cost / rival_cost) * (1 if is_rate else -1))
-
+    rival = _rival_of(region, address)
+    advantage = _advantage_over(rival, question, address)
     wins = advantage(0.0) > 0
-    row = {**region.cell, "number": address, "owner_wins": wins}
-    row |= dict.fromkeys(("factor", "part", "at", "unit", "usd_per_gb", "owner"))
-    row["rival"] = rival.system if rival else ""
     suffixes = Band(level, DRAWS, 0).suffixes if level else ()
-    row |= dict.fromkeys(f"{name}_{end}" for name in VALUE_COLUMNS for end in suffixes)
+    blank = ["factor", "part", "at", "unit", "usd_per_gb", "owner"]
+    blank += [f"{name}_{suffix}" for name in VALUE_COLUMNS for suffix in suffixes]
+    row = {**region.cell, "number": address, "owner_wins": wins, **dict.fromkeys(blank)}
+    row["rival"] = rival.system if rival else ""
     turn = _nearest_turn(advantage, wins)
     if turn is None:
         return row
     doublings, side = turn
     # on the side of the owners, as the other may have no machine of theirs
     inside = doublings - 2 * EXACT * (side if wins else -side)
-    search = searched(question, address, 2.0**inside)
+    search = search_owners(question, address, 2.0**inside)
     owner = designs_of(search.question, machines_of(search.kept)[:1])[0]
     row |= {**_value(owner, address, 2.0**doublings), "owner": owner.system}
     if level:
@@ -114,6 +92,41 @@ def break_even(region: Region, address: str, level: float = 0.0) -> Row:
     return row
 
 
+def _rival_of(region: Region, address: str) -> Design | None:
+    """The best machine of the systems that do not own a number's part; None where none serves."""
+    role = address.partition(".")[0]
+    for row, split in region.machines:
+        if role not in region.question.deployments_of(row).system.owns:
+            return designs_of(region.question, [(row, split)])[0]
+    return None
+
+
+def _advantage_over(
+    rival: Design | None, question: Question, address: str
+) -> Callable[[float], float]:
+    """By doublings of a number: the logarithm of how much better its owners are than a rival.
+
+    It is below 0 where they are behind or level, and at most `FAR`. No value is searched twice.
+    """
+    rival_cost = np.inf
+    if rival:
+        rival_cost = float(question.goal.worth(rival.block, NO_NUMBERS, 1)[0])
+
+    @cache
+    def advantage(doublings: float) -> float:
+        search = search_owners(question, address, 2.0**doublings)
+        owner_cost = float(np.min(search.kept.costs[:, 1])) if search.meets else np.inf
+        if np.isclose(owner_cost, rival_cost, EXACT, 0):  # who ties does not win
+            return -EXACT
+        if not np.isfinite([owner_cost, rival_cost]).all():
+            return FAR if owner_cost < rival_cost else -FAR
+        # rates are negative, as less is better
+        ratio = owner_cost / rival_cost if owner_cost < 0 else rival_cost / owner_cost
+        return float(np.log(ratio))
+
+    return advantage
+
+
 def check_owned(question: Question, address: str) -> None:
     """Refuse a number of a part that no system of a question owns, and how many parts there are.
 
@@ -121,7 +134,7 @@ def check_owned(question: Question, address: str) -> None:
         InputError: it is one.
     """
     role, _, key = address.partition(".")
-    owned = {own for each in question.deployments for own in each.system.owns}
+    owned = {name for each in question.deployments for name in each.system.owns}
     check_known("part", [role], owned, "--break-even")
     if not key:
         raise InputError(f"--break-even {address}: name a number of it, as {role}.price")
@@ -196,11 +209,10 @@ def turns_of_draws(
     looked = looked_at(leads, band.samples, reach, False)
     wins_somewhere = looked.any(axis=0)
     turns = np.where(wins_somewhere == wins_below, np.inf, -np.inf)
-    found = crossings(leads, band.samples, reach, False, looked)
-    turning = [each for each in found if each.rises != wins_below]
-    for each in turning:
+    for each in crossings(leads, band.samples, reach, False, looked):
         doublings = np.log2(each.below)
-        if abs(doublings - nearest_to) < abs(turns[each.point] - nearest_to):
+        is_nearer = abs(doublings - nearest_to) < abs(turns[each.point] - nearest_to)
+        if is_nearer and each.rises != wins_below:
             turns[each.point] = doublings
     return turns
 
@@ -226,7 +238,7 @@ def _value(owner: Design, address: str, factor: float) -> Row:
     return row
 
 
-def searched(question: Question, address: str, factor: float) -> MachineSearch:
+def search_owners(question: Question, address: str, factor: float) -> MachineSearch:
     """The best machines of the systems that own a part, one of whose numbers is times a factor.
 
     Raises:
