@@ -225,7 +225,7 @@ def peak(
         The best; NaN where there is none.
     """
     count = len(high)
-    best, value = np.full(count, -np.inf), np.full(count, np.nan)
+    best, value = np.full(count, -np.inf), np.full(count, np.inf)
 
     def tried(points: Indices, values: Numbers) -> Numbers:
         """Rates of some values, of which the best are kept; minus infinity where there is none."""
@@ -233,14 +233,12 @@ def peak(
         pieces = zip(np.split(points, cuts), np.split(values, cuts), strict=True)
         rates = np.concatenate([rate(*piece) for piece in pieces])
         rates = np.where(np.isnan(rates), -np.inf, rates)
-        # the first of each point is its best, the smallest value on a tie
-        order = np.lexsort((values, -rates, points))
-        own, first = np.unique(points[order], return_index=True)
-        top = order[first]
-        is_tie = (rates[top] == best[own]) & (values[top] < value[own])
-        better = is_tie | (rates[top] > best[own])
-        best[own[better]] = rates[top[better]]
-        value[own[better]] = values[top[better]]
+        before = best.copy()
+        np.maximum.at(best, points, rates)
+        value[best > before] = np.inf
+        # the smallest value on a tie
+        is_best = (rates == best[points]) & (rates > -np.inf)
+        np.minimum.at(value, points[is_best], values[is_best])
         return rates
 
     point: Indices = np.flatnonzero(high >= 1)
@@ -265,5 +263,5 @@ def peak(
         point = np.concatenate([point, point])
         low, top = np.concatenate([low, middle]), np.concatenate([middle, top])
         at_low = np.concatenate([at_low, at_middle])
-    best_rate = np.where(np.isnan(value), np.nan, best)
-    return Peak(value, best_rate, np.where(tries_all, best_rate, np.nan))
+    best[np.isinf(value)] = value[np.isinf(value)] = np.nan
+    return Peak(value, best, np.where(tries_all, best, np.nan))

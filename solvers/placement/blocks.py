@@ -195,7 +195,6 @@ class BlockProblem:
             else:
                 limit[row] = value
         steps = self.llm.layers * np.array([1, self.work.output - 1])
-        fixed_rows = [f"{share} fixed" for share in fixed]
         return Program(
             cost=np.concatenate([np.zeros(Y + 1), steps * units]),
             matrix=matrix,
@@ -203,16 +202,6 @@ class BlockProblem:
             equal=np.arange(len(matrix)) >= sums,
             low=np.zeros(len(_PROGRAM_VARIABLES)),
             high=np.append(np.ones(Y + 1), [np.sum(times)] * 2),
-            rows=(
-                *PREFILL,
-                *DECODE,
-                *MEMORY_CONSTRAINTS,
-                "w = 1",
-                "c = 1",
-                "h = 1",
-                *fixed_rows,
-            ),
-            columns=_PROGRAM_VARIABLES,
         )
 
     @cached_property
@@ -268,7 +257,6 @@ def shortage(
         matrix=np.column_stack([matrix, more]),
         low=np.append(program.low, 0.0),
         high=np.append(program.high, 1.0),
-        columns=(*program.columns, "more"),
     )
     optimum = solve(elastic)
     if optimum is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,7 +27,6 @@ class Program:
         limit: of each row.
         equal: True for rows that must meet their limit.
         low, high: finite bounds of each column.
-        rows, columns: their names.
     """
 
     cost: Numbers
@@ -37,8 +35,6 @@ class Program:
     equal: Booleans
     low: Numbers
     high: Numbers
-    rows: Sequence[str]
-    columns: Sequence[str]
 
     def bound(self, prices: Numbers) -> float:
         """Lower bound of the optimum, proven by any prices of the rows (weak duality).
@@ -51,14 +47,13 @@ class Program:
         corner = np.where(left > 0, self.low, self.high)
         return float(prices @ self.limit + left @ corner)
 
-    def with_row(self, name: str, entries: Numbers, limit: float) -> Program:
+    def with_row(self, entries: Numbers, limit: float) -> Program:
         """The program with one constraint more: entries . x <= limit."""
         return replace(
             self,
             matrix=np.vstack([self.matrix, entries]),
             limit=np.append(self.limit, limit),
             equal=np.append(self.equal, False),
-            rows=(*self.rows, name),
         )
 
 

@@ -7,7 +7,6 @@ Symbols: gbs GPU batch, nb number of batches.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
@@ -16,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Numbers
+from nearkv.costmodel.algebra.span import Booleans, Indices, Numbers
 from nearkv.costmodel.mechanisms.weights.placement import (
     DECODE,
     MEMORY_CONSTRAINTS,
@@ -40,6 +39,7 @@ from nearkv.solvers.placement.blocks import (
     single_block,
 )
 from nearkv.solvers.placement.linear import Optimum, Program, Simplex
+from nearkv.solvers.search import largest
 
 SMALLEST_GAP = 1e-9
 """Relative differences below this are ties."""
@@ -195,17 +195,15 @@ def _gpu_batches(space: BlockBox) -> Iterator[int]:
 
 
 def _most_batches(problem: BlockProblem, solve: Simplex, gbs: int, space: BlockBox) -> int:
-    """Largest number of batches that fits: doubling, then bisection; all below it fit too."""
+    """Largest number of batches that fits; all below it fit too."""
     if space.nb_low == space.nb_high:
         return space.nb_high
 
-    def is_too_many(nb: int) -> bool:
-        return solve(problem.program(single_block(gbs, nb))) is None
+    def fits(_: Indices, batches: Numbers) -> Booleans:
+        blocks = [single_block(gbs, int(nb)) for nb in batches]
+        return np.array([solve(problem.program(block)) is not None for block in blocks])
 
-    above = 1
-    while not is_too_many(above):
-        above *= 2
-    return bisect_left(range(above), True, lo=max(above // 2, 1), key=is_too_many) - 1
+    return int(largest(fits, count=1)[0])
 
 
 def _before_first_drop(
@@ -420,8 +418,8 @@ def _least_wear(program: Program, optimum: Optimum, solve: Simplex) -> Numbers:
     x, tied = optimum.x, program
     cost, value = program.cost / optimum.value, 1.0
     for share in ("cd", "wc"):
-        tied = tied.with_row("as good", cost, value)
-        column = program.columns.index(share)
+        tied = tied.with_row(cost, value)
+        column = PLACEMENT_SHARES.index(share)
         cost = np.eye(len(program.cost))[column]
         better = solve(replace(tied, cost=cost))
         if better is None:

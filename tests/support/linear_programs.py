@@ -1,4 +1,4 @@
-"""A linear program written out name by name, for another solver than the product's own."""
+"""A linear program written out row by row, for another solver than the product's own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nearkv.solvers.placement.linear import Optimum, Program
 
 
 def reference(program: Program, solver: Any = None) -> Optimum | None:
-    """Solve a program written out name by name in PuLP.
+    """Solve a program written out row by row in PuLP.
 
     Args:
         program: any.
@@ -23,14 +23,12 @@ def reference(program: Program, solver: Any = None) -> Optimum | None:
         The optimum, or None where no point satisfies the program.
     """
     problem = pulp.LpProblem("program", pulp.LpMinimize)
-    bounds = zip(program.columns, program.low, program.high, strict=True)
-    x = [problem.add_variable(name, low, high) for name, low, high in bounds]
+    bounds = enumerate(zip(program.low, program.high, strict=True))
+    x = [problem.add_variable(f"x{column}", low, high) for column, (low, high) in bounds]
     problem += _form(x, program.cost)
-    for name, entries, limit, equal in zip(
-        program.rows, program.matrix, program.limit, program.equal, strict=True
-    ):
+    for entries, limit, equal in zip(program.matrix, program.limit, program.equal, strict=True):
         form = _form(x, entries)
-        problem += (form == limit if equal else form <= limit), name
+        problem += form == limit if equal else form <= limit
     if problem.solve(solver or pulp.HiGHS(msg=False, threads=1)) != pulp.LpStatusOptimal:
         return None
     values = np.array([column.value() or 0.0 for column in x])
