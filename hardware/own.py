@@ -10,7 +10,6 @@ from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.files import FileTable, is_known, read_toml
 from nearkv.hardware.schema import PART_TYPES, ROLES, Key, Quantity, keys_of, quantity
 from nearkv.hardware.server import load_server
-from nearkv.hardware.units import unit_of
 
 _PLATFORM_HEADER = """\
 # {title}
@@ -51,12 +50,11 @@ def key_rows(part_type: str) -> list[dict[str, object]]:
     check_known("part type", [part_type], PART_TYPES)
     rows = []
     for name, key in PART_TYPES[part_type].items():
-        size = unit_of(key.unit)[1]
         row: dict[str, object] = {
             "key": name,
             "unit": key.unit,
             "needed": "no" if key.optional else "yes",
-            "usual": " to ".join(key.text(bound * size) for bound in key.usual),
+            "usual": " to ".join(key.text(bound * key.size) for bound in key.usual),
             "what": key.what,
         }
         rows.append(row)

@@ -112,18 +112,14 @@ def check_shape(shape: Mapping[str, float], where: str) -> None:
     """Refuse a model whose sizes contradict one another.
 
     Raises:
-        InputError: heads are not a multiple of KV heads, or more experts are active than there are.
+        InputError: heads are not a multiple of KV heads, or a relation does not hold.
     """
     heads, kv_heads = shape["heads"], shape["kv_heads"]
     if heads % kv_heads:
         raise InputError(
             f"{where}: heads, {heads:g}, must be a multiple of kv_heads, {kv_heads:g}"
         )
-    active, experts = shape["active_experts"], shape["experts"]
-    if active > experts:
-        raise InputError(
-            f"{where}: active_experts, {active:g}, must be at most experts, {experts:g}"
-        )
+    check_relations("llm", {name: (size,) for name, size in shape.items()}, where)
 
 
 def with_dense_layers_between(part: Part) -> Part:

@@ -115,7 +115,7 @@ class Key:
             return "must be a whole number"
         if not value and not self.zero:
             return f"must be more than zero{self.instead}"
-        if self.only and not self._is_listed(value):
+        if self.only and not any(math.isclose(value, n * self.size) for n in self.only):
             *others, last = (f"{allowed:g}" for allowed in self.only)
             return f"must be {', '.join(others)} or {last} {self.unit}"
         least, most = self.limits
@@ -124,18 +124,21 @@ class Key:
         return f"must be at least {self.text(least)}" if 0 < value < least else ""
 
     @property
+    def size(self) -> float:
+        """One `unit` in SI."""
+        return unit_of(self.unit)[1]
+
+    @property
     def limits(self) -> tuple[float, float]:
         """Smallest and largest value there can be, zero apart, in SI."""
-        size = unit_of(self.unit)[1]
         least, most = KEY_LIMITS[self.unit]
-        return max(least, self.least) * size, min(most, self.most) * size
+        return max(least, self.least) * self.size, min(most, self.most) * self.size
 
     def doubt(self, value: float) -> str:
         """Name an odd, though possible, value in SI units; empty where nothing is."""
-        size = unit_of(self.unit)[1]
         if not value or not self.usual:
             return ""
-        low, high = (bound * size for bound in self.usual)
+        low, high = (bound * self.size for bound in self.usual)
         if low <= value <= high:
             return ""
         return f"is outside the usual range, {self.text(low)} to {self.text(high)}"
@@ -144,10 +147,6 @@ class Key:
         """A value in SI units as people read it."""
         unit = "" if self.shown_in == "1" else f" {self.shown_in}"
         return f"{self.shown(si):.6g}{unit}"
-
-    def _is_listed(self, value: float) -> bool:
-        size = unit_of(self.unit)[1]
-        return any(math.isclose(value, allowed * size) for allowed in self.only)
 
 
 @dataclass(frozen=True)
@@ -298,24 +297,26 @@ class Quantity:
     @cached_property
     def si(self) -> float:
         """The value in SI base units (B, B/s, FLOP/s, s, W, J, USD, 1)."""
-        return self.value * unit_of(self.unit)[1]
+        return self.value * self._size
+
+    @cached_property
+    def _size(self) -> float:
+        return unit_of(self.unit)[1]
 
     @property
     def range_si(self) -> tuple[float, float] | None:
         """The physical range in SI base units, where one is stated."""
         if self.low is None or self.high is None:
             return None
-        size = unit_of(self.unit)[1]
-        return self.low * size, self.high * size
+        return self.low * self._size, self.high * self._size
 
     @property
     def quantiles_si(self) -> tuple[float, float, float] | None:
         """10 %, 50 % and 90 % of repeated measurements in SI base units, where they are stated."""
         if self.quantiles is None:
             return None
-        size = unit_of(self.unit)[1]
         low, middle, high = self.quantiles
-        return low * size, middle * size, high * size
+        return low * self._size, middle * self._size, high * self._size
 
 
 @cache
@@ -448,25 +449,25 @@ def _range(entry: FileTable, where: str) -> tuple[float, float]:
         raise InputError(
             f"{where}: an {entry['kind']} number needs a note and a range = [low, high]"
         )
-    bounds = entry["range"]
-    is_pair = isinstance(bounds, list) and len(bounds) == 2
-    is_finite = is_pair and all(map(_is_number, bounds)) and all(map(math.isfinite, bounds))
-    if not is_finite or not bounds[0] <= entry["value"] <= bounds[1]:
-        raise InputError(
-            f"{where}: range {bounds!r} must be [low, high] around the value {entry['value']}"
-        )
-    return float(bounds[0]), float(bounds[1])
+    bounds = _finite(entry["range"])
+    if len(bounds) != 2 or not bounds[0] <= entry["value"] <= bounds[1]:
+        form = f"must be [low, high] around the value {entry['value']}"
+        raise InputError(f"{where}: range {entry['range']!r} {form}")
+    return bounds[0], bounds[1]
 
 
 def _quantiles(stated: object, where: str) -> tuple[float, float, float]:
-    if not isinstance(stated, list) or len(stated) != 3 or not all(map(_is_number, stated)):
-        raise InputError(f"{where}: quantiles {stated!r} must be [p10, p50, p90]")
-    low, middle, high = map(float, stated)
-    if not 0 < low < middle < high < math.inf:
-        raise InputError(
-            f"{where}: quantiles {stated!r} must be positive and grow from p10 to p90"
-        )
-    return low, middle, high
+    quantiles = _finite(stated)
+    if len(quantiles) != 3 or not 0 < quantiles[0] < quantiles[1] < quantiles[2]:
+        form = "must be [p10, p50, p90], which are positive and grow"
+        raise InputError(f"{where}: quantiles {stated!r} {form}")
+    return quantiles[0], quantiles[1], quantiles[2]
+
+
+def _finite(stated: object) -> list[float]:
+    """The numbers of a list of finite ones; none of anything else."""
+    numbers = stated if isinstance(stated, list) and all(map(_is_number, stated)) else []
+    return list(map(float, numbers)) if all(map(math.isfinite, numbers)) else []
 
 
 def numbers_of(

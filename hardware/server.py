@@ -16,7 +16,7 @@ from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.files import check_exists, names, path_of, read_toml
 from nearkv.hardware.platform import Part, Platform
 from nearkv.hardware.schema import PART_TYPES, numbers_of, source_names, stated_by_user
-from nearkv.hardware.units import parse, unit_of
+from nearkv.hardware.units import parse
 
 _SLOT_KEYS = {"takes", "counts", "most", "sizes", "lanes", "links", "source", "at"}
 SHARED_UNITS = ("PCIe lanes", "W")
@@ -272,7 +272,7 @@ def ownership(stated: Mapping[str, float]) -> Part:
     path = Path(__file__).with_name("ownership.toml")
     numbers = numbers_of(read_toml(path, "terms of ownership"), keys, str(path))
     for key, value in stated.items():
-        si = value * unit_of(keys[key].unit)[1]
+        si = value * keys[key].size
         if fault := keys[key].fault(si):
             raise InputError(f"--{key.replace('_', '-')} {value:g}: {fault}")
         numbers[key] = stated_by_user(si, keys[key], "as asked")
