@@ -6,7 +6,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +95,7 @@ def part_of_config(table: FileTable, name: str, where: str, source: str) -> Part
         return {key: quantity(value) for key, value in table.items()}
 
     _check_type(config)
-    widths = widths_of(config).by_key
+    widths = widths_of(config)
     numbers = quantities({key: sizes[key] for key in PART_TYPES["llm"] if key in sizes})
     numbers |= {key: quantity(bits, "bit") for key, bits in widths.items()}
     _warn_of_unread(config)
@@ -339,34 +338,7 @@ _KEPT_UNDER = (
 """Keys of a scheme that list matrices it leaves as they are."""
 
 
-@dataclass(frozen=True)
-class Widths:
-    """Bits of an element; None where the platform decides.
-
-    Attributes:
-        weight: of experts and MLPs.
-        dense: of attention, and of what every token shares.
-        head: of embeddings and output head.
-        kv: of the KV cache.
-        operand: of the wider operand of products with quantised weights.
-        native: of that operand on GPUs that multiply the weights as they are stored.
-    """
-
-    weight: float | None = None
-    dense: float | None = None
-    head: float | None = None
-    kv: float | None = None
-    operand: float | None = None
-    native: float | None = None
-
-    @property
-    def by_key(self) -> dict[str, float]:
-        """Widths that the config states, by key of a model."""
-        bits = asdict(self).items()
-        return {f"{name}_width": width for name, width in bits if width is not None}
-
-
-def grouped(bits: float, group: float, scale: float, zero: float = 0.0) -> float:
+def bits_in_groups(bits: float, group: float, scale: float, zero: float = 0.0) -> float:
     """Bits of an element in groups that share a scale and a zero point.
 
     Args:
@@ -401,34 +373,43 @@ def algorithm_bits(config: Config, name: object, place: str) -> tuple[float, flo
     return bits, float(match[1] or bits // 1)
 
 
-def widths_of(config: Config) -> Widths:
-    """Bits of weights and KV, from `quantization_config` and `kv_cache_scheme`.
+def widths_of(config: Config) -> LayerSizes:
+    """Bits of elements that a config states, by key of a model; the platform decides the others.
 
-    Embeddings and output head stay in 16 bits, as all these schemes leave them by default;
-    `modules_to_not_convert` and `ignore` may name attention beside them.
+    `weight_width` is of experts and MLPs, `dense_width` of attention and what every token shares,
+    `operand_width` of the wider operand of products with quantised weights, `native_width` of that
+    operand on GPUs that multiply the weights as they are stored. Embeddings and output head stay in
+    16 bits, as all these schemes leave them by default; `modules_to_not_convert` and `ignore` may
+    name attention beside them.
 
     Raises:
         InputError: a scheme that is not modelled.
     """
     scheme = config.table_of("quantization_config")
-    kv = _kv_bits(config, scheme)
-    if not scheme.table:
-        return Widths(kv=kv)
-    if _method(scheme) == "gguf":
+    cache = _cache_width(config, scheme)
+    return {**_scheme_widths(config, scheme), **cache} if scheme.table else cache
+
+
+def _scheme_widths(config: Config, scheme: Config) -> LayerSizes:
+    method, mxfp4 = _method(scheme), formats()["mxfp4"]
+    if method == "gguf":
         experts, others = (_gguf_bits(config, scheme, key) for key in ("experts", "others"))
-        return Widths(experts, others, others, kv)
+        return {"weight_width": experts, "dense_width": others, "head_width": others}
     fp4_experts = config.value("expert_dtype") == "fp4"
     if scheme.value("quant_algo") == "MIXED_PRECISION":
-        return _mixed(config, scheme, kv)
+        return _mixed(config, scheme)
     weight, operand = _weight_and_operand(config, scheme)
     kept = [name for key in _KEPT_UNDER for name in scheme.listed(key, str, "names")]
     attention_kept = any("attn" in name or "attention" in name for name in kept)
-    dense = NATIVE_BITS if attention_kept else weight
-    mxfp4 = formats()["mxfp4"]
-    if fp4_experts:  # experts alone (DeepSeek-V4)
-        weight = mxfp4["bits"].value
-    native = mxfp4["native"].value if _method(scheme) == "mxfp4" else None
-    return Widths(weight, dense, NATIVE_BITS, kv, operand, native)
+    widths = {
+        "weight_width": mxfp4["bits"].value if fp4_experts else weight,  # DeepSeek-V4
+        "dense_width": NATIVE_BITS if attention_kept else weight,
+        "head_width": NATIVE_BITS,
+        "operand_width": operand,
+    }
+    if method == "mxfp4":
+        widths["native_width"] = mxfp4["native"].value
+    return widths
 
 
 def _method(scheme: Config) -> str:
@@ -451,12 +432,12 @@ def _weight_and_operand(config: Config, scheme: Config) -> tuple[float, float]:
         bits = scheme.number("bits", "w_bit", low=1, high=_WIDEST, default=4)
         group = _group_size(scheme, "group_size", "q_group_size", default=128)
         zero = bits if scheme.flag("zero_point", default=True) else 0.0
-        return grouped(bits, group, scale=16, zero=zero), NATIVE_BITS
+        return bits_in_groups(bits, group, scale=16, zero=zero), NATIVE_BITS
     if method == "bitsandbytes":
         return _bitsandbytes(scheme)
     if method in ("fp8", "fbgemm_fp8"):
         scheme.number("bits", low=8, high=8, default=8)
-        return grouped(8, _block(scheme), scale=32), 8.0
+        return bits_in_groups(8, _block(scheme), scale=32), 8.0
     if method == "mxfp4":
         scheme.number("bits", low=4, high=4, default=4)
         return formats()["mxfp4"]["bits"].value, NATIVE_BITS
@@ -474,7 +455,7 @@ def _bitsandbytes(scheme: Config) -> tuple[float, float]:
         return 8.0, 8.0
     twice = scheme.flag("bnb_4bit_use_double_quant", default=False)
     scale = 8 + 32 / 256 if twice else 32.0
-    return grouped(4, 64, scale), NATIVE_BITS
+    return bits_in_groups(4, 64, scale), NATIVE_BITS
 
 
 def _modelopt(config: Config, scheme: Config) -> tuple[float, float]:
@@ -488,11 +469,11 @@ def _modelopt(config: Config, scheme: Config) -> tuple[float, float]:
             of_group.number("num_bits", low=width, high=width, default=width)
     if algorithm == "NVFP4":
         group = _group_size(scheme, "group_size", default=_NVFP4_GROUP)
-        bits = grouped(4, group, scale=8)
+        bits = bits_in_groups(4, group, scale=8)
     return bits, operand
 
 
-def _mixed(config: Config, scheme: Config, kv: float | None) -> Widths:
+def _mixed(config: Config, scheme: Config) -> LayerSizes:
     """An algorithm for each module, in `quantized_layers`: the commonest of each of three roles.
 
     What is not listed stays as the method of the others leaves it: in 8 bits, or in 16. Where only
@@ -506,19 +487,24 @@ def _mixed(config: Config, scheme: Config, kv: float | None) -> Widths:
         raise scheme.refuse("quantized_layers", "must name the algorithm of each module")
     scheme.value("config_groups", "group_size", "moe_quant_algo", "weight_block_size")
     scheme.value(*_KEPT_UNDER)
-    found: dict[str, Counter[str]] = {}
+    algorithms: dict[str, Counter[str]] = {}
     for name, table in modules.items():
         algorithm = str(table.get("quant_algo")) if isinstance(table, dict) else str(table)
-        found.setdefault(_role(name), Counter())[algorithm] += 1
-    common = {role: of_role.most_common(1)[0][0] for role, of_role in found.items()}
+        algorithms.setdefault(_role(name), Counter())[algorithm] += 1
     base = 8.0 if _method(scheme) == "fp8" else NATIVE_BITS
     bits: dict[str, tuple[float, float]] = {}
-    for role, algorithm in common.items():
-        bits[role] = algorithm_bits(config, algorithm, "quantized_layers with quant_algo")
-    mlp = bits.get("experts", bits.get("mlp", (base, base)))
-    dense = bits.get("dense", bits.get("shared", (base, base)))[0]
+    for role, used in algorithms.items():
+        [(commonest, _)] = used.most_common(1)
+        bits[role] = algorithm_bits(config, commonest, "quantized_layers with quant_algo")
+    weight, operand = bits.get("experts", bits.get("mlp", (base, base)))
+    dense, _ = bits.get("dense", bits.get("shared", (base, base)))
     head = (NATIVE_BITS + bits["head"][0]) / 2 if "head" in bits else NATIVE_BITS
-    return Widths(mlp[0], dense, head, kv, mlp[1])
+    return {
+        "weight_width": weight,
+        "dense_width": dense,
+        "head_width": head,
+        "operand_width": operand,
+    }
 
 
 def _role(module: str) -> str:
@@ -546,7 +532,7 @@ def _compressed(scheme: Config) -> tuple[float, float]:
     zero = 0.0 if weights.flag("symmetric", default=True) else bits
     group = _group_size(weights, "group_size", default=0)
     activations = groups.table_of(name).table_of("input_activations")
-    width = grouped(bits, group, scale=8 if fine else 16, zero=zero)
+    width = bits_in_groups(bits, group, scale=8 if fine else 16, zero=zero)
     return width, _bits(activations, NATIVE_BITS)
 
 
@@ -583,18 +569,18 @@ def _block(scheme: Config) -> float:
     return float(rows * columns)
 
 
-def _kv_bits(config: Config, scheme: Config) -> float | None:
+def _cache_width(config: Config, scheme: Config) -> LayerSizes:
     """Bits of the KV cache: a table of the config or its scheme, or an algorithm by name."""
     key = "kv_cache_scheme"
     for place in (config, scheme):
         if isinstance(place.value(key), dict):
-            return _bits(place.table_of(key), 8.0)
+            return {"kv_width": _bits(place.table_of(key), 8.0)}
     algorithm = (
         config.value(key) or scheme.value(key) or scheme.value("kv_cache_quant_algo")
     )
     if algorithm is None:
-        return None
-    return algorithm_bits(config, algorithm, "a KV cache in")[0]
+        return {}
+    return {"kv_width": algorithm_bits(config, algorithm, "a KV cache in")[0]}
 
 
 # --- keys that are not read ---------------------------------------------------------------------

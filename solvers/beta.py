@@ -37,7 +37,7 @@ SKEW = "skew: all tokens cold"
 LINK = "GPU link"
 NOT_SPLIT = "none: nothing is off the GPU"
 
-_ROUNDING = 1e-9
+_QUEUED = 1e-9
 """Share of its longer path by which a split must take longer before the link queues [1]."""
 
 
@@ -171,7 +171,7 @@ def what_binds(
     longest = np.maximum(best.cpu, best.csd)
     reasons = {
         NOT_SPLIT: np.less_equal(off_gpu, 0),
-        LINK: np.greater(best.seconds, longest * (1 + _ROUNDING)),
+        LINK: np.greater(best.seconds, longest * (1 + _QUEUED)),
         HOST: np.greater(share, high),
         CAPACITY: np.less(share, low),
         SKEW: np.less_equal(balanced, 0),

@@ -10,7 +10,7 @@ import pulp
 
 from nearkv.costmodel.algebra.span import Numbers
 
-_ROUNDING = 1e-6
+_SHARE_TOLERANCE = 1e-6
 """Share of a class up to which HiGHS may leave what is none [1]."""
 
 
@@ -87,7 +87,7 @@ def cheapest_mix(
         return None
     busy = np.zeros(rate.shape)
     for (k, c), served in share.items():
-        if served.varValue > _ROUNDING:
+        if served.varValue > _SHARE_TOLERANCE:
             busy[k, c] = demand[c] / rate[k, c] * served.varValue
     bound = float(program.solverModel.getInfo().mip_dual_bound)
     whole = np.abs(np.round([n.varValue for n in count]))

@@ -30,8 +30,8 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.placement.blocks import (
+    BLOCK_COLUMNS,
     MEMORY_ROWS,
-    OF_BLOCK,
     BlockBox,
     BlockProblem,
     Y,
@@ -139,7 +139,7 @@ def _inherited(parent: _Open, part: BlockBox) -> Optimum | None:
     box, x = parent.box, parent.relaxed.x.copy()
     if part != box._replace(nb_low=part.nb_low):
         return None
-    x[OF_BLOCK] *= part.nb_low / box.nb_low
+    x[BLOCK_COLUMNS] *= part.nb_low / box.nb_low
     return replace(parent.relaxed, x=x) if x[Y] <= 1 else None
 
 

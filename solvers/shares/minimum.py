@@ -27,7 +27,8 @@ from nearkv.costmodel.algebra.span import (
     total,
 )
 
-_ROUNDING = 1e-12
+_SOLVED_GAP = 1e-12
+"""Relative distance of a share's seconds from their bound that is rounding [1]."""
 _MOST_STEPS = 200
 
 
@@ -90,11 +91,11 @@ def minimise(start: Span, end: Span, low: Real = 0.0, high: Real = 1.0) -> Minim
         f = np.where(unsolved, middle.f, f)
         proven = np.where(flat, middle.f, np.minimum(floor, middle.f))
         bound = np.where(unsolved, proven, bound)
-        unsolved = unsolved & ~flat & (middle.f > floor * (1 + _ROUNDING))
+        unsolved = unsolved & ~flat & (middle.f > floor * (1 + _SOLVED_GAP))
         left = left.moved(middle, np.less(middle.d, 0))
         right = right.moved(middle, np.greater(middle.d, 0))
     # a share that rounding alone sets apart from the lowest is the lowest
-    is_lowest = np.less_equal(at_low.f, f * (1 + _ROUNDING))
+    is_lowest = np.less_equal(at_low.f, f * (1 + _SOLVED_GAP))
     x, f = np.where(is_lowest, at_low.x, x), np.where(is_lowest, at_low.f, f)
     return Minimum(value=x[()], seconds=f[()], bound=bound[()], low=low, high=high)
 

@@ -160,7 +160,8 @@ _INSIDE = 1e-9
 """Distance of evaluated ends from those of a piece: at a break, rounding decides the side."""
 _PROBE = 0.382
 """The share of the range at which amounts are checked to be affine [1]."""
-_ROUNDING = 1e-9
+_OFF_LINE = 1e-9
+"""Distance of an affine amount from its line that is rounding, as a share of it [1]."""
 MOST_PROBED = 4096
 """Design points up to which they are; for more, tests of the system must do."""
 
@@ -321,7 +322,7 @@ def _check_affine(piece: _Piece, between: Estimate, timed: Timed) -> None:
         # a capacity without a limit is on its line, though infinity less infinity is no number
         with np.errstate(invalid="ignore"):
             off = np.abs(actual - on_line)
-        if np.any(off > _ROUNDING * size):
+        if np.any(off > _OFF_LINE * size):
             raise NotAffineError
 
 

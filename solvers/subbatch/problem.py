@@ -130,7 +130,7 @@ def _leading(rows: Planes) -> Planes:
 
 CHUNK_TOKENS = 16
 """Granularity of a chunk (L3 sec. 5.3) [tokens]."""
-_ROUNDING = 1e-12
+_BOUND_MARGIN = 1e-12
 """Taken off a bound, relative, so that rounding does not lift it above the optimum."""
 
 ChunkPlan = tuple[tuple[int, float], ...]
@@ -282,4 +282,4 @@ def least_decode(problem: SubbatchProblem) -> float:
     computing = np.max(reading + gpu[:, 1] * n)
     fixed = np.minimum(pim[:, 0], 0.0) * 2
     attending = np.max(fixed + pim[:, 1] * n + pim[:, 2] * hottest)
-    return float(max(computing, attending, 0.0)) * (1 - _ROUNDING)
+    return float(max(computing, attending, 0.0)) * (1 - _BOUND_MARGIN)
