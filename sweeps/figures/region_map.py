@@ -28,8 +28,12 @@ from nearkv.sweeps.figures.style import PAGE_WIDTHS, colour, load_pyplot, styled
 from nearkv.sweeps.tables.labels import label_of, short_number, without_unit
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pandas as pd
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
 BUDGET, SHARE = "budget_usd", "best_share"
 """Columns of a grid: the most that a machine may cost, and the share of draws that it wins."""
@@ -88,51 +92,76 @@ def region_map(
     by, value = by or "technology", value or SPEED
     check_drawable(table, value, x, y, by)
     check_numbers(table.dropna(subset=[value]), value)
-    check_known("width", [width], PAGE_WIDTHS)
     if boundaries is not None:
         check_boundaries(boundaries, x, y)
-    if BUDGET not in table:
-        table = table.assign(**{BUDGET: np.inf})
-    table = table.assign(**{by: table[by].fillna("").astype(str)})
+    by_budget = _by_budget(table.assign(**{by: table[by].fillna("").astype(str)}))
     maps = {}
     wins = Counter[str]()
-    for budget in distinct_values(table, BUDGET):
-        rows = table[table[BUDGET] == budget]
-        best = best_of(rows, value, (x, y), by)
-        rivals = distinct_values(rows, by)
+    for budget, rows in by_budget.items():
+        best, rivals = best_of(rows, value, (x, y), by), distinct_values(rows, by)
         wins.update(rivals[winner] for winner in best.winner.ravel() if winner >= 0)
-        maps[budget] = (rows, best, rivals)
+        maps[budget] = (best, rivals)
     names = [name for name, _ in wins.most_common()]
-    size = (PAGE_WIDTHS[width], 2 * PANEL_HEIGHT)
-    figure = load_pyplot().figure(figsize=size, layout="constrained")
-    panels = figure.subplots(2, len(maps), squeeze=False)
-    for (budget, (rows, best, rivals)), (upper, lower) in zip(
-        maps.items(), panels.T, strict=True
-    ):
+    figure, panels = _panels(by_budget, width, 2, (x, y))
+    for budget, (upper, lower) in zip(by_budget, panels.T, strict=True):
+        rows, (best, rivals) = by_budget[budget], maps[budget]
         order = [names.index(name) if name in names else -1 for name in rivals]
         _draw_winners(upper, best, order)
         if SHARE in rows:
             shares = rows.pivot_table(SHARE, [y, x], by, "max", dropna=False)
             _hatch_unsure(upper, best, shares[rivals].to_numpy(float))
         if boundaries is not None:
-            is_here = boundaries.get(BUDGET, budget) == budget
+            is_here: Any = boundaries.get(BUDGET, budget) == budget
             draw_boundaries(upper, boundaries[is_here], rows, (x, y), BAR_REACH)
         _write_margins(lower, best)
-        for panel in (upper, lower):
-            number_places(panel, rows, x, y)
-            panel.tick_params(labelsize=TICK_SIZE)
-        upper.set(xlabel="", title=f"{budget:,.0f} USD" if np.isfinite(budget) else "")
-    for panel in panels[:, 1:].ravel():
-        panel.set_ylabel("")
+        upper.set_xlabel("")
     first: Axes = panels[0, 0]
     for index, name in enumerate(names):
         label = f"{string.ascii_uppercase[index]}  {name}"
         first.fill_between([], [], color=colour(index), alpha=OPAQUE, label=label)
     handles, labels = first.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper left", ncols=4, frameon=False)
-    caption = _caption(value, SHARE in table, boundaries is not None)
-    figure.supxlabel(caption, x=0.01, horizontalalignment="left", fontsize=CAPTION_SIZE)
+    _write_caption(figure, _caption(value, SHARE in table, boundaries is not None))
     return first
+
+
+def _by_budget(table: pd.DataFrame) -> dict[float, pd.DataFrame]:
+    """The rows of each budget; all of them where there is none."""
+    if BUDGET not in table:
+        table = table.assign(**{BUDGET: np.inf})
+    budgets = distinct_values(table, BUDGET)
+    return {budget: table[table[BUDGET] == budget] for budget in budgets}
+
+
+def _panels(
+    by_budget: Mapping[float, pd.DataFrame],
+    width: str,
+    lines: int,
+    columns: tuple[str, str],
+) -> tuple[Figure, NDArray[np.object_]]:
+    """Axes of maps, (lines, budgets), with the numbers of two columns along them.
+
+    Raises:
+        InputError: the width has another name.
+    """
+    check_known("width", [width], PAGE_WIDTHS)
+    size = (PAGE_WIDTHS[width], lines * PANEL_HEIGHT)
+    figure = load_pyplot().figure(figsize=size, layout="constrained")
+    panels = figure.subplots(lines, len(by_budget), squeeze=False)
+    for budget, panels_of_budget in zip(by_budget, panels.T, strict=True):
+        for panel in panels_of_budget:
+            number_places(panel, by_budget[budget], *columns)
+            panel.tick_params(labelsize=TICK_SIZE)
+        title = f"{budget:,.0f} USD" if np.isfinite(budget) else ""
+        panels_of_budget[0].set_title(title)
+    for panel in panels[:, 1:].ravel():
+        panel.set_ylabel("")
+    return figure, panels
+
+
+def _write_caption(figure: Figure, text: str) -> None:
+    """Write what explains the maps of a figure below them."""
+    figure.supxlabel(text, x=0.01, horizontalalignment="left", fontsize=CAPTION_SIZE)
 
 
 def _caption(value: str, has_shares: bool, has_borders: bool) -> str:
@@ -235,24 +264,17 @@ def break_even_map(
     if by or boundaries is not None:
         raise InputError("a map of a break-even has no --by and no --boundaries")
     check_drawable(table, x, y, "number", "owner_wins", "at", "usd_per_gb")
-    check_known("width", [width], PAGE_WIDTHS)
     value = value or ("usd_per_gb" if table["usd_per_gb"].notna().any() else "at")
     check_drawable(table, value)
     check_no_names(table, value)
-    (number, *others) = distinct_values(table, "number")
+    number, *others = distinct_values(table, "number")
     if others:
         raise InputError(
             f"the table has {number} and {others[0]}; keep one with --where number={number}"
         )
-    if BUDGET not in table:
-        table = table.assign(**{BUDGET: np.inf})
-    budgets = distinct_values(table, BUDGET)
-    figure = load_pyplot().figure(
-        figsize=(PAGE_WIDTHS[width], PANEL_HEIGHT), layout="constrained"
-    )
-    panels = figure.subplots(1, len(budgets), squeeze=False)[0]
-    for budget, panel in zip(budgets, panels, strict=True):
-        rows = table[table[BUDGET] == budget]
+    by_budget = _by_budget(table)
+    figure, panels = _panels(by_budget, width, 1, (x, y))
+    for rows, panel in zip(by_budget.values(), panels[0], strict=True):
         cells = rows.pivot_table([value, "owner_wins"], y, x, dropna=False)
         wins = cells["owner_wins"].to_numpy(bool)
         values = np.full(wins.shape, np.nan)
@@ -260,19 +282,12 @@ def break_even_map(
             values = cells[value].to_numpy(float)
         _draw_cells(panel, wins, values)
         _draw_contours(panel, values)
-        number_places(panel, rows, x, y)
-        panel.tick_params(labelsize=TICK_SIZE)
-        panel.set(title=f"{budget:,.0f} USD" if np.isfinite(budget) else "")
-    for panel in panels[1:]:
-        panel.set_ylabel("")
-    unit = (
-        "USD/GB"
-        if value.startswith("usd_per_gb")
-        else next(iter(table["unit"].dropna()), "")
-    )
-    caption = f"{number} [{unit}] at which its owners win or lose; grey: they win now."
-    figure.supxlabel(caption, x=0.01, horizontalalignment="left", fontsize=CAPTION_SIZE)
-    first: Axes = panels[0]
+    unit = next(iter(table["unit"].dropna()), "")
+    if value.startswith("usd_per_gb"):
+        unit = "USD/GB"
+    explained = "at which its owners win or lose; grey: they win now."
+    _write_caption(figure, f"{number} [{unit}] {explained}")
+    first: Axes = panels[0, 0]
     return first
 
 
