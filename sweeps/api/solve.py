@@ -20,11 +20,13 @@ from nearkv.sweeps.api.arguments import (
     study_of,
 )
 from nearkv.sweeps.api.reuse import tier_sizes
-from nearkv.sweeps.api.tables import table_of_columns, table_of_rows
+from nearkv.sweeps.api.tables import rows_of, table_of_columns, table_of_rows
+from nearkv.sweeps.explore.rows import sentences
 from nearkv.sweeps.study.grid import NO_NUMBERS
+from nearkv.sweeps.study.sizes import names
 from nearkv.sweeps.study.study import Study
+from nearkv.sweeps.tables.table import Row
 
-Texts = str | Iterable[str]
 if TYPE_CHECKING:
     from nearkv.sweeps.explore.knob import BestMeasured
 
@@ -81,6 +83,12 @@ def _study(model: StudyOrModels, systems: Names, axes: Axes) -> Study:
     return study_of(systems, model, axes)
 
 
+def _told(table: pd.DataFrame, why: Callable[[Row], str]) -> pd.DataFrame:
+    """An answer that says of its first rows why they are what they are."""
+    table.attrs["conclusion"] = sentences(map(why, rows_of(table)))
+    return table
+
+
 def alpha(
     model: StudyOrModels, systems: Names = "hilos", **axes: Unpack[Axes]
 ) -> pd.DataFrame:
@@ -99,12 +107,12 @@ def knob(
     model: StudyOrModels, name: str, systems: Names = "hilos", **axes: Unpack[Axes]
 ) -> pd.DataFrame:
     """Solve any knob of a system."""
-    from nearkv.sweeps.explore.knob import explain_knob, find_best_knob
+    from nearkv.sweeps.explore.knob import find_best_knob, why_knob
 
     study = _study(model, systems, axes)
     measured = measured_best(study.systems, name)
     answer = find_best_knob(study, name, measured)
-    return table_of_columns(answer, explain_knob(answer, name, measured))
+    return _told(table_of_columns(answer), why_knob(name, measured))
 
 
 def measured_best(systems: Iterable[str], knob: str) -> dict[str, BestMeasured]:
@@ -130,38 +138,34 @@ def measured_best(systems: Iterable[str], knob: str) -> dict[str, BestMeasured]:
 
 def beta(model: StudyOrModels, **axes: Unpack[Axes]) -> pd.DataFrame:
     """Split K and V between host DRAM and SmartSSD (HillInfer sec. 4.3)."""
-    from nearkv.sweeps.explore.beta import explain_beta, find_beta
+    from nearkv.sweeps.explore.beta import find_beta, why_beta
 
     answer = find_beta(_study(model, "hillinfer", axes))
-    return table_of_columns(answer, explain_beta(answer))
+    return _told(table_of_columns(answer), why_beta)
 
 
 def batch(
-    model: StudyOrModels, systems: Names = "hilos", slo: Texts = (), **axes: Unpack[Axes]
+    model: StudyOrModels, systems: Names = "hilos", slo: Names = (), **axes: Unpack[Axes]
 ) -> pd.DataFrame:
     """Find the largest batch served at once, and that of best throughput under limits."""
-    from nearkv.sweeps.explore.batch import explain_batch, find_batches
+    from nearkv.sweeps.explore.batch import find_batches, why_batch
 
-    rows = find_batches(_study(model, systems, axes), _several(slo))
-    return table_of_rows(rows, explain_batch(rows))
+    rows = find_batches(_study(model, systems, axes), names(slo, "slo"))
+    return _told(table_of_rows(rows), why_batch)
 
 
 def hardware(
     model: StudyOrModels,
     vary: str,
-    slo: Texts,
+    slo: Names,
     systems: Names = "hilos",
     **axes: Unpack[Axes],
 ) -> pd.DataFrame:
     """Find the least of a hardware number that meets limits."""
-    from nearkv.sweeps.explore.hardware import explain_hardware, find_hardware
+    from nearkv.sweeps.explore.hardware import find_hardware, why_hardware
 
-    rows = find_hardware(_study(model, systems, axes), vary, _several(slo))
-    return table_of_rows(rows, explain_hardware(rows))
-
-
-def _several(texts: Texts) -> list[str]:
-    return [texts] if isinstance(texts, str) else list(texts)
+    rows = find_hardware(_study(model, systems, axes), vary, names(slo, "slo"))
+    return _told(table_of_rows(rows), why_hardware)
 
 
 def crossover(
@@ -172,10 +176,10 @@ def crossover(
     **axes: Unpack[Axes],
 ) -> pd.DataFrame:
     """Find where one of two systems overtakes the other."""
-    from nearkv.sweeps.explore.crossover import explain_crossover, find_crossovers
+    from nearkv.sweeps.explore.crossover import find_crossovers, why_crossover
 
     rows = find_crossovers(_study(model, systems, axes), along, of)
-    return table_of_rows(rows, explain_crossover(rows))
+    return _told(table_of_rows(rows), why_crossover)
 
 
 def mapping(
@@ -196,7 +200,7 @@ def mapping(
         batch, context, output_tokens, platform, sets, parts: as `compare` takes them; not beside a
             study.
     """
-    from nearkv.sweeps.explore.mapping import explain_mapping, find_mapping
+    from nearkv.sweeps.explore.mapping import find_mapping, why_mapping
 
     if not isinstance(model, Study):
         point: Axes = {
@@ -208,8 +212,7 @@ def mapping(
             "parts": parts,
         }
         model = study_of("asymmetric", model, point)
-    answer = find_mapping(model, method)
-    return table_of_columns(answer, explain_mapping(answer))
+    return _told(table_of_columns(find_mapping(model, method)), why_mapping)
 
 
 def placement(
@@ -232,7 +235,7 @@ def placement(
         gpu_batch, num_batches: of a block; the best where None.
         fix: shares that are fixed, as {"wg": 0.2}.
     """
-    from nearkv.sweeps.explore.placement import explain_placement, find_placements
+    from nearkv.sweeps.explore.placement import find_placements, why_placement
 
     points: Axes = {
         "batch": 1,
@@ -249,7 +252,7 @@ def placement(
         gpu_batch=gpu_batch,
         num_batches=num_batches,
     )
-    return table_of_rows(rows, explain_placement(rows))
+    return _told(table_of_rows(rows), why_placement)
 
 
 def subbatch(

@@ -20,7 +20,6 @@ from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.evaluate.probe import Probe, column
 from nearkv.sweeps.evaluate.slo import Target, check_quantities, parse_targets
 from nearkv.sweeps.explore.lines import searched
-from nearkv.sweeps.explore.rows import sentences
 from nearkv.sweeps.study.sizes import comma_list
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.tables.table import Row, Rows, plain
@@ -269,12 +268,8 @@ class _Sizing:
         return ends
 
 
-def explain_batch(rows: Sequence[Row]) -> list[str]:
-    """Say what ends each batch: memory, a limit, or the batch that is fastest."""
-    return sentences(map(_why_batch, rows))
-
-
-def _why_batch(row: Row) -> str:
+def why_batch(row: Row) -> str:
+    """Say what ends a batch: memory, a limit, or the batch that is fastest."""
     point = f"{row['system']}, {row['model']}"
     largest, best, ends = row["largest_batch"], row["value"], row["short_of"]
     if ends.startswith(NOT_MODELLED):

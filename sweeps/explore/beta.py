@@ -24,12 +24,12 @@ from nearkv.solvers.knobs import Resolved, resolve_knobs
 from nearkv.solvers.objective import STEP, TOTAL, Timed
 from nearkv.sweeps.evaluate.columns import columns, stack
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
-from nearkv.sweeps.explore.knob import excess, of_whole_request, why_auto
+from nearkv.sweeps.explore.knob import excess, knob_bands, of_whole_request, why_auto
 from nearkv.sweeps.explore.lines import searched
-from nearkv.sweeps.explore.rows import lacks_answer, sentences
+from nearkv.sweeps.explore.rows import lacks_answer
 from nearkv.sweeps.study.grid import Block, Slices
 from nearkv.sweeps.study.study import Study
-from nearkv.sweeps.tables.table import Columns, Row, records
+from nearkv.sweeps.tables.table import Columns, Row
 
 
 def find_beta(study: Study) -> Columns:
@@ -63,7 +63,6 @@ def find_beta(study: Study) -> Columns:
 
 def _over_draws(block: Block, hot_share: Numbers) -> Columns:
     """Ends of the best beta of each draw, and what the split as stated loses."""
-    from nearkv.sweeps.explore.knob_bands import knob_bands
     from nearkv.sweeps.uncertainty.sampled import ends, reduced, sampled
 
     band, box = block.band, block.grid.whole
@@ -177,12 +176,8 @@ MOVES_BETA = {
 """Say what would move beta, by what binds it."""
 
 
-def explain_beta(answer: Columns) -> list[str]:
-    """Say what ends each beta, which path waits, and what would move it."""
-    return sentences(map(_why_beta, records(answer)))
-
-
-def _why_beta(row: Row) -> str:
+def why_beta(row: Row) -> str:
+    """Say which path is the straggler, what binds the split, and what would move it."""
     model, bound_by = row["model"], row["bound_by"]
     cpu, csd = row["t_cpu_ms"], row["t_csd_ms"]
     if lacking := lacks_answer(row, model):

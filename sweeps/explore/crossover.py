@@ -25,7 +25,6 @@ from nearkv.sweeps.explore.lines import (
     refuse_set,
     searched,
 )
-from nearkv.sweeps.explore.rows import sentences
 from nearkv.sweeps.study.bands import RATIO_ERROR, Band, check_band
 from nearkv.sweeps.study.grid import NO_NUMBERS, Block
 from nearkv.sweeps.study.study import Study
@@ -415,12 +414,10 @@ class _Bands:
         return row
 
 
-def explain_crossover(rows: Sequence[Row]) -> list[str]:
-    """Say which system leads on either side of each crossing."""
-    return sentences(_why_crossover(row) for row in rows if row["to"])
-
-
-def _why_crossover(row: Row) -> str:
+def why_crossover(row: Row) -> str:
+    """Say which system leads on either side of a crossing; empty where there is none."""
+    if not row["to"]:
+        return ""
     unit = "" if row["unit"] == "1" else f" {row['unit']}"
     below, above = (f"{row[side]:,.6g}{unit}" for side in ("below", "above"))
     change = (

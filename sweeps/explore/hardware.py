@@ -32,7 +32,6 @@ from nearkv.sweeps.explore.lines import (
     refuse_set,
     searched,
 )
-from nearkv.sweeps.explore.rows import sentences
 from nearkv.sweeps.study.grid import Block
 from nearkv.sweeps.study.sizes import comma_list
 from nearkv.sweeps.study.study import Study, blocks
@@ -300,12 +299,8 @@ def _what_misses(answer: Evaluated, worst: Target, quantity: float, binds: str) 
     return f"still {worst.name} = {quantity:.4g}{because}"
 
 
-def explain_hardware(rows: Sequence[Row]) -> list[str]:
-    """Say how much hardware the targets need, and what binds there."""
-    return sentences(filter(None, map(_why_hardware, rows)))
-
-
-def _why_hardware(row: Row) -> str:
+def why_hardware(row: Row) -> str:
+    """Say how much hardware the targets need, and what binds there; empty where none does."""
     if row["limit"] == "never":
         return ""  # its reason says it
     need = "any value"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -10,7 +10,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.algebra.span import Numbers, Real
 from nearkv.costmodel.model.registry import Knob, System, find_knob, find_system
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import MissingNumberError
@@ -18,10 +18,10 @@ from nearkv.solvers.knobs import KnobSetting, LackingError, Resolved, resolve_kn
 from nearkv.solvers.objective import STEP, TOTAL, Timed
 from nearkv.sweeps.evaluate.columns import check_rows, columns, stack
 from nearkv.sweeps.evaluate.no_effect import warn_of_no_effect
-from nearkv.sweeps.explore.rows import lacks_answer, sentences
+from nearkv.sweeps.explore.rows import lacks_answer
 from nearkv.sweeps.study.grid import Block, Slices, shape_of
 from nearkv.sweeps.study.study import Study, blocks
-from nearkv.sweeps.tables.table import Columns, Row, records
+from nearkv.sweeps.tables.table import Columns, Row
 
 ROUNDING = 1e-12
 """A relative difference below this is rounding."""
@@ -160,11 +160,48 @@ def _solved(block: Block, box: Slices, knob: str, measured: BestMeasured | None)
         shown = np.where(ok, cell, blank)
         table[name] = np.broadcast_to(shown, ok.shape).ravel()
     if block.band is not None:
-        from nearkv.sweeps.explore.knob_bands import knob_bands
-
         value = table["value"].astype(float).reshape(ok.shape)
         table |= knob_bands(block, box, knob, value, timed)
     return table
+
+
+def knob_bands(
+    block: Block, box: Slices, knob: str, value: Numbers, timed: Timed
+) -> dict[str, Numbers]:
+    """Extra time of a request or a step over the knob solved anew for each draw.
+
+    Args:
+        block: with a band, the knob solved.
+        box: the design points.
+        knob: its name.
+        value: its best value at the stated numbers, as large as the box; NaN where the design does
+            not fit.
+        timed: what the knob makes short.
+
+    Returns:
+        `regret_p05` and so on, the ends of the loss over the draws, and `regret_mean` [1].
+    """
+    from nearkv.sweeps.uncertainty.sampled import ends, reduced, sampled
+
+    band = block.band
+    assert band is not None
+    # a design that does not fit at the stated numbers may fit in some draws
+    lowest = block.system.knobs[knob].low
+    chosen = np.where(np.isnan(value), lowest, value)
+
+    def of_tile(outer: Slices, inner: Slices) -> dict[str, Numbers]:
+        best = sampled(block, outer, timed=timed).seconds(timed)
+        seconds = sampled(block, outer, {knob: chosen[inner]}, timed).seconds(timed)
+        loss = np.maximum(seconds / best - 1, 0.0)
+        columns = ends(band, "regret", loss)
+        total = np.nansum(loss, axis=-1)
+        known = np.sum(~np.isnan(loss), axis=-1)
+        with np.errstate(invalid="ignore"):
+            columns["regret_mean"] = total / known
+        return columns
+
+    columns = reduced(block, box, of_tile)
+    return {name: column.ravel() for name, column in columns.items()}
 
 
 def _compared(
@@ -243,13 +280,12 @@ def excess(value: Real, least: Real) -> NDArray[np.float64]:
     return np.where(is_rounding, 0.0, relative)
 
 
-def explain_knob(
-    answer: Columns, name: str, measured: Mapping[str, BestMeasured] = NOTHING_MEASURED
-) -> list[str]:
-    """Say how each optimum of a knob is known to be one, why it lies there, and what binds.
+def why_knob(
+    name: str, measured: Mapping[str, BestMeasured] = NOTHING_MEASURED
+) -> Callable[[Row], str]:
+    """Sentences on rows: how an optimum is known to be one, why it lies there, and what binds.
 
     Args:
-        answer: of `find_best_knob`.
         name: of the knob.
         measured: as of `find_best_knob`.
     """
@@ -260,7 +296,7 @@ def explain_knob(
         beside = why_auto(row) + against(measured.get(row["system"]), row)
         return lacks_answer(row, point) or f"{point}: {tell(row)}{beside}"
 
-    return sentences(map(sentence, records(answer)))
+    return sentence
 
 
 def against(measured: BestMeasured | None, row: Row) -> str:

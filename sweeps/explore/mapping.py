@@ -25,10 +25,10 @@ from nearkv.sweeps.evaluate.columns import columns, stack
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.explore.knob import excess, of_whole_request, why_auto
 from nearkv.sweeps.explore.lines import searched
-from nearkv.sweeps.explore.rows import lacks_answer, sentences
+from nearkv.sweeps.explore.rows import lacks_answer
 from nearkv.sweeps.study.grid import Block, Slices, shape_of
 from nearkv.sweeps.study.study import Study
-from nearkv.sweeps.tables.table import Columns, Row, records
+from nearkv.sweeps.tables.table import Columns, Row
 
 SOLVERS: dict[str, Callable[[HeadTables], HeadMapping]] = {
     "exact": exact,
@@ -134,12 +134,8 @@ def _where(mapping: HeadMapping, value: object) -> NDArray[np.float64]:
     return np.where(mapping.ok, np.asarray(value, float), np.nan)
 
 
-def explain_mapping(answer: Columns) -> list[str]:
-    """Say which side of the memory ends each mapping, and what would move it."""
-    return sentences(map(_why_mapping, records(answer)))
-
-
-def _why_mapping(row: Row) -> str:
+def why_mapping(row: Row) -> str:
+    """Say which side of the memory ends a mapping, and what would move it."""
     if lacking := lacks_answer(row, row["model"]):
         return lacking
     attention, qkv, fc = (f"{row[f'n_{name}']:g}" for name in ("attention", "qkv", "fc"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nearkv.costmodel.model.models import require_alike
@@ -11,7 +11,6 @@ from nearkv.hardware.units import parse
 from nearkv.solvers.placement.placement import Placement, place
 from nearkv.sweeps.evaluate.probe import Probe
 from nearkv.sweeps.explore.lines import searched
-from nearkv.sweeps.explore.rows import sentences
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.tables.table import Row, Rows, plain
 
@@ -110,12 +109,8 @@ def shares_of(fixed: Mapping[str, str]) -> dict[str, float]:
     return {share: parse(text, "1", f"--fix {share}") for share, text in fixed.items()}
 
 
-def explain_placement(rows: Sequence[Row]) -> list[str]:
-    """Say what binds each placement, and which memory would speed it up most."""
-    return sentences(map(_why_placement, rows))
-
-
-def _why_placement(row: Row) -> str:
+def why_placement(row: Row) -> str:
+    """Say what binds a placement, and which memory would speed it up most."""
     if row["throughput_tok_s"] is None:
         return f"{row['model']}: {row['reason'] or row['status']}."
     worth = {tier: row[f"{tier}_tok_s_per_gb"] or 0.0 for tier in ("gpu", "host", "disk")}

@@ -10,10 +10,10 @@ MOST_EXPLAINED = 6
 """Sentences below a table."""
 
 
-def sentences(rows: Iterable[str]) -> list[str]:
-    """The first sentences, each once."""
-    distinct = list(dict.fromkeys(rows))
-    return distinct[:MOST_EXPLAINED]
+def sentences(texts: Iterable[str]) -> list[str]:
+    """The first sentences, each once; rows of which there is nothing to say have empty ones."""
+    distinct = dict.fromkeys(filter(None, texts))
+    return list(distinct)[:MOST_EXPLAINED]
 
 
 def lacks_answer(row: Row, name: str) -> str:

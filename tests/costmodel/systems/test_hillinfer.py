@@ -45,9 +45,11 @@ from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.beta import BestBeta, best_beta
 from nearkv.sweeps.evaluate.columns import table
-from nearkv.sweeps.explore.beta import explain_beta, find_beta as beta_table
+from nearkv.sweeps.explore.beta import find_beta as beta_table, why_beta
+from nearkv.sweeps.explore.rows import sentences
 from nearkv.sweeps.study.sizes import size
 from nearkv.sweeps.study.study import Study
+from nearkv.sweeps.tables.table import Columns, records
 from nearkv.sweeps.validation.checks.hillinfer import (
     best_beta_over_bound,
     kv_share,
@@ -71,6 +73,11 @@ KNOBS: dict[str, Real] = {
 
 
 STUDY = Study(("hillinfer",), ("qwen-7b",), "8", "12k", "128")
+
+
+def told(answer: Columns) -> list[str]:
+    """Sentences below a split."""
+    return sentences(map(why_beta, records(answer)))
 
 
 def random_rates(points: int) -> tuple[Rates, np.ndarray[tuple[int], np.dtype[np.float64]]]:
@@ -265,14 +272,14 @@ def test_weights_that_do_not_fit_are_an_answer() -> None:
     rows = table(replace(stated, systems=("full-cache", "hillinfer")))
     assert list(rows["short_of"]) == ["gpu", "gpu"]
     assert np.all(np.isnan(rows["step_ms"]))
-    assert explain_beta(beta_table(stated)) == ["llama-13b: infeasible; gpu memory is short."]
+    assert told(beta_table(stated)) == ["llama-13b: infeasible; gpu memory is short."]
 
 
 def test_the_table_says_what_binds() -> None:
     rows = beta_table(STUDY.but(context="12k,36k"))
     assert {"value", "t_cpu_ms", "t_csd_ms", "rule", "rule_sec54", "bound_by"} <= rows.keys()
     assert list(rows["bound_by"]) == ["balance", "host memory M0"]
-    assert "the SmartSSD is the straggler" in explain_beta(rows)[1]
+    assert "the SmartSSD is the straggler" in told(rows)[1]
     assert rows["t_cpu_ms"][1] < rows["t_csd_ms"][1]
 
 
@@ -281,9 +288,7 @@ def test_a_cache_that_fits_the_gpu_has_no_beta() -> None:
     assert list(rows["bound_by"] == "none: nothing is off the GPU") == [True, False]
     for name in ("value", "hot_share", "gap", "rule", "rule_loss", "rule_sec54", "rule_sec54_loss"):
         assert list(np.isnan(rows[name].astype(float))) == [True, False]
-    assert (
-        explain_beta(rows)[0] == "qwen-7b: the KV cache fits the GPU, so there is nothing to split."
-    )
+    assert told(rows)[0] == "qwen-7b: the KV cache fits the GPU, so there is nothing to split."
 
 
 def test_the_split_of_the_shortest_whole_step_stands_beside_that_of_eq_2() -> None:
@@ -296,7 +301,7 @@ def test_the_split_of_the_shortest_whole_step_stands_beside_that_of_eq_2() -> No
     assert 0.999 * scanned["step_ms"][fastest] < step <= scanned["step_ms"][fastest]
     assert beta == pytest.approx(shares[fastest] / (1 - shares[fastest]), rel=5e-3)
     assert answer["step_ms"][0] > 1.1 * step
-    assert "shortest at beta = 14." in explain_beta(answer)[0]
+    assert "shortest at beta = 14." in told(answer)[0]
 
 
 def listed(numbers: NDArray[np.float64]) -> str:
@@ -314,7 +319,7 @@ def test_the_gpus_link_can_bind() -> None:
     rows = beta_table(STUDY.but(sets=fast, knobs={"retention": "1"}))
     assert list(rows["bound_by"]) == ["GPU link"]
     assert rows["bound_ms"][0] > 1.01 * max(rows["t_cpu_ms"][0], rows["t_csd_ms"][0])
-    assert "queue there" in explain_beta(rows)[0]
+    assert "queue there" in told(rows)[0]
     assert rows["rule_loss"][0] == rows["rule_sec54_loss"][0] == 0.0
 
 

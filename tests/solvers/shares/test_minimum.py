@@ -27,8 +27,10 @@ from nearkv.hardware.catalog import load_platform
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.solvers.objective import STEP
 from nearkv.solvers.shares.minimum import Minimum, minimise, tangent
-from nearkv.sweeps.explore.knob import explain_knob, find_best_knob
+from nearkv.sweeps.explore.knob import find_best_knob, why_knob
+from nearkv.sweeps.explore.rows import sentences
 from nearkv.sweeps.study.study import Study
+from nearkv.sweeps.tables.table import Columns, records
 
 GRID = np.linspace(0.0, 1.0, 1001)
 
@@ -39,6 +41,11 @@ def pairs(draw: st.DrawFn) -> tuple[Span, Span]:
     tree = draw(trees())
     factors = iter(draw(st.lists(st.floats(0.0, 5.0), min_size=64, max_size=64)))
     return tree, scaled(tree, factors)
+
+
+def told(answer: Columns, name: str) -> list[str]:
+    """Sentences below a solved knob."""
+    return sentences(map(why_knob(name), records(answer)))
 
 
 def scaled(span: Span, factors: Iterator[float]) -> Span:
@@ -103,7 +110,7 @@ def test_alpha_beats_every_grid_point_on_a_thousand_machines(name: str) -> None:
 def test_gqa_keeps_no_x_because_x_is_larger_than_kv(name: str) -> None:
     answer = find_best_knob(Study(("hilos",), (name,)), "alpha")
     assert answer["value"][0] == 0.0
-    assert "times the bytes of K and V" in explain_knob(answer, "alpha")[0]
+    assert "times the bytes of K and V" in told(answer, "alpha")[0]
     assert answer["rule_loss"][0] > 0
 
 

@@ -14,7 +14,7 @@ from nearkv.costmodel.algebra.span import Indices, Numbers
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.compare import compare_systems
 from nearkv.sweeps.evaluate.probe import Probe
-from nearkv.sweeps.explore.crossover import Race, explain_crossover, find_crossovers
+from nearkv.sweeps.explore.crossover import Race, find_crossovers, why_crossover
 from nearkv.sweeps.explore.hardware import find_hardware
 from nearkv.sweeps.explore.lines import AxisLine
 from nearkv.sweeps.explore.sensitivity import find_elasticities
@@ -36,7 +36,7 @@ def test_where_both_are_equal_nobody_leads(order: int) -> None:
     assert first[0] == second[0]
     faster = names[int(first[1] > second[1])]
     assert (row["from"], row["to"], row["reason"]) == ("equal", faster, "")
-    (sentence,) = explain_crossover([row])
+    sentence = why_crossover(row)
     ends = f"up to batch {row['below']}, {faster} leads from {row['above']} on."
     assert sentence == f"opt-66b: both are equal {ends}"
 
@@ -50,7 +50,7 @@ def test_a_system_that_stops_fitting_hands_over_the_lead() -> None:
     (short_of,) = set(beyond["short_of"]) - {""}
     stops = f"h2m2 no longer runs there: {short_of} memory is short"
     assert row["reason"] == f"{stops}; hilos on hilos-a100, h2m2 on gh-asymmetric"
-    (sentence,) = explain_crossover([row])
+    sentence = why_crossover(row)
     assert sentence.endswith(f"; {row['reason']}.")
 
 

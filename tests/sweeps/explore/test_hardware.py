@@ -18,7 +18,7 @@ from nearkv.sweeps.evaluate import columns as run
 from nearkv.sweeps.evaluate.columns import table
 from nearkv.sweeps.evaluate.compare import compare_systems
 from nearkv.sweeps.explore.crossover import find_crossovers
-from nearkv.sweeps.explore.hardware import explain_hardware, find_hardware
+from nearkv.sweeps.explore.hardware import find_hardware, why_hardware
 from nearkv.sweeps.study.study import Study
 
 STATED = {"weights": "host", "alpha": "0.25"}
@@ -160,7 +160,7 @@ def test_a_target_that_is_met_again_beyond_its_limit_says_from_where() -> None:
     )
     assert {226, 228} < {*meets}
     assert 227 not in meets
-    (sentence,) = explain_hardware([row])
+    sentence = why_hardware(row)
     assert "at most 226, and again from 228;" in sentence
 
 
@@ -270,9 +270,7 @@ def test_a_count_that_is_enough_is_the_smallest_there_is() -> None:
     assert (row["limit"], row["value"]) == ("any", 1)
     (row,) = find_hardware(oss, "gpu.count=3:8", ["step_ms<=66.7"])
     assert (row["limit"], row["value"]) == ("any", 3)
-    assert explain_hardware([row]) == [
-        "gpu, gpt-oss-120b: gpu.count 3 is enough; gpu.hbm binds there."
-    ]
+    assert [why_hardware(row)] == ["gpu, gpt-oss-120b: gpu.count 3 is enough; gpu.hbm binds there."]
 
 
 def test_a_batch_in_rounds_says_so() -> None:

@@ -21,8 +21,15 @@ from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
 from nearkv.sweeps.api.solve import measured_best
 from nearkv.sweeps.evaluate.columns import table
-from nearkv.sweeps.explore.knob import explain_knob, find_best_knob
+from nearkv.sweeps.explore.knob import find_best_knob, why_knob
+from nearkv.sweeps.explore.rows import sentences
 from nearkv.sweeps.study.study import Study
+from nearkv.sweeps.tables.table import Columns, records
+
+
+def told(answer: Columns, name: str) -> list[str]:
+    """Sentences below a solved knob."""
+    return sentences(map(why_knob(name), records(answer)))
 
 
 def test_a_rule_whose_numbers_the_machine_lacks_is_left_out() -> None:
@@ -47,7 +54,7 @@ def test_a_rule_of_one_system_is_blank_for_another() -> None:
 def test_any_share_is_solved_under_its_own_name() -> None:
     """As `solve alpha` solves it, and told with the same reason."""
     row = find_best_knob(Study(("hilos",), ("opt-66b",)), "alpha")
-    (own,) = explain_knob(row, "alpha")
+    (own,) = told(row, "alpha")
     assert own.startswith("hilos, opt-66b: alpha = 0.")
     assert "X has 0.5 times the bytes of K and V" in own
 
@@ -55,7 +62,7 @@ def test_any_share_is_solved_under_its_own_name() -> None:
 def test_what_is_not_proven_is_not_said_to_be() -> None:
     """INF2's placement beside a solved alpha is searched; that of hilos, alone, is exact."""
     (searched,), (exact,) = (
-        explain_knob(find_best_knob(Study((system,), ("llama3.1-70b",)), "weights"), "weights")
+        told(find_best_knob(Study((system,), ("llama3.1-70b",)), "weights"), "weights")
         for system in ("inf2", "hilos")
     )
     assert searched.endswith("no bound is known.")
@@ -69,7 +76,7 @@ def test_of_a_choice_every_value_is_tried() -> None:
     steps = dict(zip(each["cache"].tolist(), each["step_ms"].tolist(), strict=True))
     best = min(steps, key=lambda name: steps[name] if steps[name] > 0 else np.inf)
     assert (row["value"][0], row["step_ms"][0]) == (best, steps[best])
-    assert "each tried" in explain_knob(row, "cache")[0]
+    assert "each tried" in told(row, "cache")[0]
 
 
 @pytest.mark.parametrize(
@@ -93,14 +100,14 @@ def test_the_ratio_of_x_and_kv_follows_the_widths() -> None:
             Study(("hilos",), ("opt-66b",), sets={"precision.kv": bits}), "alpha"
         )
         assert answer["x_over_kv"][0] == ratio
-        assert f"X has {ratio:g} times the bytes of K and V;" in explain_knob(answer, "alpha")[0]
+        assert f"X has {ratio:g} times the bytes of K and V;" in told(answer, "alpha")[0]
 
 
 def test_where_all_is_x_the_share_is_said_to_be_at_its_largest() -> None:
     """Through one drive half the bytes take half as long, and the GPU keeps up with all of them."""
     study = Study(("hilos",), ("opt-66b",), context="64k", sets={"csd.count": 1})
-    (told,) = explain_knob(find_best_knob(study, "alpha"), "alpha")
-    assert told.endswith("bound by csd.flash; X has 0.5 times the bytes of K and V; all is X.")
+    (sentence,) = told(find_best_knob(study, "alpha"), "alpha")
+    assert sentence.endswith("bound by csd.flash; X has 0.5 times the bytes of K and V; all is X.")
 
 
 def test_the_ratio_of_x_and_kv_is_that_of_a_system_of_ones_own(
@@ -194,7 +201,7 @@ def test_what_a_paper_measured_stands_beside_the_optimum() -> None:
     assert row["measured_loss"] == pytest.approx(row["measured_step_ms"] / row["step_ms"] - 1)
     (told,) = answer.attrs["conclusion"]
     loss = f"{row['measured_loss']:.2%} longer here (hilos-alpha-opt-meas"
-    assert told.endswith(f"measured 0.5 to be best, which takes {loss}, docs/misses.md).")
+    assert sentence.endswith(f"measured 0.5 to be best, which takes {loss}, docs/misses.md).")
 
 
 def test_systems_whose_papers_measured_none_say_none() -> None:
@@ -209,3 +216,11 @@ def test_every_measurement_of_a_knob_is_a_claim_about_its_range() -> None:
                 told = measured_best([system.name], name)[system.name]
                 assert knob.low <= told.value <= knob.high
                 assert told.claim in (ROOT / "docs" / "misses.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_a_value_chosen_at_the_stated_numbers_loses_elsewhere() -> None:
+    row = nearkv.solve("alpha", "opt-66b", context="64k", band=80, samples=256).iloc[0]
+    assert row["value_p10"] < row["value"] < row["value_p90"]
+    assert 0 <= row["regret_p10"] <= row["regret_p50"] <= row["regret_p90"]
+    assert 0 < row["regret_mean"] < row["regret_p90"]
