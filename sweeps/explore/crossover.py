@@ -250,8 +250,7 @@ class Race:
         above = np.array([edge.above for edge in edges])
         runs = np.ones(len(edges), bool)
         for values in (below, above):
-            ours, theirs = self.columns(points, values)
-            runs &= np.isfinite(ours) | np.isfinite(theirs)
+            runs &= np.isfinite(self.columns(points, values)).any(axis=0)
         return [edge for edge, keep in zip(edges, runs, strict=True) if keep]
 
 
@@ -266,25 +265,25 @@ def _rows(race: Race, limits: str, band: Band | None) -> Rows:
     if race.first.size != race.second.size:
         raise InputError(UNEQUAL)
     walk, left_out = race.answered(_line(race.axis, limits, race.first.block))
-    contested = race.contested(race.changes(walk))
-    bands = _Bands(race, walk, band) if band else None
+    changes = race.contested(race.changes(walk))
+    drawn = _drawn_changes(race, walk, band) if band else []
+    walked = (race.axis, WORKLOAD_COLUMNS.get(race.axis, ""))
+    note = "; ".join(filter(None, (left_out, walk.note)))
     rows: Rows = []
     for point in range(race.first.size):
-        walked = (race.axis, WORKLOAD_COLUMNS.get(race.axis, ""))
         names = race.first.names(point, walked)
         del names["system"]
-        own = [change for change in contested if change.point == point]
-        for change in (*own, *([] if own else [None])):
+        for change in tuple(each for each in changes if each.point == point) or (None,):
             answer = (
                 _crossing(race, walk, change)
                 if change
                 else _none(race, walk, point, limits)
             )
-            over_draws = bands.of(point, change) if bands else {}
-            row = {**names, **answer, "resolution": walk.resolution, **over_draws}
-            where = filter(None, (row["reason"], race.platforms))
-            notes = filter(None, (left_out, walk.note))
-            rows.append({**row, "reason": "; ".join(where), "note": "; ".join(notes)})
+            row = {**names, **answer, "resolution": walk.resolution}
+            row["reason"] = "; ".join(filter(None, (row["reason"], race.platforms)))
+            if band:
+                row |= _over_draws(drawn, band, walk.scale, point, change)
+            rows.append({**row, "note": note})
     return rows
 
 
@@ -363,55 +362,56 @@ def _misfits(race: Race, change: Crossing) -> list[str]:
     return parts
 
 
-class _Bands:
-    """Crossings over all draws of what is unknown: an interval in place of one value.
+def _drawn_changes(race: Race, walk: AxisLine, band: Band) -> list[Crossing]:
+    """Changes of the leader over all draws of what is unknown, draw by draw of each point."""
+    from nearkv.sweeps.uncertainty.model_error import RATIO, drawn_error
+    from nearkv.sweeps.uncertainty.sampled import drawn_numbers
+
+    first, second = race.first.block, race.second.block
+    names = {RATIO_ERROR, *first.draws.values(), *second.draws.values()}
+    band = replace(band, names=tuple(sorted(names)))
+    points = np.arange(race.first.size)
+    middle = np.full(len(points), walk.values[len(walk.values) // 2])
+    estimate = race.answer(race.first, points, middle).estimate
+    drawn = replace(
+        race,
+        ours=drawn_numbers(first, band),
+        theirs=drawn_numbers(second, band),
+        error=drawn_error(first, band, estimate, points.shape, RATIO),
+    )
+    return drawn.contested(drawn.changes(walk))
+
+
+def _over_draws(
+    changes: Sequence[Crossing],
+    band: Band,
+    scale: float,
+    point: int,
+    change: Crossing | None,
+) -> dict[str, Any]:
+    """Ends of the first crossing in each draw, in the direction of a change or in any.
 
     Args:
-        race: at the stated numbers.
-        walk: the values looked at.
+        changes: of all draws.
         band: level and draws.
+        scale: unit of the axis [SI].
+        point: of the design.
+        change: at the stated numbers, where there is one.
+
+    Returns:
+        `above_p05` and so on, and `crossing_share`, the share of the draws that have one.
     """
+    from nearkv.sweeps.uncertainty.sampled import ends
 
-    def __init__(self, race: Race, walk: AxisLine, band: Band) -> None:
-        from nearkv.sweeps.uncertainty.model_error import RATIO, drawn_error
-        from nearkv.sweeps.uncertainty.sampled import drawn_numbers
-
-        first, second = race.first.block, race.second.block
-        names = {RATIO_ERROR, *first.draws.values(), *second.draws.values()}
-        self.band = replace(band, names=tuple(sorted(names)))
-        self.scale = walk.scale
-        points = np.arange(race.first.size)
-        half = len(walk.values) // 2
-        middle = np.full(len(points), walk.values[half])
-        estimate = race.answer(race.first, points, middle).estimate
-        drawn = replace(
-            race,
-            ours=drawn_numbers(first, self.band),
-            theirs=drawn_numbers(second, self.band),
-            error=drawn_error(first, self.band, estimate, points.shape, RATIO),
-        )
-        self.changes = drawn.contested(drawn.changes(walk))
-
-    def of(self, point: int, change: Crossing | None) -> dict[str, Any]:
-        """Ends of the first crossing in each draw, in the direction of a change or in any.
-
-        Returns:
-            `above_p05` and so on, and `crossing_share`, the share of the draws that have one.
-        """
-        from nearkv.sweeps.uncertainty.sampled import ends
-
-        first: dict[int, float] = {}
-        for drawn in self.changes:
-            design, draw = divmod(drawn.point, self.band.samples)
-            if design == point and (change is None or drawn.rises == change.rises):
-                first.setdefault(draw, drawn.above / self.scale)
-        values = np.full(self.band.samples, np.nan)
-        values[: len(first)] = list(first.values())
-        row: dict[str, Any] = {}
-        for name, end in ends(self.band, "above", values).items():
-            row[name] = plain(end)
-        row["crossing_share"] = len(first) / self.band.samples
-        return row
+    first: dict[int, float] = {}
+    for drawn in changes:
+        design, draw = divmod(drawn.point, band.samples)
+        if design == point and (change is None or drawn.rises == change.rises):
+            first.setdefault(draw, drawn.above / scale)
+    values = np.full(band.samples, np.nan)
+    values[: len(first)] = list(first.values())
+    row = {name: plain(end) for name, end in ends(band, "above", values).items()}
+    return {**row, "crossing_share": len(first) / band.samples}
 
 
 def why_crossover(row: Row) -> str:

@@ -199,7 +199,7 @@ def test_what_a_paper_measured_stands_beside_the_optimum() -> None:
     assert row["measured"] == 0.5
     assert row["measured_step_ms"] == pytest.approx(asked["step_ms"][0], rel=1e-9)
     assert row["measured_loss"] == pytest.approx(row["measured_step_ms"] / row["step_ms"] - 1)
-    (told,) = answer.attrs["conclusion"]
+    (sentence,) = answer.attrs["conclusion"]
     loss = f"{row['measured_loss']:.2%} longer here (hilos-alpha-opt-meas"
     assert sentence.endswith(f"measured 0.5 to be best, which takes {loss}, docs/misses.md).")
 
