@@ -216,9 +216,7 @@ def sensitivity(
     study = study_of(system, model, axes)
     of = path_of(of, "of")
     if sobol:
-        answer = importance(study, of)
-        width = f"{of} = {answer.value:.4g}, in a band {answer.width:.3g}x wide"
-        return table_of_rows(answer.rows, [width, *answer.advice])
+        return table_of_rows(*importance(study, of))
     rows, band = find_elasticities(study, of)
     drawn = f"{band['factors']} uncertain numbers and the model error"
     reach = f"its {band['level']:g} % band over {drawn}: {band['low']:.4g} to {band['high']:.4g}"

@@ -24,7 +24,13 @@ from nearkv.solvers.knobs import Resolved, resolve_knobs
 from nearkv.solvers.objective import STEP, TOTAL, Timed
 from nearkv.sweeps.evaluate.columns import columns, stack
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
-from nearkv.sweeps.explore.knob import excess, knob_bands, of_whole_request, why_auto
+from nearkv.sweeps.explore.knob import (
+    answer_columns,
+    excess,
+    knob_bands,
+    of_whole_request,
+    why_auto,
+)
 from nearkv.sweeps.explore.lines import searched
 from nearkv.sweeps.explore.rows import lacks_answer
 from nearkv.sweeps.study.grid import Block, Slices
@@ -112,11 +118,8 @@ def _solved(block: Block) -> Columns:
     whole = of_whole_request(seconds, auto, {"auto_value": "hot_share"})
     if whole:
         whole["auto_value"] = whole["auto_value"] / (1 - whole["auto_value"])
-    beside = _answer_columns(answer) | _fastest(block, answer) | whole
-    for name, column in beside.items():
-        blank = "" if name == "bound_by" else np.nan
-        shown = np.where(ok, column, blank)
-        table[name] = np.broadcast_to(shown, block.grid.shape).ravel()
+    beside = {**_answer_columns(answer), **_fastest(block, answer), **whole}
+    table |= answer_columns(beside, ok)
     if block.band is not None:
         table |= _over_draws(block, table["hot_share"].astype(float))
     return table

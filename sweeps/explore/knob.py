@@ -10,7 +10,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Numbers, Real
+from nearkv.costmodel.algebra.span import Booleans, Numbers, Real
 from nearkv.costmodel.model.registry import Knob, System, find_knob, find_system
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import MissingNumberError
@@ -155,14 +155,27 @@ def _solved(block: Block, box: Slices, knob: str, measured: BestMeasured | None)
     ok = (table["status"] == "ok").reshape(shape_of(box))
     if resolved.tried:
         beside["tried"] = np.asarray(resolved.tried)
-    for name, cell in beside.items():
-        blank = "" if np.asarray(cell).dtype.kind == "U" else np.nan
-        shown = np.where(ok, cell, blank)
-        table[name] = np.broadcast_to(shown, ok.shape).ravel()
+    table |= answer_columns(beside, ok)
     if block.band is not None:
         value = table["value"].astype(float).reshape(ok.shape)
         table |= knob_bands(block, box, knob, value, timed)
     return table
+
+
+def answer_columns(
+    cells: Mapping[str, Real | NDArray[np.generic]], ok: Booleans
+) -> Columns:
+    """Columns of design points, blank where one has no answer.
+
+    Args:
+        cells: by column, each as large as the axes that it depends on.
+        ok: where there is an answer, as large as all axes.
+    """
+    shown: Columns = {}
+    for name, cell in cells.items():
+        blank = "" if np.asarray(cell).dtype.kind == "U" else np.nan
+        shown[name] = np.broadcast_to(np.where(ok, cell, blank), ok.shape).ravel()
+    return shown
 
 
 def knob_bands(

@@ -242,35 +242,7 @@ def _band(study: Study, of: str, value: float) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class Importance:
-    """Components of a band.
-
-    Attributes:
-        rows: a row an unknown, that with the largest total index first.
-        of: the column.
-        value: its value at the stated numbers.
-        width: upper over lower end of its band [1].
-    """
-
-    rows: Rows
-    of: str
-    value: float
-    width: float
-
-    @property
-    def advice(self) -> list[str]:
-        """Name the numbers to measure first, one sentence each."""
-        measurable = [row for row in self.rows if row["number"] != MODEL_ERROR]
-        measurable.sort(key=lambda row: row["width_if_known"])
-        sentences = []
-        for row in measurable[:MOST_MEASURED]:
-            narrower = f"from {self.width:.3g}x to {row['width_if_known']:.3g}x"
-            sentences.append(f"measure {row['number']}: the band narrows {narrower}")
-        return sentences
-
-
-def importance(study: Study, of: str) -> Importance:
+def importance(study: Study, of: str) -> tuple[Rows, list[str]]:
     """Sobol's indices of the unknowns of one design point, and what knowing each would do.
 
     The indices are shares of the variance of the column's logarithm. `first` is what a number
@@ -281,6 +253,10 @@ def importance(study: Study, of: str) -> Importance:
     Args:
         study: one system at one design point.
         of: the column.
+
+    Returns:
+        A row an unknown, that with the largest total index first; and sentences on the width of
+        the band, and on the numbers to measure first.
 
     Raises:
         InputError: not one design point, an unknown column, or a point without an answer.
@@ -316,12 +292,14 @@ def importance(study: Study, of: str) -> Importance:
             }
         )
     rows.sort(key=lambda row: -row["total"])
-    return Importance(
-        rows=rows,
-        of=of,
-        value=point.value,
-        width=_width(logarithm(drawn), band),
-    )
+    width = _width(logarithm(drawn), band)
+    told = [f"{of} = {point.value:.4g}, in a band {width:.3g}x wide"]
+    measurable = [row for row in rows if row["number"] != MODEL_ERROR]
+    measurable.sort(key=lambda row: row["width_if_known"])
+    for row in measurable[:MOST_MEASURED]:
+        narrower = f"from {width:.3g}x to {row['width_if_known']:.3g}x"
+        told.append(f"measure {row['number']}: the band narrows {narrower}")
+    return rows, told
 
 
 def _width(logarithms: Numbers, band: Band) -> float:

@@ -199,12 +199,8 @@ class Deployments:
                 continue
             is_none = answered & ~np.isfinite(cell)
             if np.any(is_none) and not self._lacks_for(name, machines):
-                number = int(machines[np.argwhere(is_none)[0, -1]])
-                roles = self.machines.platform(number).roles
-                fitted = [
-                    f"{role} {part.name}" for role, part in roles.items() if part.is_device
-                ]
-                where = f"{self.system.name} on {', '.join(fitted)}"
+                builds, _ = self.machines.build(int(machines[np.argwhere(is_none)[0, -1]]))
+                where = f"{self.system.name} on a {builds.server.part.name}"
                 raise ArithmeticError(f"{where} has an answer and no {name}")
 
     def _lacks_for(self, name: str, machines: Integers) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.costmodel.model.registry import System, find_system
 from nearkv.hardware.errors import InputError, check_known, once, unknown
 from nearkv.hardware.files import names, read_rows
@@ -245,15 +246,13 @@ class Question:
         Raises:
             InputError: no machine can be built, or more than can be tried.
         """
-        lengths = {
-            "context_tok": [each.context for each in self.classes],
-            "output_tokens": [each.output_tokens for each in self.classes],
-        }
-        axes = {
-            name: np.reshape(values, (-1, 1, 1))
-            for name, values in lengths.items()
-            if values
-        }
+        axes: dict[str, Numbers] = {}
+        if self.classes:
+            lengths = np.array(
+                [(each.context, each.output_tokens) for each in self.classes]
+            )
+            context, output_tokens = lengths.T[..., np.newaxis, np.newaxis]
+            axes = {"context_tok": context, "output_tokens": output_tokens}
         deployments, first = [], 0
         for system, read in self.laid_out or self._lay_out():
             one = Deployments(system, read, self.study, self.goal, first, axes)

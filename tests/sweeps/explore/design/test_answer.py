@@ -228,5 +228,7 @@ def test_an_answer_without_a_value_is_a_fault_that_names_the_machine(
     endless = replace(COLUMNS["tpot_ms"], compute=lambda answer: np.full(1, np.inf))
     monkeypatch.setitem(COLUMNS, "tpot_ms", endless)
     asked: dict[str, Any] = {"servers": "mac-studio-desktop", "slo": "tpot_ms=20", **MAC}
-    with pytest.raises(ArithmeticError, match=r"gpu on .*m3-ultra.* has an answer and no tpot_ms"):
+    with pytest.raises(
+        ArithmeticError, match="gpu on a mac-studio-desktop has an answer and no tpot_ms"
+    ):
         nearkv.design("gpu", **asked)
