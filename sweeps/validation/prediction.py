@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from functools import cache, partial
 from typing import Any
@@ -96,6 +96,14 @@ def is_answered_by_formulas(claim: Claim) -> bool:
     return bool(is_asked) and all(
         name in COLUMNS for name in columns_of_either(claim.metric)
     )
+
+
+def questions_of(claims: Iterable[Claim]) -> Iterator[WordedStudy]:
+    """All questions of claims that formulas answer."""
+    for claim in filter(is_answered_by_formulas, claims):
+        yield question_of(claim)
+        if claim.over:
+            yield question_of(claim, baseline=True)
 
 
 def metric_of(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product
 from typing import Any
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Numbers, Real
+from nearkv.costmodel.algebra.span import Booleans, Numbers, Real
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.metrics import COLUMNS, Evaluated
@@ -154,12 +154,18 @@ class BlockAnswer:
     """What a system says to the design points of a block, at k values of hardware numbers.
 
     Attributes:
-        evaluated: the estimate, and the machine it is on.
-        shape: axes of the block, or one axis of points, and the values behind them.
+        evaluated: the estimate, and the machine it is on; of more points, where several blocks
+            were asked together.
+        shape: axes of all these points, and the k values behind them.
+        start, stop: those of the block.
+        known: columns that were computed, of all points.
     """
 
     evaluated: Evaluated
     shape: tuple[int, ...]
+    start: int = 0
+    stop: int | None = None
+    known: dict[str, Numbers] = field(default_factory=dict)
 
     def column(self, name: str, infeasible: bool = False) -> Numbers:
         """One of `metrics.COLUMNS` at every point (points, k); NaN where it does not fit.
@@ -168,37 +174,51 @@ class BlockAnswer:
             name: of the column.
             infeasible: whether points that do not fit have their time all the same.
         """
-        values = COLUMNS[name].compute(self.evaluated)
+        if name not in self.known:
+            self.known[name] = self._spread(COLUMNS[name].compute(self.evaluated))
+        values = self.known[name]
         if not infeasible:
-            values = np.where(self.evaluated.estimate.fits.ok, values, np.nan)
+            fits = self._spread(self.evaluated.estimate.fits.ok)
+            values = np.where(fits, values, np.nan)
+        return values[self.start : self.stop]
+
+    def _spread(self, values: Real | Booleans) -> Numbers:
         everywhere = np.broadcast_to(np.asarray(values, dtype=float), self.shape)
         return everywhere.reshape(-1, self.shape[-1])
 
 
-def ask(block: Block, numbers: Mesh, mesh: Mesh | None = None) -> BlockAnswer:
+def ask(block: Block, numbers: Mesh, points: Mesh | None = None) -> BlockAnswer:
     """Ask a block at k values of hardware numbers by `role.key` [SI].
 
     Args:
         block: the design points.
         numbers: those that the block sets itself stay as set.
-        mesh: values of its axes in place of the grid, one each point.
+        points: values of its axes in place of the grid, one each point.
     """
     count = len(next(iter(numbers.values()), (0,)))
-    points = block.grid.shape
+    mesh, shape = points, block.grid.shape
     if mesh is None:
         mesh = block.grid.mesh(block.grid.whole)
     else:
-        points = np.broadcast_shapes(*(values.shape for values in mesh.values()))
+        shape = (max(len(values) for values in mesh.values()),)
+        mesh = {axis: _once(values) for axis, values in mesh.items()}
     # hardware numbers lie along one more axis, the last
     mesh = {axis: values[..., np.newaxis] for axis, values in mesh.items()}
     stated = block.sets.values()
     free = {address: values for address, values in numbers.items() if address not in stated}
     hw, llm, work, settings = block.at(mesh, free)
     estimate = resolve_knobs(block.system, hw, llm, work, settings).estimate
-    return BlockAnswer(Evaluated(estimate, hw, block.system.owns), (*points, count))
+    return BlockAnswer(Evaluated(estimate, hw, block.system.owns), (*shape, count))
 
 
-@cache
+def _once(values: Numbers) -> Numbers:
+    """One value where all are equal: formulas are faster with a number."""
+    return values[:1] if np.all(values == values[0]) else values
+
+
+_ANSWERS: dict[WordedStudy, tuple[BlockAnswer, ...]] = {}
+
+
 def answers_of(question: WordedStudy) -> tuple[BlockAnswer, ...]:
     """Answers of formulas to each block of a question.
 
@@ -208,15 +228,67 @@ def answers_of(question: WordedStudy) -> tuple[BlockAnswer, ...]:
     Raises:
         InputError: the question refers to something that does not exist, or has too many points.
     """
-    blocks = blocks_of(question)
-    check_rows(blocks)
-    answers = []
-    for block in blocks:
-        fitted = fitted_of(block.platform)
-        factors = np.array([1.0, 1.1])
-        numbers = {address: factors * number.si for address, number in fitted.items()}
-        answers.append(ask(block, numbers))
-    return tuple(answers)
+    ask_together([question])
+    return _ANSWERS[question]
+
+
+def ask_together(questions: Iterable[WordedStudy]) -> None:
+    """Let `answers_of` know some questions; blocks that differ in values of axes are one.
+
+    A call of a system costs as much for many points as for one.
+
+    Raises:
+        InputError: as `answers_of`.
+    """
+    new = [question for question in dict.fromkeys(questions) if question not in _ANSWERS]
+    alike: dict[object, list[Block]] = {}
+    for question in new:
+        check_rows(blocks_of(question))
+        for block in blocks_of(question):
+            alike.setdefault(_kind(block), []).append(block)
+    answers: dict[int, BlockAnswer] = {}
+    for group in alike.values():
+        answers |= zip(map(id, group), _ask_group(group), strict=True)
+    for question in new:
+        _ANSWERS[question] = tuple(answers[id(block)] for block in blocks_of(question))
+
+
+def _kind(block: Block) -> object:
+    """Equal for blocks that differ in their models and in values of their axes alone."""
+    axes = [axis.name for axis in block.grid.axes]
+    traces = [trace.name for trace in block.traces]
+    parted = [block.platform.name, block.platform.part_columns]
+    settings = [block.sets, block.open_knobs, block.method, block.slo, block.seed]
+    return repr([block.system.name, parted, axes, traces, settings])
+
+
+def _ask_group(group: Sequence[Block]) -> list[BlockAnswer]:
+    """Ask blocks of one kind, at their fitted numbers as stated and a tenth larger."""
+    first = group[0]
+    factors = np.array([1.0, 1.1])
+    numbers = {
+        address: factors * number.si
+        for address, number in fitted_of(first.platform).items()
+    }
+    if len(group) == 1:
+        return [ask(first, numbers)]
+    parts = list({id(part): part for block in group for part in block.parts}.values())
+    places = {id(part): place for place, part in enumerate(parts)}
+    points: dict[str, list[Numbers]] = {}
+    for block in group:
+        for axis, values in block.grid.mesh(block.grid.whole).items():
+            own = np.broadcast_to(values, block.grid.shape).ravel()
+            if axis == "model":
+                own = np.array([places[id(block.parts[int(at)])] for at in own], float)
+            points.setdefault(axis, []).append(own)
+    mesh = {axis: np.concatenate(values) for axis, values in points.items()}
+    together = ask(replace(first, parts=tuple(parts)), numbers, mesh)
+    ends = np.cumsum([block.grid.size for block in group]).tolist()
+    starts = [0, *ends[:-1]]
+    return [
+        replace(together, start=start, stop=stop)
+        for start, stop in zip(starts, ends, strict=True)
+    ]
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -22,7 +23,8 @@ from nearkv.sweeps.validation.claims import (
     papers,
 )
 from nearkv.sweeps.validation.own_files import read_claims
-from nearkv.sweeps.validation.prediction import command_of, predict
+from nearkv.sweeps.validation.prediction import command_of, predict, questions_of
+from nearkv.sweeps.validation.questions import ask_together
 from nearkv.sweeps.validation.score import moves_with_fit
 
 MATCH, NEAR = 0.10, 0.25
@@ -52,7 +54,10 @@ def judge_claims(paper: str = "", ids: Sequence[str] = (), file: str = "") -> Ro
         claims = [(name, claim) for name in names for claim in load(name)]
     known = [claim.id for _, claim in claims]
     check_known("claim", ids, known, "--id")
-    return [row(name, claim) for name, claim in claims if not ids or claim.id in ids]
+    chosen = [(name, claim) for name, claim in claims if not ids or claim.id in ids]
+    with suppress(InputError):  # the row of the claim says it
+        ask_together(questions_of([claim for _, claim in chosen]))
+    return [row(name, claim) for name, claim in chosen]
 
 
 def row(paper: str, claim: Claim) -> Row:
