@@ -28,6 +28,8 @@ Indices = NDArray[np.intp]
 Booleans = NDArray[np.bool_]
 Real = float | Numbers
 """A number for every design point: a scalar or an array that broadcasts with the others."""
+ByName = Mapping[str, Real]
+"""Numbers by name."""
 Mask = bool | np.bool_ | NDArray[np.bool_]
 """A flag for every design point."""
 TINY = 1e-30

@@ -10,11 +10,11 @@ Symbols: b prompts, s tokens of each, c tokens of a chunk, n = ceil(s / c) chunk
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Real, Span, choose
+from nearkv.costmodel.algebra.span import ByName, Real, Span, choose
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import MONOTONE_COLUMNS, Knob, KnobRule, Reversal
 from nearkv.costmodel.model.resources import Gpu, Link
@@ -52,7 +52,7 @@ def chunk_knob(room: Room, default: float | str = "fitting") -> Knob:
         default: `fitting`, or 0 where a system is known to take whole prompts.
     """
 
-    def fitting(hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]) -> Real:
+    def fitting(hw: Machine, llm: LLM, work: Workload, knobs: ByName) -> Real:
         """The whole prompt where it fits, else the largest power of two that does [1]."""
         return largest_chunk(llm, work, room(hw, llm, work, knobs))
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import (
     Booleans,
+    ByName,
     Indices,
     Numbers,
     Real,
@@ -27,7 +28,7 @@ from nearkv.costmodel.model.workload import Serving, Workload
 _FULL = 1e-12
 """Share of a memory by which rounding alone may overfill it."""
 
-Contents = Mapping[str, Real]
+Contents = ByName
 """Content of a memory -> its bytes [B]."""
 
 STATUSES = ("ok", "infeasible", "not-modelled")
@@ -316,15 +317,15 @@ class Estimate:
     fits: Fits
     work: Workload
     batch_run: Real
-    accelerator_power: Mapping[str, Real] = field(default_factory=dict)
-    also: Mapping[str, Real] = field(default_factory=dict)
+    accelerator_power: ByName = field(default_factory=dict)
+    also: ByName = field(default_factory=dict)
     step_carries: Real = 0.0
     serving: Serving | None = None
     notes: Notes = field(default_factory=dict)
     queued: Latency | None = None
     laws: LatencyLaws | None = None
     busy: Real | None = None
-    attention: Mapping[str, Real] = field(default_factory=lambda: {"gpu": 1.0})
+    attention: ByName = field(default_factory=lambda: {"gpu": 1.0})
 
     @property
     def latency(self) -> Latency:

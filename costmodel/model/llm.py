@@ -14,7 +14,7 @@ from functools import reduce
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Numbers, Real, choose, total
+from nearkv.costmodel.algebra.span import ByName, Numbers, Real, choose, total
 from nearkv.hardware.machine import Role
 
 
@@ -396,7 +396,7 @@ SHAPE = [field.name for field in fields(LLM) if field.default is MISSING]
 """Fields of a model that have no default."""
 
 
-def llm_of(shape: Mapping[str, Real], widths: Role) -> LLM:
+def llm_of(shape: ByName, widths: Role) -> LLM:
     """Build a model from sizes by schema key and a platform's element widths.
 
     Args:

@@ -7,14 +7,14 @@ from dataclasses import fields, replace
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Indices, Real, choose
+from nearkv.costmodel.algebra.span import ByName, Indices, Real, choose
 from nearkv.costmodel.model.layers import LAYER_CLASS, Mixed, not_modelled
 from nearkv.costmodel.model.llm import LLM, SHAPE, llm_of
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Role
 from nearkv.hardware.platform import Part
 
-SiNumbers = Mapping[str, Real]
+SiNumbers = ByName
 
 _PUBLISHED = 0.1
 """Largest relative distance between the parameters of a shape and the published ones."""

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Booleans, Numbers, Real
+from nearkv.costmodel.algebra.span import Booleans, ByName, Numbers, Real
 from nearkv.costmodel.model.estimate import ONE_BATCH_ONLY, Estimate, notes_of
 from nearkv.costmodel.model.layers import not_modelled
 from nearkv.costmodel.model.llm import LLM
@@ -25,12 +25,12 @@ from nearkv.hardware.errors import InputError, check_known, unknown
 from nearkv.hardware.files import is_known
 from nearkv.hardware.machine import Machine
 
-KnobRule = Callable[[Machine, LLM, Workload, Mapping[str, Real]], Real]
+KnobRule = Callable[[Machine, LLM, Workload, ByName], Real]
 """A closed form: hw, llm, work and the other knobs that are numbers -> value."""
-NO_KNOBS: Mapping[str, Real] = MappingProxyType({})
-Breaks = Callable[[Machine, LLM, Workload, Mapping[str, Real]], Sequence[Real]]
+NO_KNOBS: ByName = MappingProxyType({})
+Breaks = Callable[[Machine, LLM, Workload, ByName], Sequence[Real]]
 """Shares where amounts jump or bend: hw, llm, work and the other knobs -> shares."""
-Settled = Callable[[Machine, LLM, Workload, Mapping[str, Real]], Booleans]
+Settled = Callable[[Machine, LLM, Workload, ByName], Booleans]
 """True where the least share is the best, of hw, llm, work and the knobs that are numbers."""
 Combinations = Callable[[Machine, LLM], Mapping[str, Numbers]]
 """Values of knobs that are tried together: hw, llm -> as many of each knob."""
@@ -247,7 +247,7 @@ class System:
         knobs = self.knobs.items()
         return {name: knob.default for name, knob in knobs if not knob.sets}
 
-    def workload(self, work: Workload, knobs: Mapping[str, Real]) -> Workload:
+    def workload(self, work: Workload, knobs: ByName) -> Workload:
         """A workload with the fields of it that some knobs set."""
         own: dict[str, Any] = {
             name: value for name, value in knobs.items() if self._sets_work(name)
@@ -257,9 +257,7 @@ class System:
     def _sets_work(self, name: str) -> bool:
         return name in self.knobs and self.knobs[name].of_work
 
-    def __call__(
-        self, hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
-    ) -> Estimate:
+    def __call__(self, hw: Machine, llm: LLM, work: Workload, knobs: ByName) -> Estimate:
         """Evaluate the model; a knob left out takes its default where that is a number.
 
         A choice that leaves a share open takes its first value, as `solvers.knobs` solves it.

@@ -7,12 +7,20 @@ Symbols: b batch, s prompt, L layers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Real, Span, choose, overlap, serial, stream, total
+from nearkv.costmodel.algebra.span import (
+    ByName,
+    Real,
+    Span,
+    choose,
+    overlap,
+    serial,
+    stream,
+    total,
+)
 from nearkv.costmodel.mechanisms.gpu_layer import (
     arriving_head,
     dequantise_traffic,
@@ -50,9 +58,7 @@ GPU_AND_HOST = replace(
 )
 
 
-def room_beside_scores(
-    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
-) -> Real:
+def room_beside_scores(hw: Machine, llm: LLM, work: Workload, knobs: ByName) -> Real:
     """GPU memory for activations beside weights in transfer, or all, and the cache.
 
     Scores take more the more tokens there are: their share is left out of what a token takes [B].

@@ -5,12 +5,11 @@ Symbols: b batch, s context, L layers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Port, Real, Span, overlap
+from nearkv.costmodel.algebra.span import ByName, Port, Real, Span, overlap
 from nearkv.costmodel.mechanisms.gpu_layer import (
     gpu_contents,
     gpu_working_set,
@@ -48,9 +47,7 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
 
-def rounds_breaks(
-    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
-) -> tuple[Real, ...]:
+def rounds_breaks(hw: Machine, llm: LLM, work: Workload, knobs: ByName) -> tuple[Real, ...]:
     """Shares of weights on the drives at which DRAM begins to hold more sequences at once [1]."""
     tiers = residency(hw, llm, work, knobs.get("weights", FILLED), 0.0)
     streamed = np.maximum((1 - tiers.gpu) * llm.weight_bytes, 1.0)

@@ -8,7 +8,7 @@ Symbols: b batch, s context, t tokens, E experts, k active experts, g share of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -17,6 +17,7 @@ import numpy as np
 from nearkv.costmodel.algebra.blend import scaled
 from nearkv.costmodel.algebra.span import (
     FASTER,
+    ByName,
     Port,
     Real,
     Span,
@@ -75,9 +76,7 @@ Attend = tuple[Span, Span, Span]
 """Attention of one layer that the GPU has, that the cores have, and whose weights are streamed."""
 
 
-def tokens_of_engine(
-    hw: Machine, llm: LLM, work: Workload, stated: Mapping[str, Real]
-) -> Real:
+def tokens_of_engine(hw: Machine, llm: LLM, work: Workload, stated: ByName) -> Real:
     """Tokens of a prompt that the engine takes together by default [1]."""
     return hw.engine.chunk
 
@@ -148,9 +147,7 @@ def room_in_dram(hw: Machine, llm: LLM, copies: Real, beside: Real) -> Real:
     return choose(on_drives, room, 1.0)
 
 
-def expert_breaks(
-    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
-) -> list[Real]:
+def expert_breaks(hw: Machine, llm: LLM, work: Workload, knobs: ByName) -> list[Real]:
     """Shares on the GPU between which amounts are affine.
 
     DRAM holds all other experts from one share on; with a skewed router each group of experts on

@@ -9,12 +9,11 @@ Symbols: b batch, s context, h hidden, L layers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Real, choose
+from nearkv.costmodel.algebra.span import ByName, Real, choose
 from nearkv.costmodel.mechanisms.gpu_layer import (
     arriving_latents,
     gpu_working_set,
@@ -93,18 +92,14 @@ SPLIT = choice(
 )
 
 
-def copies_breaks(
-    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
-) -> tuple[Real]:
+def copies_breaks(hw: Machine, llm: LLM, work: Workload, knobs: ByName) -> tuple[Real]:
     """The share of weights on the drives from which DRAM beside copies is not full [1]."""
     room = beside_copies(hw, llm, work, knobs.get("gpu_batches", 1.0), 0.0)
     tiers = dram_or_drives(hw, llm, work, knobs.get("weights", FILLED), room)
     return (overflow(tiers),)
 
 
-def rounds_breaks(
-    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
-) -> tuple[Real, ...]:
+def rounds_breaks(hw: Machine, llm: LLM, work: Workload, knobs: ByName) -> tuple[Real, ...]:
     """Shares of weights on the drives at which DRAM begins to hold more sequences at once [1]."""
     room = beside_sequence(hw, llm, work, knobs.get("gpu_batches", 1.0), 0.0)
     tiers = dram_or_drives(hw, llm, work, knobs.get("weights", FILLED), room)

@@ -16,6 +16,7 @@ import numpy as np
 
 from nearkv.costmodel.algebra.span import (
     Booleans,
+    ByName,
     Numbers,
     Port,
     Real,
@@ -83,7 +84,7 @@ from nearkv.costmodel.model.resources import flash, gpu, link
 from nearkv.costmodel.model.workload import Load, Serving, Workload, over_layer_types
 from nearkv.hardware.machine import Machine
 
-Stated = Mapping[str, Real]
+Stated = ByName
 NO_DRAFTS = "the model has no layers of multi-token prediction"
 ONE_STAGE = "prompts that arrive at random are not timed over stages of layers; take pp=1"
 NO_LINK = "no link to host memory is known, so no weights lie there"

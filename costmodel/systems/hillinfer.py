@@ -6,13 +6,12 @@ alpha retained share, sigma skew, m chunks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Real, Span, overlap, serial
+from nearkv.costmodel.algebra.span import ByName, Real, Span, overlap, serial
 from nearkv.costmodel.mechanisms.gpu_layer import output_head
 from nearkv.costmodel.mechanisms.near_storage.eviction import (
     ATTENDS,
@@ -54,9 +53,7 @@ STATIC_HOT_SHARE = 0.75
 """60 of the 80 % off the GPU (sec. 3.2): HKM without APP."""
 
 
-def static_split(
-    hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real] = NO_KNOBS
-) -> Real:
+def static_split(hw: Machine, llm: LLM, work: Workload, _: ByName = NO_KNOBS) -> Real:
     """60/20 between host and SmartSSD (sec. 3.2) [1]."""
     return STATIC_HOT_SHARE
 

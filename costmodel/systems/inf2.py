@@ -6,13 +6,12 @@ c spill interval.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Real, Span, choose
+from nearkv.costmodel.algebra.span import ByName, Real, Span, choose
 from nearkv.costmodel.mechanisms.near_storage.host_x_cache import (
     CacheSplit,
     Spill,
@@ -64,7 +63,7 @@ MOVES_TO_CPU = Reversal(
 
 
 def alpha_of_host_memory(
-    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real] = NO_KNOBS
+    hw: Machine, llm: LLM, work: Workload, knobs: ByName = NO_KNOBS
 ) -> Real:
     """All host memory that weights and buffers leave, filled with X (sec. 4.3, 6, 7.5) [1].
 
@@ -83,9 +82,7 @@ def alpha_of_host_memory(
     return choose(beyond > 0, filled, 1.0)
 
 
-def alpha_breaks(
-    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
-) -> tuple[Real, ...]:
+def alpha_breaks(hw: Machine, llm: LLM, work: Workload, knobs: ByName) -> tuple[Real, ...]:
     """Alphas where what host memory holds changes [1].
 
     From one on it does not hold K and V beside an X that is larger, as where query heads share K
@@ -114,9 +111,7 @@ def alpha_breaks(
     return (*breaks, (free - kv) / np.where(excess > 0, excess, 1.0))
 
 
-def drive_breaks(
-    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
-) -> tuple[Real, ...]:
+def drive_breaks(hw: Machine, llm: LLM, work: Workload, knobs: ByName) -> tuple[Real, ...]:
     """Shares of weights on the devices where host memory holds K and V, or is not full [1]."""
     alpha, buffered = knobs["alpha"], knobs["writeback"] * knobs["interval"]
     held = held_in_host(llm, work, alpha, buffered)
@@ -126,9 +121,7 @@ def drive_breaks(
     return (share_leaving(hw, llm, tiers, room), overflow(tiers))
 
 
-def never_beside(
-    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
-) -> NDArray[np.bool_]:
+def never_beside(hw: Machine, llm: LLM, work: Workload, knobs: ByName) -> NDArray[np.bool_]:
     """True if the CPU never attends, and DRAM is no slower than the link that its bytes cross."""
     free = host(hw).memory - layer_copies(llm, work)
     fits_nowhere = np.less(free, llm.kv_cache_bytes(work.batch, work.final))

@@ -7,11 +7,17 @@ Symbols: b batch, s context, h hidden.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Real, Span, choose, overlap, serial, stream
+from nearkv.costmodel.algebra.span import (
+    ByName,
+    Real,
+    Span,
+    choose,
+    overlap,
+    serial,
+    stream,
+)
 from nearkv.costmodel.mechanisms.gpu_layer import (
     FUSED,
     arriving_latents,
@@ -70,9 +76,7 @@ PREFETCH = Knob(
 )
 
 
-def room_beside_cache(
-    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
-) -> Real:
+def room_beside_cache(hw: Machine, llm: LLM, work: Workload, knobs: ByName) -> Real:
     """GPU memory for the activations of a prompt beside weights in transfer and the cache [B]."""
     on_gpu = np.equal(knobs.get("cache", 0.0), 1)
     cache = on_gpu * llm.kv_cache_bytes(work.batch, work.final)

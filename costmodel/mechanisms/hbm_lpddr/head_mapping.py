@@ -10,7 +10,7 @@ L layers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ import numpy as np
 
 from nearkv.costmodel.algebra.span import (
     Booleans,
+    ByName,
     Port,
     Real,
     Span,
@@ -391,7 +392,7 @@ def chunk_in(*memories: str) -> Knob:
         memories: their roles.
     """
 
-    def room(hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real]) -> Real:
+    def room(hw: Machine, llm: LLM, work: Workload, _: ByName) -> Real:
         """Room for each prompt's chunk [B]."""
         sizes = total(hw[role].count * hw[role].memory for role in memories)
         free = sizes - decoder_bytes(llm, work.batch, work.prompt)

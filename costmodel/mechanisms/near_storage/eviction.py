@@ -8,12 +8,12 @@ may take, alpha the share of tokens retained, sigma the skew, f scoring and B fe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Port, Real, Span, choose, overlap, stream
+from nearkv.costmodel.algebra.span import ByName, Port, Real, Span, choose, overlap, stream
 from nearkv.costmodel.mechanisms.gpu_layer import (
     gpu_contents,
     gpu_working_set,
@@ -157,9 +157,7 @@ def place_cache(
     return Tiers(on_gpu, in_dram, 1 - on_gpu - in_dram, of_weights)
 
 
-def room_beside_weights(
-    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
-) -> Real:
+def room_beside_weights(hw: Machine, llm: LLM, work: Workload, knobs: ByName) -> Real:
     """GPU memory for the activations of a prompt beside weights that stay, or pass [B].
 
     Weights stay where the GPU holds them all, so that chunks make way for them.
@@ -266,22 +264,20 @@ class Storage:
         return stream(amount, eq, link=self.drive_link.outward, flash=self.drives.write)
 
 
-def place_stated(hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]) -> Tiers:
+def place_stated(hw: Machine, llm: LLM, work: Workload, knobs: ByName) -> Tiers:
     """Place the KV cache by the knobs that are stated."""
     return place_cache(hw, llm, work, knobs["placement"], knobs.get("weights", 0.0))
 
 
 def migration_breaks(
-    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
+    hw: Machine, llm: LLM, work: Workload, knobs: ByName
 ) -> tuple[Real, ...]:
     """The share that leaves DRAM above which `demote` moves no more [1]."""
     most = place_stated(hw, llm, work, knobs).exchangeable
     return (most / (1 - knobs.get("sigma", 0.0)),)
 
 
-def sigma_breaks(
-    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
-) -> tuple[Real, ...]:
+def sigma_breaks(hw: Machine, llm: LLM, work: Workload, knobs: ByName) -> tuple[Real, ...]:
     """The skew above which less leaves DRAM than host and drive could swap [1]."""
     most = place_stated(hw, llm, work, knobs).exchangeable
     # a share that never leaves has no break; 1 is beyond the range of the skew
@@ -378,7 +374,7 @@ def fits_in(
     }
 
 
-def where_kv_lives(llm: LLM, work: Workload, tiers: Tiers) -> Mapping[str, Real]:
+def where_kv_lives(llm: LLM, work: Workload, tiers: Tiers) -> ByName:
     """Columns: gigabytes of K and V in each tier when the requests end."""
     kv = llm.kv_cache_bytes(work.batch, work.final) / 1e9
     return {

@@ -9,12 +9,19 @@ alpha share of the batch kept as X, c spill interval.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Booleans, Real, Span, overlap, serial, stream
+from nearkv.costmodel.algebra.span import (
+    Booleans,
+    ByName,
+    Real,
+    Span,
+    overlap,
+    serial,
+    stream,
+)
 from nearkv.costmodel.mechanisms.near_storage.writeback import (
     Writeback,
     head_rows,
@@ -111,9 +118,7 @@ def rebuild_from_x(llm: LLM, b: Real, s: Real, gpu: Gpu, path: DataPath) -> Span
     )
 
 
-def alpha_closed_form(
-    hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real] = NO_KNOBS
-) -> Real:
+def alpha_closed_form(hw: Machine, llm: LLM, work: Workload, _: ByName = NO_KNOBS) -> Real:
     """Alpha = 2 B_PCI / (B_SSD + B_PCI), sec. 4.2 as printed: MHA only, capped at 1 [1].
 
     docs/hilos.md, eq. HILOS-4.
@@ -127,23 +132,19 @@ def alpha_closed_form(
 
 
 def alpha_power_of_two(
-    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real] = NO_KNOBS
+    hw: Machine, llm: LLM, work: Workload, knobs: ByName = NO_KNOBS
 ) -> Real:
     """The closed form at the nearest power of two, by logarithm (sec. 4.2 leaves that open) [1]."""
     exponent = np.round(np.log2(alpha_closed_form(hw, llm, work, knobs)))
     return np.exp2(exponent)
 
 
-def interval_of_page(
-    hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real] = NO_KNOBS
-) -> Real:
+def interval_of_page(hw: Machine, llm: LLM, work: Workload, _: ByName = NO_KNOBS) -> Real:
     """C = page / KV entry, sec. 4.3: 4096 / 256 = 16 tokens [1]."""
     return rows_per_page(llm, hw.csd.page)
 
 
-def alpha_breaks(
-    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
-) -> tuple[Real, ...]:
+def alpha_breaks(hw: Machine, llm: LLM, work: Workload, knobs: ByName) -> tuple[Real, ...]:
     """The alphas at which host memory begins, or ceases, to change by rows that wait to be spilled.
 
     From one on they take more than hidden states of prompts did; from others on they take memory
@@ -306,9 +307,7 @@ def place_weights(
     return dram_or_drives(hw, llm, work, choice, Headroom(left, stored=stored))
 
 
-def device_breaks(
-    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
-) -> tuple[Real]:
+def device_breaks(hw: Machine, llm: LLM, work: Workload, knobs: ByName) -> tuple[Real]:
     """The share of weights on the devices from which host memory beside buffers is not full [1]."""
     caching = Caching(knobs["alpha"], knobs["interval"], knobs["writeback"])
     choice = knobs.get("weights", FILLED)

@@ -23,13 +23,13 @@ prompts add, rho share in which prompts wait, x prompts that begin in an iterati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Booleans, Port, Real, Span, serial
+from nearkv.costmodel.algebra.span import Booleans, ByName, Port, Real, Span, serial
 from nearkv.costmodel.mechanisms.serving.residents import (
     bisect,
     crossing,
@@ -637,8 +637,8 @@ def under_load(
     work: Workload,
     serving: Serving,
     fits: Fits,
-    also: Mapping[str, Real],
-    accelerator_power: Mapping[str, Real],
+    also: ByName,
+    accelerator_power: ByName,
 ) -> Estimate:
     """The answer to requests that arrive: of a mean request, and of the iterations it meets.
 

@@ -6,7 +6,7 @@ memories of GPUs and host hold, B requests in all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,6 +15,7 @@ import numpy as np
 from nearkv.costmodel.algebra.span import (
     TINY,
     Booleans,
+    ByName,
     Numbers,
     Port,
     Real,
@@ -208,9 +209,7 @@ def shared_layer(
     )
 
 
-def balanced_share(
-    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real] = NO_KNOBS
-) -> Real:
+def balanced_share(hw: Machine, llm: LLM, work: Workload, knobs: ByName = NO_KNOBS) -> Real:
     """Share of the residents with the CPU at which a step over all requests is fastest [1].
 
     NEO's rule, that neither side waits for the other (L3 sec. 2.6), under both memories:

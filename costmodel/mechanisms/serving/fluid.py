@@ -9,19 +9,27 @@ t iterations since the last admission, r mean remainder.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Booleans, Real, Span, choose, quotient, serial
+from nearkv.costmodel.algebra.span import (
+    Booleans,
+    ByName,
+    Real,
+    Span,
+    choose,
+    quotient,
+    serial,
+)
 from nearkv.costmodel.mechanisms.serving.arrivals import under_load
 from nearkv.costmodel.mechanisms.serving.residents import bisect, requests_held, resident
 from nearkv.costmodel.model.estimate import Estimate, Fits, Latency
 from nearkv.costmodel.model.registry import choice
 from nearkv.costmodel.model.workload import Serving, Workload
 
-NO_CAPACITY: Mapping[str, Real] = {}
+NO_CAPACITY: ByName = {}
 POLICY = choice(
     "let a request's memory grow page by page, or admit it with its final length reserved",
     ("paged", "reserve"),
@@ -45,8 +53,8 @@ def steady(
     work: Workload,
     serving: Serving,
     fits: Fits,
-    also: Mapping[str, Real] = NO_CAPACITY,
-    accelerator_power: Mapping[str, Real] = NO_CAPACITY,
+    also: ByName = NO_CAPACITY,
+    accelerator_power: ByName = NO_CAPACITY,
 ) -> Estimate:
     """Fluid model: prefill and one decode step of all B requests, n_d at a time.
 

@@ -5,13 +5,13 @@ Symbols: n tokens computed, L layers, W bytes of weights, P parameters, tp and d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
 
 from nearkv.costmodel.algebra.span import (
     Booleans,
+    ByName,
     Port,
     Real,
     Span,
@@ -144,9 +144,7 @@ def of_engine(hw: Machine, key: str) -> Real:
     return choose(is_large, engine[key], engine.maybe(f"{key}_small", engine[key]))
 
 
-def tokens_of_engine(
-    hw: Machine, llm: LLM, work: Workload, stated: Mapping[str, Real]
-) -> Real:
+def tokens_of_engine(hw: Machine, llm: LLM, work: Workload, stated: ByName) -> Real:
     """Tokens that the engine takes together by default [1]."""
     return of_engine(hw, "chunk")
 

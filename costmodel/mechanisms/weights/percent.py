@@ -8,12 +8,11 @@ whose centre lies in the first share go to the drives, the next to host memory, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Real, choose, total
+from nearkv.costmodel.algebra.span import ByName, Real, choose, total
 from nearkv.costmodel.mechanisms.gpu_layer import arriving_latents, gpu_working_set
 from nearkv.costmodel.mechanisms.prompt_chunks import hidden_bytes
 from nearkv.costmodel.mechanisms.weights.residency import (
@@ -100,9 +99,7 @@ def whole_tensors(llm: LLM, shares: Residency, divided: Real) -> Residency:
     return Residency(1 - off_gpu, off_gpu - on_storage, on_storage)
 
 
-def gpu_breaks(
-    _: Machine, llm: LLM, work: Workload, stated: Mapping[str, Real]
-) -> tuple[Real, ...]:
+def gpu_breaks(_: Machine, llm: LLM, work: Workload, stated: ByName) -> tuple[Real, ...]:
     """Shares of the weights on the GPU at which a tensor changes its memory [1]."""
     stored = np.maximum(stated["ssd_weights"], JUST_PAST)
     centres = tensor_centres(llm)
@@ -111,9 +108,7 @@ def gpu_breaks(
     return (*to_gpu, *from_drives)
 
 
-def drive_breaks(
-    _: Machine, llm: LLM, work: Workload, stated: Mapping[str, Real]
-) -> tuple[Real, ...]:
+def drive_breaks(_: Machine, llm: LLM, work: Workload, stated: ByName) -> tuple[Real, ...]:
     """Shares of the other weights on the drives at which a tensor moves there [1]."""
     streamed = np.maximum(1 - stated["gpu_weights"], JUST_PAST)
     return tuple(centre / streamed for centre in tensor_centres(llm))
@@ -122,7 +117,7 @@ def drive_breaks(
 # --- as many weights as a memory holds --------------------------------------------------------
 
 
-def gpu_share(hw: Machine, llm: LLM, work: Workload, stated: Mapping[str, Real]) -> Real:
+def gpu_share(hw: Machine, llm: LLM, work: Workload, stated: ByName) -> Real:
     """The largest share of the weights that the GPU holds beside its working set [1].
 
     It depends on what the memories hold alone: more memory moves no weight to a slower one.
@@ -134,7 +129,7 @@ def gpu_share(hw: Machine, llm: LLM, work: Workload, stated: Mapping[str, Real])
     return _by_tensors(stated, largest_gpu_share(llm, headroom), headroom)
 
 
-def drive_share(hw: Machine, llm: LLM, work: Workload, stated: Mapping[str, Real]) -> Real:
+def drive_share(hw: Machine, llm: LLM, work: Workload, stated: ByName) -> Real:
     """The least share on the drives of the weights that are not on the GPU [1].
 
     Args:
@@ -185,12 +180,12 @@ def least_drive_share(llm: LLM, on_gpu: Real, headroom: Real) -> Real:
     return least
 
 
-def cache_of(stated: Mapping[str, Real]) -> Residency:
+def cache_of(stated: ByName) -> Residency:
     """The shares of the KV cache by memory; all in host memory where nothing is stated."""
     return beside_gpu(stated.get("gpu_cache", 0.0), stated.get("ssd_cache", 0.0))
 
 
-def gpu_headroom(hw: Machine, llm: LLM, work: Workload, stated: Mapping[str, Real]) -> Real:
+def gpu_headroom(hw: Machine, llm: LLM, work: Workload, stated: ByName) -> Real:
     """Share of the weights that fits the GPU beside its working set and its cache [1].
 
     A cache elsewhere leaves the GPU the latents that pass.
@@ -198,7 +193,7 @@ def gpu_headroom(hw: Machine, llm: LLM, work: Workload, stated: Mapping[str, Rea
     return fitting_on_gpu(hw, llm, work, cache_on_gpu(llm, work, stated))
 
 
-def cache_on_gpu(llm: LLM, work: Workload, stated: Mapping[str, Real]) -> Real:
+def cache_on_gpu(llm: LLM, work: Workload, stated: ByName) -> Real:
     """GPU memory of the cache that stays there, and of latents that pass [B]."""
     cache = cache_of(stated)
     kept = cache.gpu * llm.kv_cache_bytes(work.batch, work.final)
@@ -206,7 +201,7 @@ def cache_on_gpu(llm: LLM, work: Workload, stated: Mapping[str, Real]) -> Real:
 
 
 def room_beside_stated_shares(
-    hw: Machine, llm: LLM, work: Workload, stated: Mapping[str, Real]
+    hw: Machine, llm: LLM, work: Workload, stated: ByName
 ) -> Real:
     """GPU memory for the activations of a prompt beside its cache and stated weights [B]."""
     on_gpu = stated.get("gpu_weights", 0.0)
@@ -214,9 +209,7 @@ def room_beside_stated_shares(
     return gpu(hw).memory - working - cache_on_gpu(llm, work, stated)
 
 
-def host_headroom(
-    hw: Machine, llm: LLM, work: Workload, stated: Mapping[str, Real]
-) -> Real:
+def host_headroom(hw: Machine, llm: LLM, work: Workload, stated: ByName) -> Real:
     """Share of the weights that fits host memory beside its cache and activations [1]."""
     cache = cache_of(stated).host * llm.kv_cache_bytes(work.batch, work.final)
     waiting = waiting_bytes(llm, work, stated.get("activations", 0.0))
@@ -233,7 +226,7 @@ def waiting_bytes(llm: LLM, work: Workload, place: Real) -> Real:
     return np.equal(place, 1) * llm.x_bytes(work.batch, work.prompt) + between_chunks
 
 
-def _by_tensors(stated: Mapping[str, Real], whole: Real, divided: Real) -> Real:
+def _by_tensors(stated: ByName, whole: Real, divided: Real) -> Real:
     """The share of whole tensors, or the one that divides them, as is stated [1]."""
     divides = np.equal(stated.get("tensors", 0.0), 1)
     return choose(divides, divided, whole)

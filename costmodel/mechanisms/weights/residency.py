@@ -5,13 +5,12 @@ Symbols: b batch, s prompt, L layers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Booleans, Real, choose, total
+from nearkv.costmodel.algebra.span import Booleans, ByName, Real, choose, total
 from nearkv.costmodel.mechanisms.gpu_layer import gpu_working_set, passing_latents
 from nearkv.costmodel.mechanisms.prompt_chunks import (
     chunk_knob,
@@ -266,7 +265,7 @@ def weights_or_drives(
 
 
 def cache_breaks(
-    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
+    hw: Machine, llm: LLM, work: Workload, knobs: ByName
 ) -> tuple[Real, Real, Real]:
     """Shares of the weights on storage at which host DRAM begins to hold KV cache, and all of it.
 
@@ -354,9 +353,7 @@ def layer_copies(llm: LLM, work: Workload) -> Real:
     return np.maximum(copies, hidden_bytes(llm, work.batch, work))
 
 
-def room_for_prompts(
-    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
-) -> Real:
+def room_for_prompts(hw: Machine, llm: LLM, work: Workload, knobs: ByName) -> Real:
     """GPU memory for the activations of a prompt beside the weights in transfer, or all [B]."""
     on_gpu = np.equal(knobs.get("weights", FILLED), WEIGHTS.choices.index("gpu"))
     passing = passing_latents(llm, work, knobs.get("gpu_batches", 1.0))

@@ -11,7 +11,7 @@ from typing import Self
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Port, Real, Span, overlap, serial, stream
+from nearkv.costmodel.algebra.span import ByName, Port, Real, Span, overlap, serial, stream
 from nearkv.costmodel.mechanisms.gpu_layer import (
     arriving_head,
     dequantise_traffic,
@@ -335,7 +335,7 @@ def memories(
     storage: FileStorage,
     cache: Residency,
     passing: Real,
-    in_host: Mapping[str, Real],
+    in_host: ByName,
 ) -> Fits:
     """Bytes on the GPU, in host memory and on the drives.
 
