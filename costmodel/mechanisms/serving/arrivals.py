@@ -124,7 +124,7 @@ class Replica:
 
     @property
     def chance_of_own_chunk(self) -> Real:
-        """Chance that another prompt does not fit what one leaves of its last chunk [1]."""
+        """Chance that another prompt does not fit what one leaves of its last chunk, a [1]."""
         left = self.over_prompts(self.chunks) * self.prompt_budget - self.work.prompt
         return np.minimum(self.work.prompt / np.maximum(left, _LEAST_RATE), 1.0)
 
@@ -144,6 +144,24 @@ class Replica:
     def iteration(self, prompt: Real, length: Real) -> Real:
         """An iteration beside which a request decodes, with tokens of prompts of a length [s]."""
         return self.serving.iteration(self.load(1 + self.others, prompt, length)).seconds
+
+    def service(self, added: Real) -> Real:
+        """Time for which each prompt is served, given what it adds to iterations [s]."""
+        return added + self.plain * self.prompts / self.prompt_budget
+
+    def computing(self, added: Real) -> Real:
+        """Iterations of each prompt, given what it adds to them [s]."""
+        return added + self.serving.chunked * self.plain * self.chunks
+
+    def behind(self, came: Real, added: Real) -> Real:
+        """Time that others take which fill the rest of one's last chunk [s].
+
+        Args:
+            came: tokens of their prompts [1].
+            added: by each prompt to iterations [s].
+        """
+        rest = np.minimum(self.prompt_budget * self.chunks - self.prompts, came)
+        return self.over_prompts(rest * added / self.prompts)
 
     def load(self, sequences: Real, prompt: Real, length: Real) -> Load:
         """Load of all replicas, each with as many sequences, and tokens of prompts [1]."""
@@ -180,7 +198,6 @@ class Response:
         rate: requests per second of a replica, lambda [1/s].
         pace: the iterations.
         beside: others that decode beside a request, which are `replica.others` in the end [1].
-        at_once: requests that decode, n [1].
         decoding: from first to last token, on average [s].
         latency: of a mean request.
         line: what precedes a first token.
@@ -193,13 +210,17 @@ class Response:
     rate: Real
     pace: IterationTimes
     beside: Real
-    at_once: Real
     decoding: Real
     latency: Latency
     line: WaitingLine
     tokens: Real
     seen: Real
     lasting: Real
+
+    @property
+    def at_once(self) -> Real:
+        """Requests that decode, n [1]."""
+        return self.rate * self.decoding
 
     @property
     def sojourn(self) -> Real:
@@ -255,7 +276,7 @@ def pace_of(
         replica: where requests are served.
         starts: prompts that begin in an iteration, x [1].
         added, choice: as in `IterationTimes`.
-        apart: chance that another prompt does not fit what one leaves of its last chunk, a [1].
+        apart: a, or 1 where no prompt shares an iteration [1].
     """
     chunked, plain = replica.serving.chunked, replica.plain
     mean = plain + starts * replica.over_prompts(added)
@@ -291,41 +312,65 @@ def open_pace(replica: Replica, rate: Real) -> IterationTimes:
     )
 
 
+def chance_behind_prompt(replica: Replica, rate: Real, pace: IterationTimes) -> Real:
+    """Chance that the iteration after one's own prompt is mixed [1].
+
+    It is as often as a departure leaves a prompt behind, fewer where a router finds a replica
+    without one.
+
+    Args:
+        replica, rate, pace: as in `line_of`.
+    """
+    a, chunked = replica.chance_of_own_chunk, replica.serving.chunked
+    arrives = -np.expm1(-rate * pace.mixed)
+    if_riding = a * pace.chance(pace.busy) + (1 - a) * arrives
+    u = 1 - replica.plain / pace.mean
+    in_line = rate * replica.mean_as_met(pace.added) / (2 * pace.choice * (1 - u))
+    if_first = pace.chance(u) * (1 + in_line)
+    return chunked * if_riding + (1 - chunked) * if_first
+
+
+def correlation(replica: Replica, w: Real, after: Real) -> Real:
+    """Correlation of one iteration with the next, r [1].
+
+    Mixed ones come in runs as uneven as busy periods of k iterations: (1 + r) / (1 - r) =
+    (1 - w) E[k^2] / E[k] / (1 - after)^2. Prompts that come first all stop one iteration.
+
+    Args:
+        replica: where requests are served.
+        w: share of mixed iterations [1].
+        after: chance that the iteration after one's own prompt is mixed [1].
+    """
+    uneven = (
+        (1 - w) * replica.mean_as_met(replica.chunks) / (1 - np.minimum(after, 0.95)) ** 2
+    )
+    runs: Real = np.maximum(uneven, 1.0)
+    return replica.serving.chunked * (runs - 1) / (runs + 1)
+
+
 def respond(replica: Replica, rate: Real) -> Response:
     """The response to a stream, given how many others decode beside a request.
 
-    A request begins after its own prompt, when the next iteration is mixed as often as a departure
-    leaves a prompt behind, fewer where a router finds a replica without one; then that chance
-    returns to w at a rate r, which makes runs as uneven as busy periods of k iterations: (1 + r) /
-    (1 - r) = (1 - w) E[k^2] / E[k] / (1 - chance)^2. The next request goes to the replica with
-    fewest, so that others = n^2 / (n + 1 - 1 / dp), none where a few have a replica each.
+    A request begins after its own prompt; from then on the chance of a mixed iteration returns to
+    w at a rate r. The next request goes to the replica with fewest, so that others =
+    n^2 / (n + 1 - 1 / dp), none where a few have a replica each, and of n that decode as many see
+    the prompt of one.
 
     Args:
         replica: where requests are served.
         rate: lambda [1/s].
     """
-    work, others, apart = replica.work, replica.others, replica.chance_of_own_chunk
     pace = open_pace(replica, rate)
-    plain, longer, w = replica.plain, pace.mixed - replica.plain, pace.share
-    steps = np.maximum(replica.along_parts(work.outputs) - 1, 0.0)
+    plain, w = replica.plain, pace.share
+    steps = np.maximum(replica.along_parts(replica.work.outputs) - 1, 0.0)
     m = np.maximum(steps, 1.0)
-    chunked = replica.serving.chunked
-    shared = -np.expm1(-rate * pace.mixed)
-    riding = apart * pace.chance(pace.busy) + (1 - apart) * shared
-    u = 1 - plain / pace.mean
-    in_line = rate * replica.mean_as_met(pace.added) / (2 * pace.choice * (1 - u))
-    left_behind = pace.chance(u) * (1 + in_line)
-    after = chunked * riding + (1 - chunked) * left_behind
-    runs = (
-        (1 - w) * replica.mean_as_met(replica.chunks) / (1 - np.minimum(after, 0.95)) ** 2
-    )
-    # prompts that come first all stop one iteration
-    r = chunked * (np.maximum(runs, 1.0) - 1) / (np.maximum(runs, 1.0) + 1)
-    uneven = 1 - 1 / replica.serving.replicas
-    present = (others + np.sqrt(others**2 + 4 * uneven * others)) / 2
-    later = w * (present + _LEAST_RATE) / (present + uneven + _LEAST_RATE)
-    seen = later + (after - later) * (1 - r**m) / ((1 - r) * m)
-    tpot = plain + longer * seen
+    after = chance_behind_prompt(replica, rate, pace)
+    r = correlation(replica, w, after)
+    others, not_first = replica.others, 1 - 1 / replica.serving.replicas
+    at_others = (others + np.sqrt(others**2 + 4 * not_first * others)) / 2
+    w_seen = w * (at_others + _LEAST_RATE) / (at_others + not_first + _LEAST_RATE)
+    seen = w_seen + (after - w_seen) * (1 - r**m) / ((1 - r) * m)
+    tpot = plain + (pace.mixed - plain) * seen
     decoding = _mean(steps * tpot)
     # answers of one token have none
     has_second = np.greater(steps, 0)
@@ -336,8 +381,7 @@ def respond(replica: Replica, rate: Real) -> Response:
         replica=replica,
         rate=rate,
         pace=pace,
-        beside=n * n / np.maximum(n + uneven, _LEAST_RATE),
-        at_once=n,
+        beside=n * n / np.maximum(n + not_first, _LEAST_RATE),
         decoding=decoding,
         latency=Latency(line.mean, mean_tpot),
         line=line,
@@ -387,27 +431,37 @@ def line_of(replica: Replica, rate: Real, pace: IterationTimes, n: Real) -> Wait
         pace: the iterations.
         n: requests that decode [1].
     """
-    chunked, chunks = replica.serving.chunked, replica.chunks
-    plain, prompts = replica.plain, replica.prompts
-    service = pace.added + plain * prompts / replica.prompt_budget
+    chunked, chunks, added = replica.serving.chunked, replica.chunks, pace.added
+    service = replica.service(added)
     rho = np.minimum(rate * replica.over_prompts(service), _BELOW_ONE)
     waits = np.clip(pace.chance(rho), _LEAST_RATE, 1.0)
     wait = waits * replica.mean_as_met(service) / (2 * pace.choice * (1 - rho))
-    running = chunked * pace.busy * (pace.mixed - plain) / 2
+    running = chunked * pace.busy * (pace.mixed - replica.plain) / 2
     before = np.maximum(wait - running, 0.0)
     residual = residual_of(replica, pace, n)
-    computing = pace.added + chunked * plain * chunks
-    until_last = before + residual + computing * (1 - 1 / chunks)
+    until_last = before + residual + replica.computing(added) * (1 - 1 / chunks)
     came = rate * replica.work.prompt * until_last
-    rest = np.minimum(replica.prompt_budget * chunks - prompts, came)
-    behind = chunked * replica.over_prompts(rest * pace.added / prompts)
+    behind = chunked * replica.behind(came, added)
+    return waiting_line(replica, pace, rho, before + behind, residual)
+
+
+def waiting_line(
+    replica: Replica, pace: IterationTimes, rho: Real, wait: Real, residual: Real
+) -> WaitingLine:
+    """Time before a first token, given how often prompts wait, and for how long.
+
+    Args:
+        replica, pace: as in `line_of`.
+        rho, wait, residual: as in `WaitingLine`.
+    """
+    service = replica.service(pace.added)
     return WaitingLine(
         rho=rho,
-        wait=before + behind,
-        waits=waits,
+        wait=wait,
+        waits=np.clip(pace.chance(rho), _LEAST_RATE, 1.0),
         met=service / _mean(service),
         residual=residual,
-        computing=computing,
+        computing=replica.computing(pace.added),
         weights=replica.weights,
     )
 
@@ -435,11 +489,11 @@ def at_rate(work: Workload, serving: Serving, rate: Real) -> Response:
 class Loop:
     """Users of a replica who ask again once they are answered.
 
-    Who asks again does so as an iteration ends. So prompts that come first never meet one another
-    but those of the same iteration, as none comes while decoding pauses. Users whose requests are
-    all alike fall into step where a router sends those that meet to several replicas, and then meet
-    another prompt only where more than one begins in each iteration. On one replica nothing parts
-    those that began together, as far as one iteration has room for their prompts.
+    Users ask again as an iteration ends. Prompts that come first therefore meet those of the same
+    iteration alone: none comes while decoding pauses. Where all requests are alike, a router with
+    several replicas parts users who meet, until they are in step; a prompt then meets another one
+    only if more than one begins in each iteration. On one replica users who began together stay
+    together, as far as an iteration has room for their prompts.
 
     Attributes:
         work, serving: the requests, and how they are served.
@@ -494,24 +548,16 @@ class Loop:
     def respond(self, starts: Real) -> Response:
         """The response in which as many prompts begin in an iteration, x.
 
-        A request that decodes meets mixed iterations but its own. Prompts wait as in M/G/1, counted
-        in iterations as answers are, for which they fill S = l / C of them: each user brings no
-        more than one while another is computed, with mu of each an iteration (P - 1) (S - (1 -
-        exp(-mu S)) / mu) in place of x S^2 / 2, less rho / 2 that an iteration has begun with. A
-        full one takes as long as all its prompt tokens make it. Of X that come at once the
-        first X / 4 stay with their replica, whose line is longest at that moment, and others come
-        within another's iteration.
+        A request that decodes meets mixed iterations but its own. Of X prompts that come at once
+        the first X / 4 stay with their replica, whose line is longest at that moment, and others
+        come within another's iteration.
         """
-        work, serving, dp = self.work, self.serving, self.serving.replicas
+        work, serving = self.work, self.serving
         n = starts * self.steps
         alike = np.less_equal(work.spread.longest, 1)
         beside = self.beside(starts, alike)
         replica = Replica(work, serving, self.strangers * n)
-        added, chunked, chunks = (
-            replica.seconds_added(beside),
-            serving.chunked,
-            replica.chunks,
-        )
+        added = replica.seconds_added(beside)
         apart = np.where(alike, 1.0, replica.chance_of_own_chunk)
         pace = pace_of(replica, starts, added, apart, choice_of(replica))
         rate = starts / pace.mean
@@ -519,49 +565,53 @@ class Loop:
         seen = pace.share * np.minimum(others / np.maximum(n, _LEAST_RATE), 1.0)
         tpot = replica.plain + (pace.mixed - replica.plain) * seen
         tokens = np.maximum(replica.along_parts(work.outputs) - 1, 1.0)
-
-        service = added + replica.plain * replica.prompts / replica.prompt_budget
-        filled = replica.prompts / replica.prompt_budget
-        of_prompts = replica.over_prompts(filled)
-        rho = np.minimum(self.strangers * starts * of_prompts, _BELOW_ONE)
-        own = starts / self.inside
-        late = others * replica.over_prompts(filled + np.expm1(-own * filled) / own)
-        chance = pace.chance(rho) / np.maximum(rho, _LEAST_RATE)
-        iterations = np.maximum(chance * late / (pace.choice * (1 - rho)) - rho / 2, 0.0)
-        full = replica.over_prompts(service) / np.maximum(of_prompts, _LEAST_RATE)
-        queue = np.where(alike, 0.0, iterations * full)
+        filled = replica.over_prompts(replica.prompts / replica.prompt_budget)
+        rho = np.minimum(self.strangers * starts * filled, _BELOW_ONE)
+        queue = np.where(alike, 0.0, self.queue(replica, pace, starts, rho))
+        in_chunks = queue + replica.behind(beside * work.prompt, added)
         at_once = beside * replica.over_prompts(added) / 2
-        rest = np.minimum(
-            replica.prompt_budget * chunks - replica.prompts, beside * work.prompt
-        )
-        behind = replica.over_prompts(rest * added / replica.prompts)
-        wait = np.where(np.greater(chunked, 0), queue + behind, at_once)
+        wait = np.where(np.greater(serving.chunked, 0), in_chunks, at_once)
         together = 1 + beside
         away = 1 - np.maximum(1.0, together / OF_WAITING) / together
-        residual = np.greater(dp, 1) * away * residual_of(replica, pace, n)
-        line = WaitingLine(
-            rho=rho,
-            wait=wait,
-            waits=np.clip(pace.chance(rho), _LEAST_RATE, 1.0),
-            met=service / _mean(service),
-            residual=residual,
-            computing=added + chunked * replica.plain * chunks,
-            weights=replica.weights,
-        )
-        decoding = (work.output - 1) * tpot
+        several = np.greater(serving.replicas, 1)
+        residual = several * away * residual_of(replica, pace, n)
+        line = waiting_line(replica, pace, rho, wait, residual)
         return Response(
             replica=replica,
             rate=rate,
             pace=pace,
             beside=self.strangers * n,
-            at_once=rate * decoding,
-            decoding=decoding,
+            decoding=(work.output - 1) * tpot,
             latency=Latency(line.mean, tpot),
             line=line,
             tokens=tokens,
             seen=seen + 0.0 * tokens,
             lasting=0.0 * tokens,
         )
+
+    def queue(
+        self, replica: Replica, pace: IterationTimes, starts: Real, rho: Real
+    ) -> Real:
+        """Time in line for prompts of others, as in M/G/1 but counted in iterations [s].
+
+        Answers are counted so, too. A prompt fills S = l / C of them: each user brings no more than
+        one while another is computed, with mu of each an iteration (P - 1) (S - (1 - exp(-mu S)) /
+        mu) in place of x S^2 / 2, less rho / 2 that an iteration has begun with. A full one takes
+        as long as all its prompt tokens make it.
+
+        Args:
+            replica, pace: what serves, and its iterations.
+            starts: prompts that begin in one, x [1].
+            rho: share in which prompts wait [1].
+        """
+        filled = replica.prompts / replica.prompt_budget
+        of_each = starts / self.inside
+        late = filled + np.expm1(-of_each * filled) / of_each
+        met = np.maximum(self.inside - 1, 0.0) * replica.over_prompts(late)
+        chance = pace.chance(rho) / np.maximum(rho, _LEAST_RATE)
+        iterations = np.maximum(chance * met / (pace.choice * (1 - rho)) - rho / 2, 0.0)
+        served = replica.over_prompts(replica.service(pace.added))
+        return iterations * served / np.maximum(replica.over_prompts(filled), _LEAST_RATE)
 
     def balanced(self) -> Response:
         """The response in which as many are present as memory holds, or as there are users.
