@@ -102,17 +102,18 @@ def closest(cells: pd.DataFrame, technology: str) -> pd.Series:
 
 
 def wins(cells: pd.DataFrame) -> pd.Series:
-    """How many cells within `BUDGET` each technology wins, the most first."""
+    """How many cells within `BUDGET` each technology wins, or no machine, the most first."""
     first = cells[cells["budget_usd"] == BUDGET].drop_duplicates(KEYS)
-    return first["technology"].value_counts()
+    return first["technology"].fillna("no machine").value_counts()
 
 
 def paragraph(cells: pd.DataFrame) -> str:
     """The first paragraph of the page, from the cells beside it."""
     counts = wins(cells)
-    first, *others = (f"{name} wins {count}" for name, count in counts.items())
-    rest = ", ".join(other.replace(" wins ", " ") for other in others)
-    return f"Within {BUDGET:,} USD {first} of {counts.sum()} cells, {rest}. Of the papers' ideas:"
+    (first, most), *others = counts.items()
+    won = f"{first} wins {most} of {counts.sum()} cells"
+    rest = ", ".join(f"{name} {count}" for name, count in others)
+    return f"Within {BUDGET:,} USD {won}, {rest}. Of the papers' ideas:"
 
 
 def table(cells: pd.DataFrame, turns: pd.DataFrame) -> str:
