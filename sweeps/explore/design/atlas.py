@@ -322,7 +322,7 @@ def border(along: str, low: Region, high: Region) -> tuple[float, float]:
     def leads(_: Indices, values: Numbers) -> Numbers:
         """1 where the first machine is no worse."""
         of_first, of_second = (
-            goal.worth(block, NO_NUMBERS, len(values), {axis: values})
+            goal.loss(block, NO_NUMBERS, len(values), {axis: values})
             for block in (first, second)
         )
         return (of_first <= of_second).astype(float)

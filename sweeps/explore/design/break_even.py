@@ -108,20 +108,20 @@ def _advantage_over(
 
     It is below 0 where they are behind or level, and at most `FAR`. No value is searched twice.
     """
-    rival_cost = np.inf
+    rival_loss = np.inf
     if rival:
-        rival_cost = float(question.goal.worth(rival.block, NO_NUMBERS, 1)[0])
+        rival_loss = float(question.goal.loss(rival.block, NO_NUMBERS, 1)[0])
 
     @cache
     def advantage(doublings: float) -> float:
         search = search_owners(question, address, 2.0**doublings)
-        owner_cost = float(np.min(search.kept.costs[:, 1])) if search.meets else np.inf
-        if np.isclose(owner_cost, rival_cost, EXACT, 0):  # who ties does not win
+        owner_loss = float(np.min(search.kept.costs[:, 1])) if search.meets else np.inf
+        if np.isclose(owner_loss, rival_loss, EXACT, 0):  # who ties does not win
             return -EXACT
-        if not np.isfinite([owner_cost, rival_cost]).all():
-            return FAR if owner_cost < rival_cost else -FAR
+        if not np.isfinite([owner_loss, rival_loss]).all():
+            return FAR if owner_loss < rival_loss else -FAR
         # rates are negative, as less is better
-        ratio = owner_cost / rival_cost if owner_cost < 0 else rival_cost / owner_cost
+        ratio = owner_loss / rival_loss if owner_loss < 0 else rival_loss / owner_loss
         return float(np.log(ratio))
 
     return advantage
@@ -189,21 +189,21 @@ def turns_of_draws(
     role, _, key = address.partition(".")
     stated = owner.platform.roles[role].si[key]
     numbers = drawn_numbers(owner, band)
-    rival_cost = np.full(band.samples, np.inf)
+    rival_loss = np.full(band.samples, np.inf)
     for rival in rivals:
         drawn = drawn_numbers(rival, band)
-        rival_cost = at_equal_cost(goal, rival, drawn, band.samples)
-        rival_cost *= ratio_errors(goal, rival, band)
+        rival_loss = at_equal_cost(goal, rival, drawn, band.samples)
+        rival_loss *= ratio_errors(goal, rival, band)
 
     def leads(draws: Indices, factors: Numbers) -> Numbers:
         """1 where the owner is better."""
         changed = {name: values[draws] for name, values in numbers.items()}
         changed[address] = stated * factors
         if key == "price":
-            cost = goal.worth(owner, changed, len(draws))
+            loss = goal.loss(owner, changed, len(draws))
         else:
-            cost = at_equal_cost(goal, owner, changed, len(draws))
-        return (cost < rival_cost[draws]).astype(float)
+            loss = at_equal_cost(goal, owner, changed, len(draws))
+        return (loss < rival_loss[draws]).astype(float)
 
     reach: Numbers = np.exp2(np.arange(-DOUBLINGS, DOUBLINGS + 1.0))
     looked = looked_at(leads, band.samples, reach, False)

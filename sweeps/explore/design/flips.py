@@ -71,9 +71,9 @@ def flips_of(goal: Goal, first: Block, second: Block) -> list[tuple[str, bool]]:
     by_name = {each.name: each for block in (second, first) for each in _uncertain(block)}
     numbers = list(by_name.values())
     trials = [*numbers, *numbers]
-    far = np.array([each.low for each in numbers] + [each.high for each in numbers])
-    turned = np.flatnonzero((_lead(goal, first, second, trials, far) < 0) & (far > 0))
-    trials, after = [trials[row] for row in turned], far[turned]
+    ends = np.array([each.low for each in numbers] + [each.high for each in numbers])
+    turned = np.flatnonzero((_lead(goal, first, second, trials, ends) < 0) & (ends > 0))
+    trials, after = [trials[row] for row in turned], ends[turned]
     stated, rows = np.array([each.stated for each in trials]), np.arange(len(turned))
     # the ranking stands at the values before, and is turned at those after
     before = stated
@@ -83,7 +83,7 @@ def flips_of(goal: Goal, first: Block, second: Block) -> list[tuple[str, bool]]:
         turning = np.argmax(lead.reshape(PARTS, -1) < 0, axis=0)
         before, after = edges[turning, rows], edges[turning + 1, rows]
     change = np.abs(np.log(after / stated))
-    misses = np.isinf(_worth(goal, first, trials, after))
+    misses = np.isinf(_loss(goal, first, trials, after))
     return [
         (trials[row].text(float(after[row])), bool(misses[row]))
         for row in np.argsort(change)
@@ -97,16 +97,16 @@ def best_shares(goal: Goal, rivals: Sequence[Block], samples: int) -> Numbers:
     as the budget buys. Predictions beside that of the first machine have a ratio's model error.
     """
     band = band_of(rivals, samples)
-    worths = np.array(
+    losses = np.array(
         [
             at_equal_cost(goal, block, drawn_numbers(block, band), samples)
             for block in rivals
         ]
     )
     for place, block in enumerate(rivals[1:], 1):
-        worths[place] *= ratio_errors(goal, block, band)
-    serves = np.isfinite(worths).any(axis=0)
-    best = np.argmin(worths, axis=0)[serves]
+        losses[place] *= ratio_errors(goal, block, band)
+    serves = np.isfinite(losses).any(axis=0)
+    best = np.argmin(losses, axis=0)[serves]
     return np.bincount(best, minlength=len(rivals)) / max(len(best), 1)
 
 
@@ -131,16 +131,16 @@ def at_equal_cost(
     """The objective of a machine with other numbers, of so much of it as the budget buys.
 
     Args:
-        goal, block, numbers, count: as `Goal.worth` takes them.
+        goal, block, numbers, count: as `Goal.loss` takes them.
     """
     limits = tuple(limit for limit in goal.limits if limit != goal.budget)
-    worth = replace(goal, limits=limits).worth(block, numbers, count)
+    loss = replace(goal, limits=limits).loss(block, numbers, count)
     if goal.budget is None:
-        return worth
+        return loss
     price = Goal((goal.budget.quantity,), (False,), ())
-    cost = price.worth(block, numbers, count)
+    cost = price.loss(block, numbers, count)
     dearer = np.maximum(cost / goal.budget.value, 1.0)
-    return np.where(worth < 0, worth / dearer, worth * dearer)
+    return np.where(loss < 0, loss / dearer, loss * dearer)
 
 
 def _uncertain(block: Block) -> Iterator[Uncertain]:
@@ -156,7 +156,7 @@ def _uncertain(block: Block) -> Iterator[Uncertain]:
                 yield Uncertain(role, part, key, *ends)
 
 
-def _worth(
+def _loss(
     goal: Goal, block: Block, numbers: Sequence[Uncertain], values: Numbers
 ) -> Numbers:
     """The objective of a machine where each number is another, to be made small."""
@@ -167,7 +167,7 @@ def _worth(
             address, stated = f"{number.role}.{number.key}", own.si[number.key]
             column = changed.setdefault(address, np.full(len(numbers), stated))
             column[row] = values[row]
-    return goal.worth(block, changed, len(numbers))
+    return goal.loss(block, changed, len(numbers))
 
 
 def _lead(
@@ -178,6 +178,6 @@ def _lead(
     values: Numbers,
 ) -> Numbers:
     """The lead of the first machine where each number is another; below 0 where it is worse."""
-    own, other = (_worth(goal, block, numbers, values) for block in (first, second))
+    of_first, of_second = (_loss(goal, block, numbers, values) for block in (first, second))
     with np.errstate(invalid="ignore"):
-        return np.nan_to_num(other - own, nan=0.0)
+        return np.nan_to_num(of_second - of_first, nan=0.0)

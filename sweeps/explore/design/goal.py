@@ -47,7 +47,7 @@ class Goal:
         per = ("system",) if len(self.objectives) == 1 else ()
         return Best(self.objectives, self.highest, per, self.limits, TIES, nearest=True)
 
-    def worth(
+    def loss(
         self,
         block: Block,
         numbers: Mapping[str, Numbers],
