@@ -16,20 +16,14 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Indices, Numbers
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.hardware.errors import InputError, once
 from nearkv.sweeps.evaluate.blanks import running_without, warn_of_blanks
 from nearkv.sweeps.evaluate.columns import Cell, at, cells, columns_at, on_request, stack
 from nearkv.sweeps.evaluate.slo import higher_is_better
 from nearkv.sweeps.jobs.plan import Piece, Plan, chosen, plan, size_of, unpacked
 from nearkv.sweeps.jobs.progress import SweepRun, announce, progress
-from nearkv.sweeps.jobs.search import (
-    MOST_KEPT,
-    Best,
-    Candidates,
-    Kept,
-    Search,
-)
+from nearkv.sweeps.jobs.search import MOST_KEPT, Best, Candidates, Kept, Search
 from nearkv.sweeps.study.grid import POINTS_AT_ONCE, Axis, Block, Grid, Slices, shape_of
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.tables.table import Columns
@@ -40,8 +34,8 @@ REDUCED = 1 << 20
 """Rows of a task."""
 MANY_COMPARED = 10**10
 """More design points than this take hours."""
-MOST_WASTE = 4
-"""Design points of a box evaluated again for each row that is kept of it [1]."""
+MOST_AROUND = 64
+"""Design points of a box that is drawn again for the rows that are kept of it [1]."""
 ALPHABET = "alphabet"
 """Place of a row by the names and numbers that identify it."""
 ROW_TIES = ("cost_usd", "parts", ALPHABET)
@@ -159,12 +153,11 @@ def whole_rows(rows: Plan, numbers: NDArray[np.int64]) -> Columns:
     """
     order = np.argsort(numbers)
     extra = on_request(rows.kinds)
-    tables, first = [], 0
+    tables: list[Columns] = []
+    first = 0
     for block in rows.blocks:
         start, end = np.searchsorted(numbers[order], (first, first + block.grid.size))
-        for at_once in range(start, end, POINTS_AT_ONCE):
-            some = order[at_once : min(at_once + POINTS_AT_ONCE, end)]
-            tables.append(_rows_of_block(block, numbers[some] - first, extra))
+        tables += _rows_of_block(block, numbers[order[start:end]] - first, extra)
         first += block.grid.size
     table = stack(tables)
     back = np.argsort(order)
@@ -177,50 +170,24 @@ def whole_rows(rows: Plan, numbers: NDArray[np.int64]) -> Columns:
 
 def _rows_of_block(
     block: Block, numbers: NDArray[np.int64], extra: Sequence[str]
-) -> Columns:
-    """All columns of some rows of a block."""
-    places = np.unravel_index(numbers, block.grid.shape)
+) -> Iterator[Columns]:
+    """All columns of some rows of a block, whose numbers rise; a table for each few of them."""
     if block.is_closed_form:
-        return columns_at(block, np.stack(places, axis=1), extra)
-    # draws and events are of boxes; a simulation takes long, so no box holds a point in vain
-    points = np.stack(places, axis=1)
-    waste = 1 if block.method == "simulate" else MOST_WASTE
-    tables, evaluated = [], []
-    for box, members in boxes_around(points, np.arange(len(points)), waste):
-        shape = shape_of(box)
-        start = [side.start for side in box]
-        inside = np.ravel_multi_index(tuple((points[members] - start).T), shape)
-        answers = cells(block, box, extra=extra)
-        tables.append({name: at(cell, shape, inside) for name, cell in answers.items()})
-        evaluated.append(members)
-    table = stack(tables)
-    back = np.argsort(np.concatenate(evaluated))
-    return {name: values[back] for name, values in table.items()}
-
-
-def boxes_around(
-    points: Indices, members: Indices, waste: int
-) -> Iterator[tuple[Slices, Indices]]:
-    """Boxes that cover some points of a grid, and few others: halved until they are filled.
-
-    Args:
-        points: place along each axis: (points, axes).
-        members: which of them are to be covered.
-        waste: points of a box at most, for each member in it.
-
-    Yields:
-        A box, and which of the members lie in it.
-    """
-    low = points[members].min(axis=0)
-    high = points[members].max(axis=0) + 1
-    sides = high - low
-    if np.prod(sides) <= waste * len(members):
-        yield tuple(map(slice, low.tolist(), high.tolist())), members
+        for start in range(0, len(numbers), POINTS_AT_ONCE):
+            some = numbers[start : start + POINTS_AT_ONCE]
+            places = np.unravel_index(some, block.grid.shape)
+            yield columns_at(block, np.stack(places, axis=1), extra)
         return
-    longest = np.argmax(sides)
-    is_lower = points[members, longest] < low[longest] + sides[longest] // 2
-    for half in (members[is_lower], members[~is_lower]):
-        yield from boxes_around(points, half, waste)
+    # draws and events are of boxes; a simulation takes long, so no box holds a point in vain
+    most = 1 if block.method == "simulate" else MOST_AROUND
+    first = 0
+    for box in block.grid.boxes(most):
+        last = first + size_of(box)
+        inside = numbers[slice(*np.searchsorted(numbers, (first, last)))] - first
+        if len(inside):
+            answers = cells(block, box, extra=extra)
+            yield {name: at(cell, shape_of(box), inside) for name, cell in answers.items()}
+        first = last
 
 
 def reducer_of(top: int | None, by: str, per: tuple[str, ...]) -> Best | None:
