@@ -127,11 +127,11 @@ def cells(
     resolved = resolved or block.resolved(box)
     beside: dict[str, Numbers] = {}
     if block.method == "simulate":
-        from nearkv.sweeps.simulate.columns import simulated
+        from nearkv.sweeps.simulate.play import simulated
 
         beside |= simulated(block, box, resolved)
     if block.band is not None:
-        from nearkv.sweeps.uncertainty.bands import FITS, band_columns
+        from nearkv.sweeps.uncertainty.sampled import FITS, band_columns
 
         beside |= band_columns(block, box, resolved.estimate, wanted)
     answers = cells_at(block, mesh, shown, wanted, extra, resolved)

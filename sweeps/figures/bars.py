@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearkv.hardware.errors import InputError, unknown, warn
-from nearkv.sweeps.figures.below import say_unequal
 from nearkv.sweeps.figures.series import (
     NO_MARK,
     Mark,
@@ -22,6 +21,7 @@ from nearkv.sweeps.figures.series import (
     repeated_where_blank,
 )
 from nearkv.sweeps.figures.style import (
+    POINTS_AN_INCH,
     Look,
     legend_above,
     log_scale,
@@ -29,6 +29,7 @@ from nearkv.sweeps.figures.style import (
     new_axes,
     panel_width,
     say_empty,
+    say_unequal,
     spelled,
     styled,
 )
@@ -45,8 +46,8 @@ BAR_WIDTH = 0.92
 """Share of a bar's place that it fills."""
 
 
-POINTS, AXES_SHARE = 72, 0.85
-"""Points of an inch; share of a panel's width that its axes have."""
+AXES_SHARE = 0.85
+"""Share of a panel's width that its axes have."""
 
 LEGIBLE = 6.0
 """Width of a bar [point] from which on it has a pattern, and text upright on it is read."""
@@ -111,7 +112,7 @@ def bars(
     if baseline:
         marks = _normalised(marks, series, baseline)
     target = new_axes(axes, width)
-    points = POINTS * AXES_SHARE * panel_width(target) * GROUP_WIDTH / count
+    points = POINTS_AN_INCH * AXES_SHARE * panel_width(target) * GROUP_WIDTH / count
     for index, (name, look) in enumerate(zip(series, looks(series), strict=True)):
         row = [marks.get((group, name)) for group in groups]
         _draw_series(target, row, (index, len(series), points), str(name), look)

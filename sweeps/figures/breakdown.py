@@ -134,8 +134,9 @@ def footprint(
 
     Example:
         >>> import nearkv
+        >>> import pandas
         >>> prediction = nearkv.estimate("hilos", model="opt-66b", context="64k")
-        >>> axes = nearkv.plot.footprint(prediction.footprint())
+        >>> axes = nearkv.plot.footprint(pandas.DataFrame(prediction.footprint))
     """
     for name in ("memory", "content", "needed_gb", "available_gb"):
         check_drawable(table, name)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Numbers
-from nearkv.sweeps.figures.below import say_unequal
 from nearkv.sweeps.figures.series import (
     NO_MARK,
     Mark,
@@ -28,6 +27,7 @@ from nearkv.sweeps.figures.style import (
     most_ticks,
     new_axes,
     say_empty,
+    say_unequal,
     styled,
     without_legend,
 )

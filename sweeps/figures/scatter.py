@@ -91,8 +91,10 @@ def pareto(
     workload = varying(designs, SAME_WORKLOAD)
     fronts = dict(list(designs.groupby([by, *workload], sort=False, observed=True)))
     names = [_name_of_front(key, [by, *workload]) for key in fronts]
+    signs = [-1.0 if higher_is_better(side) else 1.0 for side in (x, y)]
     for name, look, rows in zip(names, looks(names), fronts.values(), strict=True):
-        best = rows[frontier(_costs(rows, (x, y)))].sort_values([x, y])
+        costs = rows[[x, y]].to_numpy(float) * signs
+        best = rows[frontier(costs)].sort_values([x, y])
         target.plot(rows[x], rows[y], ".", color=look.colour, alpha=FAINT)
         staircase = look.line | {"drawstyle": "steps-post"}
         target.plot(best[x], best[y], label=name, **staircase)
@@ -117,12 +119,6 @@ def _name_of_front(key: tuple[Any, ...], columns: Sequence[str]) -> str:
         for name, value in zip(columns[1:], rest, strict=True)
     ]
     return ", ".join([str(first), *words])
-
-
-def _costs(rows: pd.DataFrame, sides: tuple[str, str]) -> Numbers:
-    """Return two columns as costs, of which less is better."""
-    signs = [-1.0 if higher_is_better(side) else 1.0 for side in sides]
-    return rows[[*sides]].to_numpy(float) * signs
 
 
 def _knee(front: Numbers) -> int:
@@ -190,23 +186,16 @@ def parity(
         label="within 25 %",
     )
     target.plot(ends, ends, color="0.4", linewidth=0.8)
-    _draw_points(target, claims, SIDES, levels_of=by, linestyle="none")
+    names = distinct_values(claims, by)
+    for name, look in zip(names, looks(names), strict=True):
+        rows = claims[claims[by] == name]
+        point = look.line | {"linestyle": "none", "label": str(name)}
+        target.plot(rows["stated"], rows["predicted"], **point)
     log_scale(target, "x")
     log_scale(target, "y")
     target.set(xlabel="Stated", ylabel="Predicted")
     legend_above(target)
     return target
-
-
-def _draw_points(
-    axes: Axes, table: pd.DataFrame, sides: tuple[str, str], levels_of: str, **style: Any
-) -> None:
-    """Draw the points of every value of a column in a colour and a marker of their own."""
-    x, y = sides
-    names = distinct_values(table, levels_of)
-    for name, look in zip(names, looks(names), strict=True):
-        rows = table[table[levels_of] == name]
-        axes.plot(rows[x], rows[y], label=str(name), **(look.line | style))
 
 
 WORK, TRAFFIC = "FLOP", "B"

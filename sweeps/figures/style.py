@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -18,6 +19,7 @@ from nearkv.hardware.errors import InputError, check_known, unknown
 from nearkv.hardware.files import is_known, path_of, read_toml
 from nearkv.sweeps.evaluate.provenance import replacing
 from nearkv.sweeps.tables.labels import label_of
+from nearkv.sweeps.tables.unequal import unequal
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,6 +45,14 @@ LABEL_WIDTH = 0.65
 
 LEGEND_LINE = 0.16
 """Height of a line of a legend [inch]."""
+
+SMALL_PRINT = 5.0
+"""Height of letters below a figure [point]."""
+
+LETTER_SHARE, LINE_SHARE = 0.55, 1.25
+"""Width of a letter and height of a line over the height of letters [1]."""
+
+POINTS_AN_INCH = 72.0
 
 MOST_PANEL_COLUMNS = 4
 """Names of a legend in a row."""
@@ -416,6 +426,30 @@ def say_empty(axes: Axes, table: pd.DataFrame, value: str) -> None:
     place: dict[str, Any] = {"transform": axes.transAxes, "ha": "center", "va": "center"}
     axes.text(0.5, 0.4, f"no answer{lacking}", **place)
     axes.set_yticks([])
+
+
+def say_unequal(axes: Axes, table: pd.DataFrame) -> None:
+    """Write below a figure what its rivals own and who attends, where that differs.
+
+    Args:
+        axes: the only ones of a new figure, which grows by the text.
+        table: what they show.
+    """
+    figure = axes.get_figure(root=True)
+    rows = [
+        {str(name): cell for name, cell in row.items()} for row in table.to_dict("records")
+    ]
+    sentences = unequal(rows, ())
+    if figure is None or not sentences:
+        return
+    letters = int(figure.get_figwidth() * POINTS_AN_INCH / (SMALL_PRINT * LETTER_SHARE))
+    lines = [line for sentence in sentences for line in textwrap.wrap(sentence, letters)]
+    taller = len(lines) * SMALL_PRINT * LINE_SHARE / POINTS_AN_INCH
+    figure.set_figheight(figure.get_figheight() + taller)
+    text = "\n".join(lines)
+    figure.supxlabel(
+        text, x=0.01, horizontalalignment="left", fontsize=SMALL_PRINT, color="0.3"
+    )
 
 
 def check_format(path: str | Path) -> None:

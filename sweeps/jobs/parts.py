@@ -28,7 +28,6 @@ from nearkv.sweeps.evaluate.provenance import (
     text_of,
 )
 from nearkv.sweeps.jobs.formats import encoded_piece, write_piece
-from nearkv.sweeps.jobs.identity import digest_of
 from nearkv.sweeps.jobs.outputs import (
     TEXTS,
     check_free,
@@ -39,7 +38,7 @@ from nearkv.sweeps.jobs.outputs import (
     size_of,
     written,
 )
-from nearkv.sweeps.jobs.plan import Piece, Plan, plan
+from nearkv.sweeps.jobs.plan import Piece, Plan, digest_of, plan
 from nearkv.sweeps.jobs.progress import SweepRun, announce, progress
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.tables.table import counted

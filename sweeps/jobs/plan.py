@@ -1,14 +1,17 @@
-"""Plan of a sweep: numbered rows, in pieces that any worker can evaluate."""
+"""Plan of a sweep: numbered rows, in pieces that any worker can evaluate, and their digest."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import pickle
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import lru_cache
-from typing import Literal
+from importlib.metadata import version
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,7 +24,7 @@ from nearkv.sweeps.evaluate.columns import (
     merge,
 )
 from nearkv.sweeps.evaluate.no_effect import checked_blocks
-from nearkv.sweeps.jobs.identity import package_digest
+from nearkv.sweeps.evaluate.provenance import package_digest
 from nearkv.sweeps.study.grid import Block, Slices, shape_of
 from nearkv.sweeps.study.study import Study, blocks
 from nearkv.sweeps.tables.table import Categories, check_columns, is_whole
@@ -186,3 +189,38 @@ def _block_kinds(block: Block) -> dict[str, ColumnKind]:
         number: ColumnKind = "whole" if name in whole else "number"
         kinds[name] = "text" if isinstance(cell, Categories) else number
     return kinds
+
+
+def digest_of(study: object) -> str:
+    """Digest of a study, and of the packages that turn it into bytes.
+
+    Every field counts, down to each number of each layer of a model, so that nothing must be
+    thought of here when a block gets another field.
+
+    Args:
+        study: blocks, columns and all else that the rows depend on.
+    """
+    packages = [package_digest(), version("numpy"), version("pyarrow")]
+    text = json.dumps([study, packages], default=_plain)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _plain(value: Any) -> Any:
+    """Form of a value for which JSON has none, equal for equal values alone.
+
+    Raises:
+        TypeError: there is no such form.
+    """
+    if is_dataclass(value):
+        compared = [item.name for item in fields(value) if item.compare]
+        named = {name: getattr(value, name) for name in compared}
+        return {"": type(value).__name__, **named}
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    if isinstance(value, np.ndarray | np.generic):
+        return [value.dtype.str, value.shape, value.tobytes().hex()]
+    if callable(value):  # what it does is in the code of nearkv or of the plugin
+        return [value.__module__, value.__qualname__]
+    raise TypeError(f"{type(value).__name__} has no digest")

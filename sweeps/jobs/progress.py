@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
 from rich.filesize import decimal
 
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.sweeps.jobs.plan import Piece, Plan
 from nearkv.sweeps.jobs.workers import Workers
 from nearkv.sweeps.tables.table import counted
@@ -98,38 +100,28 @@ def announce(
     return size
 
 
-@dataclass(frozen=True)
-class Trial:
-    """Cost of a task on a few design points [1, s, B]."""
-
-    points: int
-    seconds: float
-    size: float
-
-
 def forecast(task: Callable[[Piece], object], rows: Plan, left: int) -> tuple[float, float]:
     """Time of a task on design points, and size of its answers [s, B].
 
     Trials grow until one takes long enough; a line through the first and the last tells the rest.
     """
     task(rows.sample(1))  # the first call reads and imports, which does not count
-    first = last = _tried(task, rows, 1)
+    first = last = _tried(task, rows.sample(1))
     for most in SAMPLES:
-        if last.seconds < ENOUGH:
-            last = _tried(task, rows, most)
-    more = max(last.points - first.points, 1)
-    seconds = max(last.seconds - first.seconds, 0.0) / more
-    size = max(last.size - first.size, 0.0) / more
-    return first.seconds + seconds * (left - 1), first.size + size * (left - 1)
+        if last[1] < ENOUGH:
+            last = _tried(task, rows.sample(most))
+    more = last - first
+    slope = np.maximum(more[1:], 0.0) / max(more[0], 1.0)
+    seconds, size = first[1:] + slope * (left - 1)
+    return float(seconds), float(size)
 
 
-def _tried(task: Callable[[Piece], object], rows: Plan, most: int) -> Trial:
-    """A task on a few design points."""
-    sample = rows.sample(most)
+def _tried(task: Callable[[Piece], object], sample: Piece) -> Numbers:
+    """Rows of a sample, and time and size of a task on it [1, s, B]."""
     start = time.perf_counter()
     answer = task(sample)
     seconds = time.perf_counter() - start
-    return Trial(sample.rows, seconds, len(answer) if isinstance(answer, bytes) else 0)
+    return np.array([sample.rows, seconds, len(answer) if isinstance(answer, bytes) else 0])
 
 
 def duration(seconds: float) -> str:

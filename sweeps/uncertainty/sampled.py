@@ -5,7 +5,7 @@ What is asked of the draws (an end of a band, a share, a mean) reduces over that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Numbers, Real
+from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.metrics import COLUMNS, Evaluated
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.platform import Platform
@@ -24,6 +25,10 @@ from nearkv.solvers.uncertainty.draws import Law, Measured, Ranged, listed, rank
 from nearkv.solvers.uncertainty.quantiles import quantiles
 from nearkv.sweeps.study.bands import Band
 from nearkv.sweeps.study.grid import NO_NUMBERS, Axis, Block, Grid, Slices, shape_of
+from nearkv.sweeps.uncertainty.model_error import VALUE, drawn_error, error_power
+
+FITS = "fits_share"
+"""Column of the share of the draws in which a design fits."""
 
 
 def law_of(number: Quantity, key: Key) -> Law:
@@ -192,3 +197,46 @@ def ends(band: Band, name: str, samples: Numbers) -> dict[str, Numbers]:
     for suffix, value in zip(band.suffixes, values, strict=True):
         columns[f"{name}_{suffix}"] = value
     return columns
+
+
+def band_columns(
+    block: Block, box: Slices, estimate: Estimate, wanted: Collection[str] = ()
+) -> dict[str, Numbers]:
+    """The bands of a box of design points.
+
+    Args:
+        block, box: the design points; the block has a band.
+        estimate: their answer at the stated numbers.
+        wanted: names of columns to compute; all where empty.
+
+    Returns:
+        `FITS`, and a column for each end and the middle of what has a band and is wanted.
+    """
+    band = block.band
+    assert band is not None
+    needed = []
+    for column in banded(block, estimate):
+        names = {f"{column}_{end}" for end in band.suffixes}
+        if not wanted or names & set(wanted):
+            needed.append(column)
+    if wanted and not needed and not {FITS, "note"} & set(wanted):
+        return {}  # drawing is most of the work
+    errors = drawn_error(block, band, estimate, shape_of(box), VALUE)
+
+    def of_tile(outer: Slices, inner: Slices) -> dict[str, Numbers]:
+        answers = sampled(block, outer)
+        factor = np.exp(errors[inner])
+        columns: dict[str, Numbers] = {}
+        for name in needed:
+            samples = answers.column(name) * factor ** error_power(name)
+            columns |= ends(band, name, samples)
+        return {**columns, FITS: np.mean(answers.fits, axis=-1)}
+
+    return reduced(block, box, of_tile)
+
+
+def banded(block: Block, estimate: Estimate) -> list[str]:
+    """Columns that have a band: all of times, rates and sums, and the knobs that are solved."""
+    solved = [name for name, value in block.open_knobs.items() if isinstance(value, str)]
+    shares = [name for name in solved if not block.system.knobs[name].choices]
+    return [*COLUMNS, *estimate.also, *shares]

@@ -18,8 +18,7 @@ import nearkv.modelling
 from nearkv.costmodel.model import registry
 from nearkv.costmodel.model.plugins import Plugin
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.jobs.identity import digest_of
-from nearkv.sweeps.jobs.plan import plan, unpacked
+from nearkv.sweeps.jobs.plan import digest_of, plan, unpacked
 from nearkv.sweeps.study.own_systems import load_plugins, new_system
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.validation.contracts import violations

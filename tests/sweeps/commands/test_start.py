@@ -43,7 +43,7 @@ def test_one_estimate_imports_one_system() -> None:
     assert [name for name in imported if name.startswith(package)] == [f"{package}hilos"]
     idle = {"pandas", "scipy", "pulp", "pyarrow", "matplotlib"}
     assert not idle & set(imported)
-    assert "nearkv.sweeps.simulate.columns" not in imported
+    assert "nearkv.sweeps.simulate.play" not in imported
 
 
 @pytest.mark.parametrize("system", SYSTEMS.values(), ids=lambda system: system.name)

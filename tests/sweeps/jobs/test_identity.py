@@ -12,8 +12,7 @@ import pytest
 from support.studies import MIXED
 
 from nearkv.sweeps.evaluate.provenance import package_digest
-from nearkv.sweeps.jobs.identity import digest_of
-from nearkv.sweeps.jobs.plan import plan
+from nearkv.sweeps.jobs.plan import digest_of, plan
 from nearkv.sweeps.study.study import Study
 
 CONFIG: dict[str, Any] = {
@@ -55,7 +54,7 @@ def test_whatever_changes_a_row_changes_the_digest() -> None:
 
 def test_other_packages_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     before = digest_of("study")
-    monkeypatch.setattr("nearkv.sweeps.jobs.identity.version", lambda package: "0")
+    monkeypatch.setattr("nearkv.sweeps.jobs.plan.version", lambda package: "0")
     assert digest_of("study") != before
 
 

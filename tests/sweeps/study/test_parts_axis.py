@@ -10,8 +10,7 @@ import pytest
 import nearkv
 from nearkv.hardware.catalog import load_part, load_platform
 from nearkv.hardware.errors import InputError, NearkvWarning
-from nearkv.sweeps.jobs.identity import digest_of
-from nearkv.sweeps.jobs.plan import plan
+from nearkv.sweeps.jobs.plan import digest_of, plan
 from nearkv.sweeps.study.study import Study
 
 
