@@ -348,21 +348,21 @@ def _role(role: str, entry: FileTable, inherited: Part | None, path: Path) -> Pa
         check_role(part, role, f"{where}: part")
         if inherited is not None:
             part = part.in_place_of(inherited)
-        changed = _changed(part, own, where)
-        has_count = "count" in {**changed.numbers, **follows}
-        if "count" in PART_TYPES[part.type] and not has_count:
-            raise InputError(f"{where} needs a count of its part")
-        return replace(changed, follows={**changed.follows, **follows})
-    if inherited is not None:
-        _warn_of_factors(inherited, own, path)
-        changed = _changed(inherited, own, where)
-        return replace(changed, follows={**changed.follows, **follows})
-    if role not in PARTLESS:
+    elif inherited is not None:
+        part = inherited
+        _warn_of_factors(part, own, path)
+    elif role in PARTLESS:
+        numbers = numbers_of(own, keys_of(role, own), where)
+        check_complete(numbers, role, where)
+        return Part(role, role, role, numbers)
+    else:
         parts = a_few(names("part"), like=role)
         raise InputError(f'{where}: names no part; add part = "...", one of {parts}')
-    numbers = numbers_of(own, keys_of(role, own), where)
-    check_complete(numbers, role, where)
-    return Part(role, role, role, numbers)
+    changed = _changed(part, own, where)
+    placed = replace(changed, follows={**changed.follows, **follows})
+    if "count" in PART_TYPES[part.type] and "count" not in {**placed.numbers, **follows}:
+        raise InputError(f"{where} needs a count of its part")
+    return placed
 
 
 def part_name(name: str, platform: Path) -> str:

@@ -33,7 +33,7 @@ from nearkv.solvers.knob_values import (
 )
 from nearkv.solvers.objective import TOTAL, Cost, Timed, objective
 from nearkv.solvers.shares.minimum import Minimum
-from nearkv.solvers.shares.solve import MOST_PROBED, NotAffineError, solve
+from nearkv.solvers.shares.solve import MOST_PROBED, NotAffineError, Solved, solve
 
 KnobSetting = Real | str
 """A knob's value, the name of a rule, or `auto`."""
@@ -437,7 +437,7 @@ def _solve_placement(question: _Question, name: str) -> Resolved:
         if not np.all(settled):
             values += _candidate_shares(first, share, least)
     else:
-        choice = _least_total(first, share, least)
+        choice = _minimum(first, share, least).choice
         bound, values = choice.bound, [choice.value]
     options: list[dict[str, Real]] = [{name: 0.0, share: value} for value in values]
     # what the GPU holds may move a cache, leave it fewer sequences or prompts smaller chunks, so
@@ -464,7 +464,7 @@ def _candidate_shares(first: _Question, share: str, least: Real) -> Iterator[Rea
     at_least = _solve_open_share(first).knobs
     for end in (None, 0.0, 1.0):
         others = {name: at_least[name] if end is None else end for name in first.unsolved}
-        yield _least_total(first.having(others), share, least).value
+        yield _minimum(first.having(others), share, least).choice.value
 
 
 def _best_option(question: _Question, options: Sequence[Mapping[str, Real]]) -> Resolved:
@@ -483,19 +483,23 @@ def _best_option(question: _Question, options: Sequence[Mapping[str, Real]]) -> 
     return _solve_open_share(question.having(chosen))
 
 
-def _least_total(question: _Question, share: str, least: Real) -> Minimum:
-    """The share with the least seconds of the whole batch, exactly."""
-    breaks = question.system.knobs[share].breaks
-    stated = question.stated
-    work = question.stated_work
-    edges = breaks(question.hw, question.llm, work, stated) if breaks else ()
+def _minimum(question: _Question, name: str, least: Real) -> Solved:
+    """The value of a share or number, from the least on, with the fewest seconds, exactly."""
+    knob, stated = question.system.knobs[name], question.stated
+    breaks: Sequence[Real] = ()
+    if knob.breaks:
+        breaks = knob.breaks(question.hw, question.llm, question.work, stated)
+    # a share is known to be affine by the tests of its system, a number is asked each time
+    most = np.inf if knob.kind == "number" else MOST_PROBED
     return solve(
-        lambda value: question.estimate(**{share: value}),
+        lambda value: question.estimate(**{name: value}),
         least,
-        1.0,
-        edges,
-        timed=question.timed,
-    ).choice
+        knob.high,
+        breaks,
+        question.explained,
+        most,
+        question.timed,
+    )
 
 
 def _solve_jointly(question: _Question) -> dict[str, KnobSetting]:
@@ -543,21 +547,8 @@ def _solve_share(question: _Question) -> Resolved:
         stated[knob.beside] == question.system.knobs[knob.beside].high
     ):
         return _beside_faster(question, name)
-    breaks: Sequence[Real] = ()
-    if knob.breaks:
-        breaks = knob.breaks(question.hw, question.llm, question.stated_work, stated)
-    # a share is known to be affine by the tests of its system, a number is asked each time
-    most = np.inf if knob.kind == "number" else MOST_PROBED
     try:
-        solved = solve(
-            lambda share: question.estimate(**{name: share}),
-            knob.low,
-            knob.high,
-            breaks,
-            question.explained,
-            most,
-            question.timed,
-        )
+        solved = _minimum(question, name, knob.low)
     except NotAffineError as problem:
         if knob.kind == "number":
             raise
