@@ -381,25 +381,21 @@ class _ScheduleProgram:
     def __init__(self, problem: SubbatchProblem, scale: float, limit: float = 0.0) -> None:
         self.problem, self.scale = problem, scale
         self.lp = pulp.LpProblem("split", pulp.LpMinimize)
+        n = len(problem.contexts)
+        self.z = [self.lp.add_variable(f"z{i}", cat="Binary") for i in range(n)]
+        # the sub-batches may be swapped, so the longest request is in sub-batch 0
+        self.lp += self.z[int(np.argmax(problem.contexts))] == 0
         self.rides: list[_Ride] = []
         for prompt, length in enumerate(problem.prompts.tolist() if limit else ()):
             both = [self._ride(prompt, side, length) for side in (0, 1)]
             self.lp += pulp.lpSum(ride.whole + ride.part for ride in both) <= 1
             self.rides += both
-        tokens = []
-        for side in (0, 1):
-            mine = self._of_side(side)
-            self.lp += pulp.lpSum(ride.part for ride in mine) <= 1
-            tokens.append(pulp.lpSum(ride.tokens for ride in mine))
-        seconds = self._phases(tokens)
+        seconds = self._phase(0) + self._phase(1)
         if limit:
             self.lp += seconds <= limit / scale
-            self.lp += -pulp.lpSum(tokens)
+            self.lp += -pulp.lpSum(ride.tokens for ride in self.rides)
         else:
             self.lp += seconds
-
-    def _of_side(self, side: int) -> list[_Ride]:
-        return [ride for ride in self.rides if ride.side == side]
 
     def _ride(self, prompt: int, side: int, length: float) -> _Ride:
         name = f"{prompt}_{side}"
@@ -418,50 +414,34 @@ class _ScheduleProgram:
             self.lp += ride.chord(k)
         return ride
 
-    def _phases(self, tokens: list[Any]) -> Any:
-        """D_0 + D_1, each at least every plane of its phase."""
-        n = len(self.problem.contexts)
-        self.z = [self.lp.add_variable(f"z{i}", cat="Binary") for i in range(n)]
-        # the sub-batches may be swapped, so the longest request is in sub-batch 0
-        longest = int(np.argmax(self.problem.contexts))
-        self.lp += self.z[longest] == 0
-        used = [self.lp.add_variable(f"y{side}", cat="Binary") for side in (0, 1)]
-        seconds = [self.lp.add_variable(f"D{side}", 0) for side in (0, 1)]
-        for z in self.z:
-            self.lp += used[1] >= z
-            self.lp += used[0] >= 1 - z
-        for ride in self.rides:
-            self.lp += used[ride.side] >= ride.whole
-            self.lp += used[ride.side] >= ride.part
-        for side in (0, 1):
-            self._gpu_planes(seconds[side], used[side], side, tokens[side])
-            self._pim_planes(seconds[side], side, tokens[side])
-        return seconds[0] + seconds[1]
-
-    def _count(self, side: int) -> Any:
-        """Requests in a sub-batch."""
-        in_one = pulp.lpSum(self.z)
-        return in_one if side == 1 else len(self.z) - in_one
-
-    def _gpu_planes(self, seconds: Any, used: Any, side: int, prompt_tokens: Any) -> None:
-        planes = self.problem.costs.gpu / self.scale
-        count = self._count(side)
-        squares = pulp.lpSum(ride.squares for ride in self._of_side(side))
-        for const, per_request, per_token, per_square in planes.tolist():
+    def _phase(self, side: int) -> Any:
+        """D of a sub-batch's phase: at least every plane of the GPU, and of the banks."""
+        gpu, pim = self.problem.costs.gpu / self.scale, self.problem.costs.pim / self.scale
+        seconds = self.lp.add_variable(f"D{side}", 0)
+        used = self.lp.add_variable(f"y{side}", cat="Binary")
+        members = [z if side == 1 else 1 - z for z in self.z]
+        rides = [ride for ride in self.rides if ride.side == side]
+        for member in members:
+            self.lp += used >= member
+        for ride in rides:
+            self.lp += used >= ride.whole
+            self.lp += used >= ride.part
+        self.lp += pulp.lpSum(ride.part for ride in rides) <= 1
+        prompts = pulp.lpSum(ride.tokens for ride in rides)
+        squares = pulp.lpSum(ride.squares for ride in rides)
+        count = pulp.lpSum(members)
+        for const, per_request, per_token, per_square in gpu.tolist():
             requests = const * used + per_request * count
-            self.lp += (
-                seconds >= requests + per_token * prompt_tokens + per_square * squares
-            )
-
-    def _pim_planes(self, seconds: Any, side: int, prompt_tokens: Any) -> None:
-        planes = self.problem.costs.pim / self.scale
-        count = self._count(1 - side)
+            self.lp += seconds >= requests + per_token * prompts + per_square * squares
+        # the banks attend for the other sub-batch
+        others = len(members) - count
         for tokens in self.problem.loads.T.tolist():
-            in_one = pulp.lpSum(x * z for x, z in zip(tokens, self.z, strict=True))
-            held = in_one if side == 0 else sum(tokens) - in_one
-            for _, per_request, per_held, per_token in planes.tolist():
-                attended = per_request * count + per_held * held
-                self.lp += seconds >= attended + per_token * prompt_tokens
+            pairs = zip(tokens, members, strict=True)
+            held = pulp.lpSum(context * (1 - member) for context, member in pairs)
+            for _, per_request, per_held, per_token in pim.tolist():
+                attended = per_request * others + per_held * held
+                self.lp += seconds >= attended + per_token * prompts
+        return seconds
 
     def refine(self) -> None:
         """Hold the squares exactly at the last parts, for every prompt that is as long."""
