@@ -102,8 +102,12 @@ def follow_console(block: Block, _: dict[str, object]) -> None:
             printed = succeed(*words, text=printed)
 
 
-SMALLER = {"1:64:x2": "1,4", "independent": "hillinfer"}
-"""Users to simulate and claims to evaluate, and fewer of them that ask the same of a command."""
+SMALLER = {
+    "1:64:x2": "1,4",
+    "4k:256k:+4k": "4k,256k",
+    "independent": "hillinfer",
+}
+"""Users, contexts and claims to evaluate, and fewer of them that ask the same of a command."""
 
 
 def quickly_drawn(word: str) -> str:

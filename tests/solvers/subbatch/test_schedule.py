@@ -122,7 +122,9 @@ def test_greedy_fills_the_gpu_up_to_the_other_sub_batch() -> None:
         assert gpu_seconds(COSTS, 30.0, plan.chunks[s]) <= limit < gpu_seconds(COSTS, 30.0, longer)
 
 
-@pytest.mark.parametrize("first", range(0, 100, 20))
+@pytest.mark.parametrize(
+    "first", [0, *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(20, 100, 20))]
+)
 @pytest.mark.slow
 def test_milp_is_never_worse_than_greedy_or_trying_all(first: int) -> None:
     for seed in range(first, first + 20):
@@ -135,7 +137,9 @@ def test_milp_is_never_worse_than_greedy_or_trying_all(first: int) -> None:
         assert 0 < least_decode(instance) <= least * (1 + 1e-12), seed
 
 
-@pytest.mark.parametrize("first", range(0, 100, 25))
+@pytest.mark.parametrize(
+    "first", [0, *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(25, 100, 25))]
+)
 @pytest.mark.slow
 def test_prompts_leave_the_proof_of_decoding_alone(first: int) -> None:
     for seed in range(first, first + 25):
@@ -214,13 +218,13 @@ def test_chunks_obey_the_rules_and_beat_the_greedy() -> None:
 @pytest.mark.slow
 def test_a_time_limit_is_said_and_the_bound_stays_below() -> None:
     instance = drawn(7, 40, prompts=10)
-    hurried, patient = optimal(instance, 1e-6), optimal(instance, 2.0)
+    hurried, patient = optimal(instance, 1e-6), optimal(instance, 0.5)
     assert hurried.proof == "time limit"
     assert 0 < hurried.bound <= patient.decode <= hurried.decode * (1 + 1e-9)
     assert hurried.decode <= min(greedy(instance).decode, one_batch(instance).decode)
     assert isinstance(hurried, Schedule)
     hurried_halves = evenest(instance.contexts, 1e-6)
-    patient_halves = evenest(instance.contexts, 2.0)
+    patient_halves = evenest(instance.contexts, 0.5)
     assert hurried_halves.bound <= patient_halves.larger <= hurried_halves.larger
 
 

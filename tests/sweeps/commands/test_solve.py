@@ -28,7 +28,10 @@ def test_too_many_rows_to_read_are_refused_before_they_are_solved() -> None:
             "hardware --model opt-66b --vary csd.count=1:16 --slo throughput_tok_s=0.1",
             "csd.flash binds there: were it faster, less would do",
         ),
-        ("crossover --model opt-66b --along context=1k:64k", "hilos leads from"),
+        (
+            "crossover --model opt-66b --knob weights=host --along context=1k:64k",
+            "hilos leads from",
+        ),
     ],
     ids=lambda words: words.split()[0],
 )
@@ -148,7 +151,8 @@ def test_a_crossover_that_never_comes_ends_as_one_without_an_answer() -> None:
 
 
 def test_a_crossover_says_where_both_run() -> None:
-    words = ("solve", "crossover", "--system", "hilos,inf2", "--model", "opt-30b", "--along")
+    pair = ("--system", "hilos,inf2", "--model", "opt-30b", "--knob", "weights=host")
+    words = ("solve", "crossover", *pair, "--along")
     on_both = printed(*words, "context=16k:32k")
     assert "hilos on hilos-a100, inf2 on inf2-a100" in " ".join(on_both.split())
     alike = printed(*words, "context=16k:32k", "--platform", "inf2-a100")

@@ -108,8 +108,8 @@ def test_estimate_tells_as_a_command_and_costs_its_evaluation_from_python(
     "command",
     [
         "solve alpha",
-        "solve crossover --system hilos,inf2 --along context=4k:64k",
-        "solve batch --system hilos",
+        "solve crossover --system hilos,inf2 --knob weights=host --along context=16k:32k",
+        "solve batch --system flexgen-ssd --knob weights=paper",
         "solve hardware --vary csd.count --slo throughput_tok_s=0.1",
         "solve subbatch --requests 2k,3k",
         "sensitivity hilos --band 90 --samples 20",

@@ -18,10 +18,12 @@ from nearkv.sweeps.jobs import best
 from nearkv.sweeps.study import grid
 from nearkv.sweeps.study.study import Study
 
-POINT = Study(("hilos",), ("opt-66b",), "16", "64k", "64")
+STATED = {"weights": "host"}
+"""A placement that need not be solved anew at every design point."""
+POINT = Study(("hilos",), ("opt-66b",), "16", "64k", "64", knobs=STATED)
 
 
-COUNTS = {"csd.count": "1:200:+1"}
+COUNTS = {"csd.count": "1:60:+1"}
 
 
 GRID = POINT.but(systems=("hilos", "flexgen-ssd"), batch="1:40:+3", sets={"csd.count": "1:16:+1"})

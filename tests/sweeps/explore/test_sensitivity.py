@@ -18,7 +18,9 @@ from nearkv.sweeps.explore.crossover import find_crossovers
 from nearkv.sweeps.explore.sensitivity import find_elasticities
 from nearkv.sweeps.study.study import Study
 
-POINT = Study(("hilos",), ("opt-66b",), "16", "64k", "64")
+STATED = {"weights": "host", "alpha": "0.25"}
+"""Knobs that need not be solved anew with each number."""
+POINT = Study(("hilos",), ("opt-66b",), "16", "64k", "64", knobs=STATED)
 
 
 def swept(study: Study, name: str) -> np.ndarray:
@@ -77,7 +79,8 @@ def test_a_constant_has_no_indices() -> None:
 
 @pytest.mark.slow
 def test_measuring_the_first_number_narrows_the_band_most() -> None:
-    table = nearkv.sensitivity("flexgen-dram", "opt-66b", context="32k", sobol=True)
+    placed = {"weights": "host"}
+    table = nearkv.sensitivity("flexgen-dram", "opt-66b", context="32k", knobs=placed, sobol=True)
     assert table["total"].is_monotonic_decreasing
     error = np.hypot(table["first_error"], table["total_error"])
     assert (table["first"] <= table["total"] + 3 * error).all()
@@ -171,8 +174,10 @@ def test_the_band_of_a_sensitivity_is_that_of_an_estimate() -> None:
 
 @pytest.mark.slow
 def test_what_to_measure_first_is_said_in_words() -> None:
-    question = "sensitivity hilos --model opt-30b --context 8k --band 90 --samples 20 --sobol"
-    shown = succeed(*question.split())
+    question = (
+        "sensitivity hilos --model opt-30b --context 8k --band 90 --samples 20 --sobol --knob "
+    )
+    shown = succeed(*question.split(), "weights=host", "--knob", "alpha=0.25")
     assert shown.count("the band narrows from") >= 1
     assert "x wide" in shown
 
