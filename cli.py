@@ -27,10 +27,8 @@ from nearkv.sweeps.commands import (
     design,
     estimate,
     evidence,
-    figure,
     plot,
     questions,
-    report,
     reuse,
     solve,
 )
@@ -310,7 +308,7 @@ add_group(
     map=plot.policy_map,
     reuse=reuse.picture,
 )
-add(app, figure.figure, report.report)
+add(app, plot.figure, plot.report)
 add(app, evidence.validate, evidence.calibrate, evidence.coverage)
 add_group(
     "systems",

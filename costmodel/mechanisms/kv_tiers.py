@@ -105,7 +105,8 @@ class Tier:
         waits = Port("fetch", "wait", 1.0, "s")
         medium = self.read["medium"]
         left = np.maximum(1 - self.write_share, LEAST_LEFT)
-        shared = medium.with_rate(medium.rate * left / self.readers)
+        rate = medium.rate * left / self.readers
+        shared = Port(medium.resource, medium.verb, rate)
         path = {**self.read, "medium": shared}
         return serial(
             latency=waits(self.latency, "t0"),
@@ -206,7 +207,7 @@ def _requests(hw: Machine, part: Role, block_bytes: Real) -> dict[str, Port]:
 
 def _part_of(port: Port, share: Real) -> Port:
     """A share of a port's rate."""
-    return port.with_rate(share * port.rate)
+    return Port(port.resource, port.verb, share * port.rate)
 
 
 def _copy(hw: Machine, of_a_prompt: Real) -> DataPath:

@@ -36,7 +36,6 @@ PREFIX = Knob(
     default=0,
     kind="count",
     is_sent=True,
-    of_work="before",
 )
 LARGEST_CHUNK = Reversal(
     MONOTONE_COLUMNS,
@@ -64,7 +63,7 @@ def chunk_knob(room: Room, default: float | str = "fitting") -> Knob:
         default=default,
         kind="count",
         rules={"fitting": fitting},
-        of_work="chunk",
+        of_work=True,
     )
 
 

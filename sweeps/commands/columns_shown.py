@@ -32,7 +32,8 @@ def display(
     if names:
         _refuse_absent(rows[0], names)
         check_columns(rows[0], names)
-    axes = axes_of(rows, study)
+    several = study and study.systems and len(rows) > 1
+    axes = varying(rows[0], study) if study and several else []
     for_readers = view.form not in ("csv", "json")
     if for_readers:
         rows = marked(rows, names)
@@ -63,11 +64,6 @@ def _refuse_absent(row: Row, names: Sequence[str]) -> None:
         if name not in row and name in definitions:
             meaning = definitions[name]
             raise InputError(f"--columns {name}: no row here has it ({meaning})")
-
-
-def axes_of(rows: Rows, study: Study | None) -> list[str]:
-    """Columns that the study varies, where a table has several rows."""
-    return varying(rows[0], study) if study and study.systems and len(rows) > 1 else []
 
 
 def with_ends(names: Sequence[str], rows: Rows, study: Study | None) -> list[str]:

@@ -211,7 +211,7 @@ def _question(line: typer.Context) -> dict[str, Any]:
     """
     from nearkv.sweeps.study.study_files import load_study
 
-    stated, arguments = options.stated(line), options.arguments(line)
+    stated, arguments = options.stated_words(line), options.arguments(line)
     arguments["borders"] = bool(arguments["borders"])
     if arguments["resume"] and not line.params["file"]:
         begun = "give the -o FILE that it was begun with"

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from nearkv.sweeps.commands import options
+from nearkv.sweeps.commands.files import place_ending
 from nearkv.sweeps.commands.messages import tell
 from nearkv.sweeps.commands.options import argument, flag, option
 from nearkv.sweeps.commands.printing import print_table
 from nearkv.sweeps.validation.claims import papers
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 CLAIM_COLUMNS = (
     "paper,id,stated,predicted,verdict,unit,claim,error,bound,where,explanation,command"
@@ -127,7 +124,7 @@ def calibrate(
     from nearkv.sweeps.tables.formats import check_format
 
     check_format(form)
-    place = _toml_place(file) if file else None
+    place = place_ending(file, ".toml") if file else None
     fit = evidence.calibrate(
         measurements or None,
         claims=claims,
@@ -143,20 +140,6 @@ def calibrate(
     print_table(fit.factors, view, below=() if is_whole else fit.summary)
     if is_whole:
         print_table(fit.residuals, view, below=fit.summary)
-
-
-def _toml_place(file: str) -> Path:
-    """Path at which a fitted platform can be written, checked before the fit."""
-    from nearkv.hardware.errors import InputError
-    from nearkv.sweeps.evaluate.provenance import check_writable, place_of
-
-    if not file.endswith(".toml"):
-        raise InputError(f"--output-file {file}: a platform is a .toml file; name it so")
-    place = place_of(file)
-    if place.is_dir():
-        raise InputError(f"--output-file {file} is a folder; name a file in it")
-    check_writable(place)
-    return place
 
 
 COVERAGE_HEADING = """# Coverage: how many measured runs lie in the bands

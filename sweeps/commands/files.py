@@ -31,6 +31,21 @@ def check_output(file: str) -> None:
     check_place(Path(file))
 
 
+def place_ending(file: str, ending: str) -> Path:
+    """Path of a file of one type, checked before any work is done for it.
+
+    Raises:
+        InputError: its name ends otherwise, or it cannot be written.
+    """
+    from nearkv.sweeps.evaluate.provenance import check_writable, place_of
+
+    place = place_of(file)
+    if place.is_dir() or place.suffix != ending:
+        raise InputError(f"-o {file}: name a file that ends in {ending}")
+    check_writable(place)
+    return place
+
+
 def text_format(file: str) -> str:
     """The format of a file for readers; empty for files of rows, of which all are written."""
     if not file:

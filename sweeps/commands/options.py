@@ -251,15 +251,8 @@ def study_of(line: typer.Context, systems: str | Sequence[str]) -> Study:
     """
     from nearkv.sweeps.study.own_systems import load_plugins
     from nearkv.sweeps.study.study import stated_study
-    from nearkv.sweeps.study.study_files import TABLE_FILES
 
     stated = arguments(line)
-    output_tokens = stated["output_tokens"]
-    if output_tokens.endswith(TABLE_FILES):
-        place = f"--output-tokens {output_tokens!r}"
-        raise InputError(
-            f"{place} is a number of tokens; -o {output_tokens} names the file"
-        )
     if stated["plugins"]:
         load_plugins(stated["plugins"])
     stated["zipped"] = pairs(" ".join(stated["zipped"]).split(), "--zip")
@@ -278,7 +271,7 @@ def study_or_file(line: typer.Context, path: str, systems: str) -> Study:
     """
     from nearkv.sweeps.study.study_files import either
 
-    return either(path, study_of(line, systems), stated(line))
+    return either(path, study_of(line, systems), stated_words(line))
 
 
 def chosen_of(line: typer.Context, systems: Sequence[str]) -> Sequence[str]:
@@ -296,7 +289,7 @@ def chosen_of(line: typer.Context, systems: Sequence[str]) -> Sequence[str]:
     return engines(systems)
 
 
-def stated(line: typer.Context) -> dict[str, str]:
+def stated_words(line: typer.Context) -> dict[str, str]:
     """Words of the command line about a study, by the field of `Study` that it sets."""
     fields = {axis.parameter: axis.field for axis in AXES}
     fields["system"] = "systems"

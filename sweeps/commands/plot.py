@@ -1,4 +1,4 @@
-"""The commands `nearkv plot FIGURE`: a figure of a table that another command wrote."""
+"""The commands `nearkv plot FIGURE`, `figure` and `report`: pictures of tables and of studies."""
 
 from __future__ import annotations
 
@@ -7,10 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nearkv.sweeps.commands import options
+from nearkv.sweeps.commands.files import place_ending
+from nearkv.sweeps.commands.messages import tell
 from nearkv.sweeps.commands.options import argument, arguments, flag, option, with_options
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from nearkv.sweeps.figures.papers import PaperFigure
+
 
 Figure = Annotated[
     str, option("FILE", "The figure to write: .pdf, .svg or .png.", "--output-file", "-o")
@@ -217,3 +223,87 @@ def parity(
     Example: nearkv validate --format csv | nearkv plot parity - -o parity.pdf
     """
     draw(line, "parity")
+
+
+@options.with_options(options.of_study)
+def figure(
+    line: typer.Context,
+    name: Annotated[
+        str,
+        argument(
+            "FIGURE",
+            "A study with a [figure] table, of the catalogue or FILE.toml; none lists them.",
+        ),
+    ] = "",
+    file: Annotated[
+        str,
+        option(
+            "FILE",
+            "Write FILE.pdf, .svg or .png; default: the figure's name with .pdf.",
+            "--output-file",
+            "-o",
+        ),
+    ] = "",
+    system: options.SystemNames = "",
+    font: Font = "",
+) -> None:
+    """Draw a figure of a paper: our predictions, and beside them what the paper states.
+
+    Options vary the figure's study; it then says what is not the paper's, and compares nothing.
+
+    Example: nearkv figure hilos-fig10 --part gpu=h100-sxm -o fig10.pdf
+    """
+    from pathlib import Path
+
+    from nearkv.sweeps.commands.drawing import check_figure, save_figure
+    from nearkv.sweeps.commands.printing import print_table
+    from nearkv.sweeps.figures.papers import draw, figure_titles, paper_figure
+    from nearkv.sweeps.figures.style import use_font
+
+    if not name:
+        titles = figure_titles()
+        print_table([{"figure": name, "what": title} for name, title in titles.items()])
+        return
+    path = file or f"{Path(name).stem}.pdf"
+    check_figure(path)
+    use_font(font)
+    stated = options.stated_words(line)
+    drawn = paper_figure(name, options.study_of(line, system), stated)
+    save_figure(draw(drawn), path, f"; {summary(drawn)}")
+
+
+def summary(drawn: PaperFigure) -> str:
+    """Return in words how much of a figure is stated."""
+    from nearkv.sweeps.tables.table import counted
+
+    count = len(drawn.statements)
+    if drawn.varied:
+        return f"{drawn.title}; {drawn.varied}"
+    if not count:
+        return f"{drawn.title}; the paper's text states none of its numbers"
+    return f"{drawn.title}; {counted(count, 'statement')} of the paper beside it"
+
+
+@options.with_options(options.of_study)
+def report(
+    line: typer.Context,
+    file: Annotated[
+        str,
+        option("FILE.html", "The page to write.", "--output-file", "-o"),
+    ],
+    study_file: options.StudyFile = "",
+    system: options.SystemNames = "",
+) -> None:
+    """Write one page with the answer, figures, the table, time trees and every source.
+
+    The page needs no other file and no network; it sorts, filters and copies in the browser.
+
+    Example: nearkv report --system flexgen-ssd,hilos --model opt-66b --context 16k,64k -o r.html
+    """
+    from nearkv.sweeps.evaluate.provenance import command, write_text
+    from nearkv.sweeps.figures.report import report_page
+
+    place = place_ending(file, ".html")
+    chosen = options.study_or_file(line, study_file, system)
+    write_text(place, report_page(chosen, command()))
+    tell(f"wrote {file}")

@@ -9,7 +9,7 @@ import numpy as np
 
 from nearkv.costmodel.model.metrics import COSTS
 from nearkv.hardware.errors import warn
-from nearkv.sweeps.evaluate.columns import columns, on_request
+from nearkv.sweeps.evaluate.columns import columns
 from nearkv.sweeps.evaluate.prices import no_prices
 from nearkv.sweeps.study.grid import Axis, Block, Grid
 
@@ -39,8 +39,7 @@ def running_without(study_blocks: Sequence[Block], name: str) -> list[str]:
         if not block.is_closed_form:
             continue
         coarse = _coarse(block)
-        wanted = (name, "status")
-        table = columns(coarse, coarse.grid.whole, wanted, on_request([name]))
+        table = columns(coarse, coarse.grid.whole, (name, "status"))
         runs = table["status"] == "ok"
         nothing = np.full(len(runs), np.nan)
         values = table.get(name, nothing)

@@ -40,15 +40,11 @@ def rows_on(name: str) -> Rows:
         InputError: no such platform.
     """
     platform = load_platform(name)
-    lacks = {system.name: _lacks(system, platform) for system in systems().values()}
-    return [
-        {
-            **row,
-            "runs": "no" if lacks[row["system"]] else "yes",
-            "lacks": lacks[row["system"]],
-        }
-        for row in system_rows()
-    ]
+    rows = system_rows()
+    for row in rows:
+        lacks = _lacks(registry.find_system(row["system"]), platform)
+        row |= {"runs": "no" if lacks else "yes", "lacks": lacks}
+    return rows
 
 
 def _lacks(system: System, platform: Platform) -> str:
@@ -232,7 +228,7 @@ def column_rows() -> Rows:
         for name, text in texts.items():
             what, _, unit = text.partition(" [")
             row = {"column": name, "unit": unit.rstrip("]"), "better": better, "what": what}
-            rows.append({**row})
+            rows.append(row)
     return rows
 
 

@@ -7,7 +7,7 @@ context alone is computed once for each context, however many other axes there a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -108,7 +108,7 @@ def columns(
     shape = shape_of(box)
     answers: Columns = {}
     for name, cell in cells(block, box, wanted, extra, resolved).items():
-        answers[name] = spread(cell, shape)
+        answers[name] = all_rows(cell, shape)
     return answers
 
 
@@ -172,7 +172,7 @@ def cells_at(
     answer = Evaluated(estimate, hw, block.system.owns)
     special = {*on_request([*wanted, *extra])}
     answers = _point(block, mesh, shown, work, resolved.knobs)
-    answers |= _shortage(estimate.fits, wanted)
+    answers |= _shortage(estimate.fits)
     if is_asked("note", wanted):
         overridden = block.overridden(mesh["model"].astype(int))
         notes = {
@@ -196,22 +196,6 @@ def cells_at(
         if not is_asked(name, wanted, extra):
             del answers[name]
     return answers
-
-
-_SHORTAGE: Mapping[str, Callable[[Fits], Cell]] = {
-    "status": lambda fits: Categories(fits.status, STATUSES),
-    "reason": lambda fits: Categories(fits.reason, fits.reasons),
-    "short_of": lambda fits: Categories(fits.limiting, ("", *fits.tiers)),
-    "short_gb": lambda fits: fits.short_bytes / 1e9,
-}
-"""Status of each design point, and the reason where there is no answer."""
-_NO_SHORTAGE: Mapping[str, Cell] = {
-    "status": Categories(EVERYWHERE, ("ok",)),
-    "reason": Categories(EVERYWHERE, ("",)),
-    "short_of": Categories(EVERYWHERE, ("",)),
-    "short_gb": 0.0,
-}
-"""The columns of `_SHORTAGE` where every design point has an answer."""
 
 
 def _point(
@@ -285,18 +269,21 @@ def without_answer(block: Block, reason: str) -> Columns:
     answers = _point(block, mesh, shown, work, stated)
     text = {"status": STATUSES[2], "reason": reason, "short_of": "", "note": ""}
     answers |= {name: Categories(EVERYWHERE, (value,)) for name, value in text.items()}
-    return {name: spread(cell, shape_of(box)) for name, cell in answers.items()}
+    return {name: all_rows(cell, shape_of(box)) for name, cell in answers.items()}
 
 
-def _shortage(fits: Fits, wanted: Collection[str]) -> dict[str, Cell]:
+def _shortage(fits: Fits) -> dict[str, Cell]:
     """Status of each design point, and the reason where there is no answer."""
     if np.all(fits.ok):
-        return dict(_NO_SHORTAGE)
-    cells: dict[str, Cell] = {}
-    for name, shortage in _SHORTAGE.items():
-        if is_asked(name, wanted):
-            cells[name] = shortage(fits)
-    return cells
+        blank = Categories(EVERYWHERE, ("",))
+        ok = Categories(EVERYWHERE, STATUSES[:1])
+        return {"status": ok, "reason": blank, "short_of": blank, "short_gb": 0.0}
+    return {
+        "status": Categories(fits.status, STATUSES),
+        "reason": Categories(fits.reason, fits.reasons),
+        "short_of": Categories(fits.limiting, ("", *fits.tiers)),
+        "short_gb": fits.short_bytes / 1e9,
+    }
 
 
 def _metrics(
@@ -362,7 +349,7 @@ def _footprint(llm: LLM, work: Workload) -> dict[str, Cell]:
     }
 
 
-def at(cell: Cell, shape: Shape, rows: Integers) -> CellArray:
+def some_rows(cell: Cell, shape: Shape, rows: Integers) -> CellArray:
     """A column at some rows of a box, by their place in row-major order."""
     if isinstance(cell, Categories):
         places = np.broadcast_to(cell.places, shape).ravel()[rows]
@@ -370,7 +357,7 @@ def at(cell: Cell, shape: Shape, rows: Integers) -> CellArray:
     return np.broadcast_to(cell, shape).ravel()[rows]
 
 
-def spread(cell: Cell, shape: Shape) -> CellArray:
+def all_rows(cell: Cell, shape: Shape) -> CellArray:
     """A column at all rows of a box; of one value everywhere, a view of that."""
     dtype = None
     if isinstance(cell, Categories):
@@ -419,7 +406,7 @@ def columns_at(block: Block, places: Integers, extra: Collection[str] = ()) -> C
     mesh = _at_places(block.grid, places)
     shown = _at_places(block.display_grid, places)
     computed = cells_at(block, mesh, shown, extra=extra)
-    return {name: spread(cell, (len(places),)) for name, cell in computed.items()}
+    return {name: all_rows(cell, (len(places),)) for name, cell in computed.items()}
 
 
 def _at_places(grid: Grid, places: Integers) -> dict[str, Numbers]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,8 +21,6 @@ from nearkv.sweeps.tables.table import CellArray, Columns, reach, three_digits
 if TYPE_CHECKING:
     import pandas as pd
 
-ComparedColumns = dict[str, str]
-"""Name of a ratio -> the column that it compares."""
 PREDICATES = {
     "speedup": ("decodes fastest", "are equal and decode fastest"),
     "total_speedup": (
@@ -179,8 +177,14 @@ def _points(block: Block, study: Study) -> list[str]:
     return [axis.name for axis in axes[:shared]]
 
 
-def _ratios(table: Columns, points: list[str], chosen: ComparedColumns) -> Columns:
-    """Each column over that of the first row with the same design point."""
+def _ratios(table: Columns, points: list[str], chosen: Mapping[str, str]) -> Columns:
+    """Each column over that of the first row with the same design point.
+
+    Args:
+        table: with all columns.
+        points: columns that tell design points apart.
+        chosen: name of a ratio -> the column that it compares.
+    """
     import pandas as pd
 
     columns = dict.fromkeys([*points, *chosen.values()])

@@ -19,7 +19,14 @@ from numpy.typing import NDArray
 from nearkv.costmodel.algebra.span import Numbers
 from nearkv.hardware.errors import InputError, once
 from nearkv.sweeps.evaluate.blanks import running_without, warn_of_blanks
-from nearkv.sweeps.evaluate.columns import Cell, at, cells, columns_at, on_request, stack
+from nearkv.sweeps.evaluate.columns import (
+    Cell,
+    cells,
+    columns_at,
+    on_request,
+    some_rows,
+    stack,
+)
 from nearkv.sweeps.evaluate.slo import higher_is_better
 from nearkv.sweeps.jobs.plan import Piece, Plan, chosen, plan, size_of, unpacked
 from nearkv.sweeps.jobs.progress import SweepRun, announce, progress
@@ -186,7 +193,10 @@ def _rows_of_block(
         inside = numbers[slice(*np.searchsorted(numbers, (first, last)))] - first
         if len(inside):
             answers = cells(block, box, extra=extra)
-            yield {name: at(cell, shape_of(box), inside) for name, cell in answers.items()}
+            yield {
+                name: some_rows(cell, shape_of(box), inside)
+                for name, cell in answers.items()
+            }
         first = last
 
 

@@ -307,8 +307,8 @@ class _Requests:
                 raise InputError(f"{where}: lacks {key!r}")
         return (
             self._arrival(request[form.arrival], where),
-            _number(request[form.prompt], f"{where}: {form.prompt}"),
-            _number(request[form.output], f"{where}: {form.output}"),
+            number_from_0(request[form.prompt], f"{where}: {form.prompt}"),
+            number_from_0(request[form.output], f"{where}: {form.output}"),
         )
 
     def _arrival(self, value: Any, where: str) -> float:
@@ -318,7 +318,7 @@ class _Requests:
             InputError: it is none.
         """
         if self.unit != DATE_UNIT:
-            stamp = _number(value, f"{where}: {self.form.arrival}")
+            stamp = number_from_0(value, f"{where}: {self.form.arrival}")
             return stamp * TIME_UNITS[self.unit]
         try:
             return float(np.datetime64(value, "ns").astype(np.int64)) * TIME_UNITS["ns"]
@@ -417,7 +417,7 @@ def _is_fraction(stamp: Any) -> bool:
     return isinstance(stamp, float) and stamp % 1 > 0
 
 
-def _number(value: Any, where: str) -> float:
+def number_from_0(value: Any, where: str) -> float:
     """A number from 0 on.
 
     Raises:

@@ -493,22 +493,24 @@ def _with_band(divided: list[Block], study: Study) -> list[Block]:
     return [replace(block, band=common) for block in divided]
 
 
-def one_block(study: Study, command: str = "estimate") -> Block:
+def one_block(
+    study: Study,
+    command: str = "estimate",
+    needed: str = "one design point; use compare or sweep for lists",
+) -> Block:
     """The block of a study of one design point.
 
     Args:
         study: what to evaluate.
-        command: that takes one design point only.
+        command, needed: what takes but so much, used in errors.
 
     Raises:
         InputError: the study cannot be evaluated, or is not one design point.
     """
-    study_blocks = blocks(study)
-    if len(study_blocks) != 1 or study_blocks[0].grid.size != 1:
-        raise InputError(
-            f"{command} takes one design point; use compare or sweep for lists"
-        )
-    return study_blocks[0]
+    first, *others = blocks(study)
+    if others or first.grid.size != 1:
+        raise InputError(f"{command} takes {needed}")
+    return first
 
 
 def one_point(study: Study, read: set[str] | None = None) -> tuple[Machine, LLM]:
@@ -521,10 +523,7 @@ def one_point(study: Study, read: set[str] | None = None) -> tuple[Machine, LLM]
     Raises:
         InputError: the study cannot be evaluated or holds more than one point.
     """
-    divided = blocks(study)
-    if len(divided) != 1 or divided[0].grid.size != 1:
-        needed = "one model, one platform, one part of a role and one value of each --set"
-        raise InputError(f"this takes {needed}, not a list")
-    grid = divided[0].grid
-    hw, llm, _, _ = divided[0].at(grid.mesh(grid.whole), read=read)
+    needed = "one model, one platform, one part of a role and one value of each --set"
+    block = one_block(study, "this", f"{needed}, not a list")
+    hw, llm, _, _ = block.at(block.grid.mesh(block.grid.whole), read=read)
     return hw, llm

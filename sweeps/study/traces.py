@@ -15,7 +15,8 @@ from nearkv.costmodel.model.workload import Lengths, Spread, Workload
 from nearkv.hardware.catalog import Part, load_part, names
 from nearkv.hardware.errors import InputError, unknown, warn
 from nearkv.hardware.files import read_rows, read_text
-from nearkv.sweeps.study.block_traces import TRACE_FORMATS, read_blocks
+from nearkv.sweeps.study.block_traces import TRACE_FORMATS, number_from_0, read_blocks
+from nearkv.sweeps.study.sizes import size
 
 _TRACE_COLUMNS = ("input_tokens", "output_tokens")
 _ARRIVAL = "arrival_s"
@@ -286,29 +287,9 @@ def _read(path: Path) -> Trace:
     def column(name: str, read: Callable[[str, str], float]) -> NDArray[np.float64]:
         return np.array([read(cells[name], f"{where}, {name}") for where, cells in lines])
 
-    prompt, output = (column(name, _tokens) for name in _TRACE_COLUMNS)
+    prompt, output = (column(name, size) for name in _TRACE_COLUMNS)
     if _ARRIVAL not in header:
         return Trace(str(path), prompt, output)
-    arrival = column(_ARRIVAL, _seconds)
+    arrival = column(_ARRIVAL, number_from_0)
     order = np.argsort(arrival, kind="stable")
     return Trace(str(path), prompt[order], output[order], arrival[order])
-
-
-def _seconds(text: str, where: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise InputError(f"{where}: {text!r} is not a number of seconds") from None
-    if not 0 <= value < np.inf:
-        raise InputError(f"{where}: {text!r} must be a time from 0 on, in seconds")
-    return value
-
-
-def _tokens(text: str, where: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise InputError(f"{where}: {text!r} is not a number of tokens") from None
-    if not 1 <= value <= 2**53 or value != int(value):
-        raise InputError(f"{where}: {text!r} must be a whole number of tokens, 1 or more")
-    return value

@@ -76,7 +76,7 @@ def test_moments_are_those_of_every_token_decoded() -> None:
         ("input_tokens,out\n1,2\n", "has no column 'output_tokens'; it has input_tokens, out"),
         (
             "input_tokens,output_tokens\n5,6\n5,many\n",
-            "line 3, output_tokens: 'many' is not a number",
+            "line 3, output_tokens: 'many' must be a whole number",
         ),
         ("input_tokens,output_tokens\n-5,6\n", "line 2, input_tokens: '-5' must be a whole number"),
         ("input_tokens,output_tokens\n5\n", "line 2 has 1 cells for 2 columns"),

@@ -335,7 +335,7 @@ def test_a_column_that_the_model_leaves_blank_is_one_sentence(tmp_path: Path, me
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "problem"),
-    [("my.csv", "a platform is a .toml file"), ("nowhere/my.toml", "nowhere")],
+    [("my.csv", "name a file that ends in .toml"), ("nowhere/my.toml", "nowhere")],
 )
 def test_the_place_of_the_platform_is_checked_before_the_fit(place: str, problem: str) -> None:
     done = run("calibrate", "--measurements", "does-not-exist.csv", "-o", place)
