@@ -42,8 +42,6 @@ from nearkv.solvers.placement.linear import Program, Simplex
 _PROGRAM_VARIABLES = (*PLACEMENT_SHARES, "y", "T_pre", "T_gen")
 Y = len(PLACEMENT_SHARES)
 """Column of y in the programs."""
-BLOCK_COLUMNS = [0, 1, 2, Y]
-"""Columns that are y times something: a box with a larger smallest block has larger ones."""
 TIME_ROWS = slice(0, len(PREFILL) + len(DECODE))
 """Rows of time in the programs."""
 MEMORY_ROWS = slice(TIME_ROWS.stop, TIME_ROWS.stop + len(MEMORY_CONSTRAINTS))

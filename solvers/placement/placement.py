@@ -30,7 +30,6 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.placement.blocks import (
-    BLOCK_COLUMNS,
     MEMORY_ROWS,
     BlockBox,
     BlockProblem,
@@ -123,24 +122,10 @@ def _relaxed_parts(
     for part in (box,) if box.single else box.halves(sequences):
         if part.sequences > problem.most:
             continue
-        relaxed = _inherited(parent, part)
-        relaxed = relaxed or solve(problem.program(part), parent.relaxed.basis)
+        relaxed = solve(problem.program(part), parent.relaxed.basis)
         if relaxed is not None:
             fitting.append((part, relaxed))
     return fitting
-
-
-def _inherited(parent: _Open, part: BlockBox) -> Optimum | None:
-    """The optimum of a box, as that of a part whose program differs in the scale of y alone.
-
-    That is a part with the box's GPU batches and its largest number of batches; None for any
-    other, and where the optimum lies outside the part.
-    """
-    box, x = parent.box, parent.relaxed.x.copy()
-    if part != box._replace(nb_low=part.nb_low):
-        return None
-    x[BLOCK_COLUMNS] *= part.nb_low / box.nb_low
-    return replace(parent.relaxed, x=x) if x[Y] <= 1 else None
 
 
 def _sequences(box: BlockBox, relaxed: Optimum) -> float:

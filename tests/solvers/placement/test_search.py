@@ -15,7 +15,7 @@ from nearkv.hardware.errors import InputError, NearkvWarning
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.placement.blocks import BlockBox, BlockProblem, single_block
 from nearkv.solvers.placement.linear import Simplex
-from nearkv.solvers.placement.placement import _inherited, _Open, full, place
+from nearkv.solvers.placement.placement import full, place
 from nearkv.sweeps.explore.placement import find_placements
 from nearkv.sweeps.study.study import Study
 
@@ -103,26 +103,6 @@ def test_no_block_of_a_box_undercuts_its_bound(seed: int) -> None:
         )
         inside = solve(problem.program(block))
         assert inside is None or (bound is not None and bound.bound <= inside.value * (1 + 1e-9))
-
-
-@pytest.mark.parametrize(("low", "inherits"), [(2, True), (3, True), (5, True), (60, False)])
-def test_a_part_that_keeps_an_optimum_inherits_it(low: int, inherits: bool) -> None:
-    """The optimum of the whole has about 170 sequences: blocks of 4 x 60 and more leave it out."""
-    solve, problem = Simplex(), BlockProblem(T4, model("opt-30b"), WORK, {})
-    box = BlockBox(4, 12, 1, 90)
-    whole = solve(problem.program(box))
-    assert whole is not None
-    part = box._replace(nb_low=low)
-    solved, inherited = solve(problem.program(part)), _inherited(_Open(0.0, 0, box, whole), part)
-    assert solved is not None
-    assert (inherited is not None) == inherits
-    if inherited is not None:
-        assert inherited.value == pytest.approx(solved.value, rel=1e-12)
-        program = problem.program(part)
-        assert np.all(program.matrix @ inherited.x <= program.limit + 1e-8)
-        assert np.all(inherited.x >= program.low)
-    for other in (BlockBox(5, 12, 2, 90), BlockBox(4, 11, 2, 90), BlockBox(4, 12, 2, 89)):
-        assert _inherited(_Open(0.0, 0, box, whole), other) is None
 
 
 @pytest.mark.filterwarnings("ignore:PULP_CBC_CMD is deprecated")
