@@ -174,21 +174,19 @@ def check_relations(
             )
 
 
-def warn_of_doubts(
-    part_type: str, values: PartValues, where: str, prefix: str = ""
-) -> None:
+def warn_of_doubts(keys: Mapping[str, Key], values: PartValues, where: str) -> None:
     """Warn, once a key, of values that are possible but outside the usual range.
 
     Args:
-        part_type, values, prefix: as for `check_relations`.
-        where: put in front of the key.
+        keys: of each value.
+        values: name -> every value that it takes, in SI.
+        where: put in front of the name.
     """
-    keys = keys_of(part_type, values)
     for name, numbers in values.items():
         key = keys[name]
         odd = (value for value in numbers if key.doubt(value))
         if (value := next(odd, None)) is not None:
-            warn(f"{where}{prefix}{name} = {key.text(value)} {key.doubt(value)}")
+            warn(f"{where}{name} = {key.text(value)} {key.doubt(value)}")
 
 
 def check_part(part: Part, where: str, is_own: bool) -> None:
@@ -200,7 +198,7 @@ def check_part(part: Part, where: str, is_own: bool) -> None:
     values = {name: (number,) for name, number in part.si.items()}
     check_relations(part.type, values, where)
     if is_own:
-        warn_of_doubts(part.type, values, f"{where}: ")
+        warn_of_doubts(keys_of(part.type, values), values, f"{where}: ")
 
 
 # --- numbers of kernels, taken from the chip of a sibling that was measured ------------------
@@ -405,16 +403,14 @@ class Platform:
             where = ", ".join(f"{option}{role}.{name}" for name in changed)
             check_relations(part.type, {**beside, **changed}, where, f"{role}.")
 
-    def warn_of_doubts(self, changes: PartValues, option: str = "--set ") -> None:
-        """Warn of values that are possible but outside the usual range.
+    def warn_of_doubts(self, changes: PartValues) -> None:
+        """Warn of values that are set and possible, but outside the usual range.
 
         Args:
             changes: `role.key` -> every value that it takes, in SI.
-            option: put in front of an address in messages.
         """
-        for address, values in changes.items():
-            role, _, name = address.partition(".")
-            warn_of_doubts(self.roles[role].type, {name: values}, option, f"{role}.")
+        keys = {address: self.key(address) for address in changes}
+        warn_of_doubts(keys, changes, "--set ")
 
     def override(
         self, address: str, value: float, words: str = "set by the user"
