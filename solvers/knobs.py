@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -266,14 +266,23 @@ def _search(question: _Question, searched: list[str]) -> Resolved:
         closest, tried = _sampled_best(trials.having(combinations), sampled)
         combinations |= closest
     best = _best_of(trials, combinations) if listed else combinations
-    if question.explained or joint:
-        chosen = {name: best[name] for name in searched}
-        resolved = _solve_open_share(question.having(chosen))
-    else:
-        resolved = question.having(best).resolved()
+    resolved = _at_best(question, best, searched, bool(joint))
     notes = _notes(question, resolved.estimate, sampled)
     estimate = replace(resolved.estimate, notes={**resolved.estimate.notes, **notes})
     return replace(resolved, estimate=estimate, tried=tried)
+
+
+def _at_best(
+    question: _Question,
+    best: Mapping[str, Real],
+    searched: Iterable[str],
+    anew: bool = False,
+) -> Resolved:
+    """The answer at the best values; what is solved beside them is so anew to say what binds."""
+    if question.explained or anew:
+        chosen = {name: best[name] for name in searched}
+        return _solve_open_share(question.having(chosen))
+    return question.having(best).resolved()
 
 
 def _sampled_best(
@@ -469,18 +478,15 @@ def _candidate_shares(first: _Question, share: str, least: Real) -> Iterator[Rea
 
 def _best_option(question: _Question, options: Sequence[Mapping[str, Real]]) -> Resolved:
     """The answer at the option of the least cost at each design point, the first on a tie."""
-    chosen = options[0]
-    if len(options) > 1:
-        points = np.ones((1,) * len(question.shape))
-        combinations = {}
-        for name in chosen:
-            values = [option[name] * points for option in options]
-            combinations[name] = np.stack(np.broadcast_arrays(*values))
-        best = _best_of(question, combinations)
-        if not question.explained:
-            return question.having(best).resolved()
-        chosen = {name: best[name] for name in chosen}
-    return _solve_open_share(question.having(chosen))
+    first = options[0]
+    if len(options) == 1:
+        return _solve_open_share(question.having(first))
+    points = np.ones((1,) * len(question.shape))
+    combinations = {}
+    for name in first:
+        values = [option[name] * points for option in options]
+        combinations[name] = np.stack(np.broadcast_arrays(*values))
+    return _at_best(question, _best_of(question, combinations), first)
 
 
 def _minimum(question: _Question, name: str, least: Real) -> Solved:
