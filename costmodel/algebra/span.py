@@ -207,6 +207,10 @@ class Port:
         self.rate = rate
         self.unit = unit
 
+    def with_rate(self, rate: Real) -> Port:
+        """This port at another rate [amount/s]."""
+        return Port(self.resource, self.verb, rate, self.unit)
+
     def __call__(self, amount: Real, eq: str = "") -> Leaf:
         """Work on an amount [B, FLOP or op]."""
         return Leaf(self.resource, self.verb, amount, self.rate, self.unit, eq)

@@ -224,7 +224,7 @@ class Cores:
         missed = self.missed(llm, work, held)
         matrix = llm.hidden * llm.ffn * llm.weight_width
         flash, lanes = drives(hw, "ssd"), link(hw, "ssd_link", "pcie")
-        direct = Port("ssd.flash", "read", hw.derate.expert_reads * flash.read.rate)
+        direct = flash.read.with_rate(hw.derate.expert_reads * flash.read.rate)
         commands = Port(
             "ssd.commands", "run", hw.ssd.count * hw.ssd.maybe("iops", np.inf), "op"
         )

@@ -105,8 +105,7 @@ class Tier:
         waits = Port("fetch", "wait", 1.0, "s")
         medium = self.read["medium"]
         left = np.maximum(1 - self.write_share, LEAST_LEFT)
-        rate = medium.rate * left / self.readers
-        shared = Port(medium.resource, medium.verb, rate)
+        shared = medium.with_rate(medium.rate * left / self.readers)
         path = {**self.read, "medium": shared}
         return serial(
             latency=waits(self.latency, "t0"),
@@ -207,7 +206,7 @@ def _requests(hw: Machine, part: Role, block_bytes: Real) -> dict[str, Port]:
 
 def _part_of(port: Port, share: Real) -> Port:
     """A share of a port's rate."""
-    return Port(port.resource, port.verb, share * port.rate)
+    return port.with_rate(share * port.rate)
 
 
 def _copy(hw: Machine, of_a_prompt: Real) -> DataPath:

@@ -36,6 +36,7 @@ PREFIX = Knob(
     default=0,
     kind="count",
     is_sent=True,
+    of_work="before",
 )
 LARGEST_CHUNK = Reversal(
     MONOTONE_COLUMNS,
@@ -63,7 +64,7 @@ def chunk_knob(room: Room, default: float | str = "fitting") -> Knob:
         default=default,
         kind="count",
         rules={"fitting": fitting},
-        of_work=True,
+        of_work="chunk",
     )
 
 

@@ -35,25 +35,9 @@ class Windowed(LLM):
         """Tokens of the window, min(s, w) [1]."""
         return np.minimum(tokens, self.window)
 
-    def kv_bytes(self, batch: Real, tokens: Real) -> Real:
-        """K and V of the window, 2 Hkv d b min(s, w) elements [B]."""
-        return super().kv_bytes(batch, np.minimum(tokens, self.window))
-
-    def x_bytes(self, batch: Real, tokens: Real) -> Real:
-        """X of the window, h b min(s, w) elements [B]."""
-        return super().x_bytes(batch, np.minimum(tokens, self.window))
-
-    def kv_from_x_flops(self, batch: Real, tokens: Real) -> Real:
-        """K and V of the window from cached X [FLOP]."""
-        return super().kv_from_x_flops(batch, np.minimum(tokens, self.window))
-
-    def attention_flops(self, batch: Real, tokens: Real) -> Real:
-        """One query per sequence against its window, 4 b min(s, w) H d [FLOP]."""
-        return super().attention_flops(batch, np.minimum(tokens, self.window))
-
     def prefill_attention_flops(self, batch: Real, prompt: Real) -> Real:
         """Band of a causal square, 4 b (p w - w^2 / 2) H d where p exceeds w [FLOP]."""
-        return super().attention_flops(batch, _band(prompt, self.window))
+        return 4 * batch * _band(prompt, self.window) * self.query_size
 
 
 @dataclass(frozen=True)

@@ -295,7 +295,7 @@ class LLM:
 
     def kv_bytes(self, batch: Real, tokens: Real) -> Real:
         """K and V of one layer, 2 Hkv d b s elements [B]."""
-        return 2 * self.kv_size * batch * tokens * self.kv_width
+        return 2 * self.kv_size * batch * self.attended_tokens(tokens) * self.kv_width
 
     def cache_traffic(self, batch: Real, tokens: Real) -> Real:
         """Bytes of the cache of one layer that a step moves: it reads all K and V [B]."""
@@ -315,7 +315,7 @@ class LLM:
 
     def x_bytes(self, batch: Real, tokens: Real) -> Real:
         """Input activations X of one layer, h b s elements; KV / X = 2 / g [B]."""
-        return self.hidden * batch * tokens * self.activation_width
+        return self.hidden * batch * self.attended_tokens(tokens) * self.activation_width
 
     @property
     def x_over_kv(self) -> Real:
@@ -353,11 +353,11 @@ class LLM:
 
     def kv_from_x_flops(self, batch: Real, tokens: Real) -> Real:
         """K and V from cached X, 4 b s h Hkv d (HILOS sec. 4.2; its T_GPU prints half) [FLOP]."""
-        return 4 * batch * tokens * self.hidden * self.kv_size
+        return 4 * batch * self.attended_tokens(tokens) * self.hidden * self.kv_size
 
     def attention_flops(self, batch: Real, tokens: Real) -> Real:
         """One query per sequence against a context: Q K^T and scores V, 4 b s H d [FLOP]."""
-        return 4 * batch * tokens * self.query_size
+        return 4 * batch * self.attended_tokens(tokens) * self.query_size
 
     def prefill_attention_flops(self, batch: Real, prompt: Real) -> Real:
         """Causal attention of a prompt, half of the square, 2 b s^2 H d [FLOP]."""

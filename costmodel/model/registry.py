@@ -62,12 +62,12 @@ class Knob:
             placement, with a name of its own. Where the choice is `auto`, that share is solved for
             the least seconds of the whole batch, no less than stated, and the other values are
             tried beside it.
-        beside: the choice whose last value takes the faster of the others, which no share is affine
-            in; the share is solved beside each of these, and the best of them is taken.
+        beside: a choice whose last value takes the faster of its others. Beside that value amounts
+            are not affine in a share: it is solved beside each of the others, the best pair taken.
         follows: the knob with whose statement this one takes its first value, unless stated too.
         within: the number of the workload that bounds what a count can use, as `batch`; a larger
             count is noted.
-        of_work: whether it is a field of the workload, where rules, breaks and the model find it.
+        of_work: field of the workload that it sets, where rules, breaks and the model find it.
         is_sent: whether it describes what users send, so that no solver may choose it.
     """
 
@@ -88,7 +88,7 @@ class Knob:
     beside: str = ""
     follows: str = ""
     within: str = ""
-    of_work: bool = False
+    of_work: str = ""
     is_sent: bool = False
 
     @property
@@ -250,12 +250,14 @@ class System:
     def workload(self, work: Workload, knobs: ByName) -> Workload:
         """A workload with the fields of it that some knobs set."""
         own: dict[str, Any] = {
-            name: value for name, value in knobs.items() if self._sets_work(name)
+            self.knobs[name].of_work: value
+            for name, value in knobs.items()
+            if self._sets_work(name)
         }
         return replace(work, **own) if own else work
 
     def _sets_work(self, name: str) -> bool:
-        return name in self.knobs and self.knobs[name].of_work
+        return name in self.knobs and bool(self.knobs[name].of_work)
 
     def __call__(self, hw: Machine, llm: LLM, work: Workload, knobs: ByName) -> Estimate:
         """Evaluate the model; a knob left out takes its default where that is a number.

@@ -74,7 +74,7 @@ class Gpu:
         rate = self.run.rate
         for taken, narrow in self.narrow:
             rate = choose(takes(taken, operand), narrow, rate)
-        return Port(self.run.resource, self.run.verb, rate, self.run.unit)
+        return self.run.with_rate(rate)
 
     def product_width(self, operand: Real) -> Real:
         """Width that weights must have when they enter a product of such operands [B]."""
@@ -145,7 +145,7 @@ def host(hw: Machine) -> Host:
     """Build the hosts, working as one; CPU attention and streaming share their DRAM."""
     part = hw.host
     read = Port("host.dram", "read", part.count * part.bandwidth)
-    attend = Port("host.dram", "read", read.rate * hw.derate.cpu_attention)
+    attend = read.with_rate(read.rate * hw.derate.cpu_attention)
     memory = part.count * part.memory * part.usable
     return Host(read, attend, memory)
 

@@ -30,7 +30,7 @@ from nearkv.costmodel.mechanisms.weights.residency import (
 from nearkv.costmodel.mechanisms.weights.streaming import (
     WeightStream,
     drives_of,
-    weights_from_files,
+    weights_from,
 )
 from nearkv.costmodel.model.estimate import (
     Estimate,
@@ -104,7 +104,7 @@ def deepspeed_uvm(
     cache = llm.kv_cache_bytes(1, work.final)
     sequence = managed_bytes(llm, work)
     tiers = residency(hw, llm, work, weights, ssd_weights)
-    streamed = weights_from_files(hw, llm, tiers, drives)
+    streamed = weights_from(hw, llm, tiers, drives.read)
     in_dram = tiers.host * llm.weight_bytes
     hosted = reduced_batch(work.batch, sequence, streamed.host.memory - in_dram)
     working = gpu_working_set(llm, work.together, tiers.gpu)

@@ -413,7 +413,6 @@ def expert_offload(
     chunk: Real,
     numa: Real,
     reads: Real,
-    prefix: Real,
 ) -> Estimate:
     """Attention and what every token needs on the GPU, routed experts there, in DRAM or on drives.
 
@@ -431,13 +430,11 @@ def expert_offload(
         chunk: prompt tokens that pass the layers together, 0 all [1].
         numa: 0 sockets read each other's memory, 1 each has a copy of the experts, 2 one has all.
         reads: 0 drives are read past the page cache, 1 through it.
-        prefix: tokens that the cache holds before each prompt [1].
 
     Returns:
         Prefill, one decode step and what fits; the crossover in tokens as a column.
         Source: KTransformers, sec. 3; llama.cpp, `--n-cpu-moe`, `-ngl` (no equations).
     """
-    work = replace(work, before=prefix)
     hw = where_pages_lie(hw, numa)
     one_gpu = hw.with_values({"gpu.count": 1.0, "gpu_link.count": 1.0})
     cores = Cores(one_gpu, numa, cached=reads)
@@ -488,20 +485,18 @@ def cpu_only(
     chunk: Real,
     numa: Real,
     reads: Real,
-    prefix: Real,
 ) -> Estimate:
     """All layers on the cores of the host, experts in DRAM or on drives; no GPU.
 
     Args:
         hw: role host; ssd and ssd_link where experts may lie on drives.
         llm, work: what runs.
-        chunk, numa, reads, prefix: as of `expert_offload`.
+        chunk, numa, reads: as of `expert_offload`.
 
     Returns:
         Prefill, one decode step and what fits.
         Source: KTransformers, sec. 3; llama.cpp, `-ngl 0` (no equations).
     """
-    work = replace(work, before=prefix)
     hw = where_pages_lie(hw, numa)
     cores = Cores(hw, numa, cached=reads)
     b, s, tokens = work.batch, work.context, work.batch * work.prompt

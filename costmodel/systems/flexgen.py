@@ -63,7 +63,7 @@ from nearkv.costmodel.mechanisms.weights.streaming import (
     drives_of,
     file_storage,
     memories,
-    weights_from_files,
+    weights_from,
 )
 from nearkv.costmodel.model.estimate import (
     Estimate,
@@ -215,7 +215,7 @@ def flexgen_dram(
     headroom = beside_sequence(hw, llm, work, gpu_batches, ssd_weights)
     tiers = dram_or_drives(hw, llm, work, weights, headroom)
     passing = passing_latents(llm, work, gpu_batches)
-    streamed = weights_from_files(hw, llm, tiers, drives)
+    streamed = weights_from(hw, llm, tiers, drives.read)
     in_dram = host_weights(hw, llm, tiers)
     free = streamed.host.memory - in_dram - relays
     hosted = reduced_batch(work.batch, sequence_in_dram(llm, work), free)
@@ -388,7 +388,7 @@ def flexgen_percent(
     waiting = Residency(*(np.equal(activations, place) * 1.0 for place in range(3)))
     passing = (1 - cache.gpu) * arriving_latents(llm, work.batch, work.final)
     # no share of K and V between chunks stays on the GPU, which shares would bend
-    streamed = replace(weights_from_files(hw, llm, tiers, drives), kept=0.0)
+    streamed = replace(weights_from(hw, llm, tiers, drives.read), kept=0.0)
     activations_in_host = {"activations": waiting_bytes(llm, work, activations)}
     held = memories(
         streamed, work, drives, cache, passing, streamed.in_host | activations_in_host
@@ -484,7 +484,7 @@ def baseline(
         gpu_batches: GPU batches of a step [1].
     """
     passing = passing_latents(llm, work, gpu_batches)
-    streamed = weights_from_files(hw, llm, tiers, drives).keeping(work, passing)
+    streamed = weights_from(hw, llm, tiers, drives.read).keeping(work, passing)
     held = memories(
         streamed,
         work,

@@ -40,15 +40,14 @@ from nearkv.costmodel.mechanisms.serving.parallel import (
     copies,
     decode_attention,
     engine_memory,
+    engine_rule,
     gpu_attention,
     linear,
     looked_up_on_host,
-    of_engine,
     on_gpus,
     prefill_attention,
     ring,
     tensor_parallel,
-    tokens_of_engine,
     undivided,
     usable_memory,
 )
@@ -113,11 +112,6 @@ def remaining(hw: Machine, llm: LLM, work: Workload, stated: Stated) -> Real:
     return np.maximum(np.floor(hw.gpu.count / of_a_replica), 1.0)
 
 
-def sequences_of_engine(hw: Machine, llm: LLM, work: Workload, stated: Stated) -> Real:
-    """Most sequences that the engine runs at once by default [1]."""
-    return of_engine(hw, "sequences")
-
-
 # --- knobs ------------------------------------------------------------------------------------
 
 MOST_GPUS = 1024
@@ -176,14 +170,14 @@ CHUNK = Knob(
     high=131_072,
     default="engine",
     kind="count",
-    rules={"engine": tokens_of_engine},
+    rules={"engine": engine_rule("chunk")},
 )
 SEQUENCES = Knob(
     "requests that a replica runs at once, at most (vLLM's max_num_seqs); 0: what memory holds",
     high=65_536,
     default="engine",
     kind="number",
-    rules={"engine": sequences_of_engine},
+    rules={"engine": engine_rule("sequences")},
 )
 SHARED = replace(
     choice(
@@ -534,10 +528,10 @@ class GpuServers:
                 self.hw, self.llm, load.share(longest), layer_type, split, each
             ),
             prefill=prefill_attention(self.hw, layer_type, busy.squares),
-            **self.shared(layer_type, visits, each * longest * n, busy.prompt),
+            **self.attend_to_prefix(layer_type, visits, each * longest * n, busy.prompt),
         )
 
-    def shared(
+    def attend_to_prefix(
         self, layer_type: LLM, visits: Real, decoded: Real, prompt: Real
     ) -> dict[str, Span]:
         """Attention of one layer to the shared prefix, whose K and V all sequences read together.
@@ -588,7 +582,7 @@ class GpuServers:
                 ),
                 projections=gpu(self.hw).run(projected, "of sequences that no GPUs share"),
                 attention=prefill_attention(self.hw, layer_type, attended),
-                **self.shared(layer_type, visits, 0.0, alone * seen.prompt),
+                **self.attend_to_prefix(layer_type, visits, 0.0, alone * seen.prompt),
             )
 
         return serial(

@@ -8,11 +8,11 @@ Symbols: b batch, alpha share of the batch kept as X, c spill interval.
 from __future__ import annotations
 
 from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.mechanisms.near_storage.writeback import WRITEBACK
 from nearkv.costmodel.mechanisms.near_storage.x_cache import (
     ALPHA,
     DEVICE_WEIGHTS,
     INTERVAL,
-    WRITEBACK,
     Caching,
     capacity_check,
     decode_layer,
@@ -29,7 +29,7 @@ from nearkv.costmodel.mechanisms.weights.residency import (
     WEIGHTS,
     weights_on_storage,
 )
-from nearkv.costmodel.mechanisms.weights.streaming import weights_from_devices
+from nearkv.costmodel.mechanisms.weights.streaming import path_from_devices, weights_from
 from nearkv.costmodel.model.estimate import Estimate, missed
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import Knob, system
@@ -92,7 +92,8 @@ def hilos(
     """
     b, caching = work.batch, Caching(alpha, interval, writeback)
     tiers = place_weights(hw, llm, work, weights, ssd_weights, caching)
-    streamed = weights_from_devices(hw, llm, tiers, devices_of(hw, llm)).keeping(work)
+    path = path_from_devices(hw, devices_of(hw, llm))
+    streamed = weights_from(hw, llm, tiers, path).keeping(work)
     answer = Estimate(
         prefill=streamed.over_layers(
             lambda layer_type: prefill_layer(hw, layer_type, work, alpha), b

@@ -18,6 +18,7 @@ from nearkv.costmodel.mechanisms.near_storage.host_x_cache import (
     decode_layer,
     prefill_layer,
 )
+from nearkv.costmodel.mechanisms.near_storage.writeback import WRITEBACK
 from nearkv.costmodel.mechanisms.prompt_chunks import LARGEST_CHUNK, hidden_bytes
 from nearkv.costmodel.mechanisms.weights.residency import (
     CHUNK,
@@ -37,7 +38,11 @@ from nearkv.costmodel.mechanisms.weights.residency import (
     weights_or_drives,
     x_cache_bytes,
 )
-from nearkv.costmodel.mechanisms.weights.streaming import WeightStream, weights_from_devices
+from nearkv.costmodel.mechanisms.weights.streaming import (
+    WeightStream,
+    path_from_devices,
+    weights_from,
+)
 from nearkv.costmodel.model.estimate import Estimate, Fits, fits
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import NO_KNOBS, Knob, Reversal, choice, system
@@ -168,11 +173,6 @@ INTERVAL = Knob(
     default=SPILL_INTERVAL,
     kind="count",
 )
-WRITEBACK = choice(
-    "commit every KV entry in the step, or spill it in the background",
-    ("naive", "delayed"),
-    default=1,
-)
 BUFFERING = choice(
     "read a layer's KV before its kernel starts (the paper's pread), or while it runs",
     ("single", "double"),
@@ -243,7 +243,8 @@ def inf2(
     buffered = writeback * interval
     reserved = held_in_host(llm, work, alpha, buffered)
     tiers = weights_or_drives(hw, llm, work, weights, ssd_weights, reserved)
-    streamed = weights_from_devices(hw, llm, tiers, devices).keeping(work)
+    path = path_from_devices(hw, devices)
+    streamed = weights_from(hw, llm, tiers, path).keeping(work)
     split = split_batch(hw, llm, work, tiers, alpha)
     spill = Spill(writeback, interval)
 

@@ -80,7 +80,7 @@ def fetch(
     kv = share * llm.kv_bytes(work.batch, work.context)
     cold = (1 - sigma) * tiers.drive * kv
     off_gpu = (tiers.host + tiers.drive) * kv
-    gather = scattered(hw, "ssd", disk.drives)
+    gather = scattered(hw, disk.drives)
     return overlap(
         sequence=disk.drives.read(in_sequence * cold, "S / B_ssd"),
         gather=gather((1 - in_sequence) * cold, "S / B_ssd, token by token"),

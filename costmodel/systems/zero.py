@@ -44,7 +44,7 @@ from nearkv.costmodel.mechanisms.weights.streaming import (
     drives_of,
     memories,
     products,
-    weights_from_files,
+    weights_from,
 )
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.latent import Latent
@@ -183,7 +183,7 @@ def streamed(hw: Machine, llm: LLM, on_drives: Real, unpinned: Real) -> Pageable
     """
     tiers = Residency(0.0, 1 - on_drives, on_drives)
     return PageableStream(
-        **vars(weights_from_files(hw, llm, tiers, drives_of(hw))),
+        **vars(weights_from(hw, llm, tiers, drives_of(hw).read)),
         pageable=link(hw, "gpu_link", "pageable").inward,
         unpinned=unpinned,
     )

@@ -12,16 +12,12 @@ import numpy as np
 
 from nearkv.costmodel.algebra.span import Real, Span
 from nearkv.costmodel.model.estimate import Estimate
-from nearkv.hardware.errors import check_known
+from nearkv.hardware.errors import InputError, check_known
 from nearkv.sweeps.api.arguments import LoadAxes, Models, Names, Value, study_of
 from nearkv.sweeps.api.tables import table_of_rows
 from nearkv.sweeps.evaluate.columns import BOTTLENECK, STEP_BOTTLENECK, columns, on_request
 from nearkv.sweeps.evaluate.probe import Probe
-from nearkv.sweeps.explore.explain import (
-    ONE_STEP,
-    check_has_tree,
-    time_tree,
-)
+from nearkv.sweeps.explore.explain import ONE_STEP, time_tree
 from nearkv.sweeps.study.grid import Block, scalar
 from nearkv.sweeps.study.sizes import names
 from nearkv.sweeps.study.study import Study, one_block
@@ -68,7 +64,8 @@ class Prediction:
     @cached_property
     def tree(self) -> Rows:
         """The time tree, a row a span; see `explain`."""
-        return time_tree(self.block, self.estimate)
+        self.check_has_tree()
+        return time_tree(self.estimate)
 
     @property
     def conclusion(self) -> str:
@@ -162,7 +159,10 @@ class Prediction:
         Raises:
             InputError: it is.
         """
-        check_has_tree(self.study.method)
+        if self.study.method == "simulate":
+            raise InputError(
+                "a simulated queue has no time tree, nor time per resource; explain --method fluid"
+            )
 
     def table(self) -> pd.DataFrame:
         """The design point as a table of one row, as `nearkv.compare` gives it."""

@@ -15,12 +15,12 @@ from nearkv.costmodel.model.metrics import Evaluated
 from nearkv.costmodel.model.registry import MONOTONE_COLUMNS
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import choices_of
-from nearkv.solvers.search import MOST_TRIED, Test, largest, peak
+from nearkv.solvers.search import MOST_TRIED, Peak, Test, largest, peak
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.evaluate.probe import Probe, column
 from nearkv.sweeps.evaluate.slo import Target, check_quantities, parse_targets
 from nearkv.sweeps.explore.lines import searched
-from nearkv.sweeps.study.sizes import comma_list
+from nearkv.sweeps.study.sizes import names
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.tables.table import Row, Rows, plain
 
@@ -72,7 +72,7 @@ def _limits(texts: Sequence[str]) -> tuple[Target, ...]:
     Raises:
         InputError: one is no limit, or no upper one.
     """
-    listed = [text for item in texts for text in comma_list(item)]
+    listed = names(texts, "--slo")
     targets = parse_targets(listed) if listed else ()
     for target in targets:
         if target.at_least or target.against:
@@ -123,11 +123,26 @@ class _Sizing:
         """True if memory holds a batch at once and all limits are kept."""
         return self._is_served(self.answer(case, batch), batch)
 
-    def rate(self, case: Indices, batch: Numbers) -> Numbers:
-        """Throughput of a batch [1/s], NaN where it is not served at once."""
-        answer = self.answer(case, batch)
-        rates = column(answer, "throughput_tok_s", len(case))
-        return np.where(self._is_served(answer, batch), rates, np.nan)
+    def rates(self, most: Numbers, point: Indices, batch: Numbers) -> Numbers:
+        """Throughput with each combination of knobs: (points, combinations) [1/s].
+
+        Args:
+            most: the largest batch of each case.
+            point, batch: points, and a batch of each.
+
+        Returns:
+            Minus infinity where a batch is not served at once.
+        """
+        case = point[:, np.newaxis] * self.combinations + np.arange(self.combinations)
+        batches = np.broadcast_to(batch[:, np.newaxis], case.shape)
+        rates = np.full(case.shape, -np.inf)
+        tried = most[case] >= batches
+        if np.any(tried):
+            answer = self.answer(case[tried], batches[tried])
+            rate = column(answer, "throughput_tok_s", int(tried.sum()))
+            served = self._is_served(answer, batches[tried])
+            rates[tried] = np.where(served, rate, -np.inf)
+        return rates
 
     def _is_served(self, answer: Evaluated, batch: Numbers) -> NDArray[np.bool_]:
         at_once = np.greater_equal(answer.estimate.batch_run, batch)
@@ -168,71 +183,69 @@ class _Sizing:
         further = peak(more, beyond, self.probe.block.at_once)
         return known + np.nan_to_num(further.value)
 
+    def best(self, most: Numbers) -> Peak:
+        """The batch of the highest throughput at each point, with the best combination.
+
+        Args:
+            most: the largest batch of each case.
+        """
+
+        def highest(point: Indices, batch: Numbers) -> Numbers:
+            rate = np.max(self.rates(most, point, batch), axis=1)
+            return np.where(np.isinf(rate), np.nan, rate)
+
+        many = self.combinations
+        at_once = max(self.probe.block.at_once // many, 1)
+        largest_batch = np.max(most.reshape(-1, many), axis=1)
+        return peak(highest, largest_batch, at_once, MOST_TRIED // many)
+
     def rows(self) -> Rows:
         """An answer per design point."""
         points, many = np.arange(self.probe.size), self.combinations
         smallest = self.smallest()
         most = self.largest(smallest)
-
-        def rates(point: Indices, batch: Numbers) -> Numbers:
-            """Throughput with each combination: (points, combinations)."""
-            cases = point[:, np.newaxis] * many + np.arange(many)
-            batches = np.broadcast_to(batch[:, np.newaxis], cases.shape)
-            rate = np.full(cases.shape, -np.inf)
-            served = most[cases] >= batches
-            if np.any(served):
-                rate[served] = np.nan_to_num(
-                    self.rate(cases[served], batches[served]), nan=-np.inf
-                )
-            return rate
-
-        def highest(point: Indices, batch: Numbers) -> Numbers:
-            rate = np.max(rates(point, batch), axis=1)
-            return np.where(np.isinf(rate), np.nan, rate)
-
-        at_once = max(self.probe.block.at_once // many, 1)
-        over_knobs = np.max(most.reshape(-1, many), axis=1)
-        best = peak(highest, over_knobs, at_once, MOST_TRIED // many)
-        proven = np.isnan(best.value) | ~np.isnan(best.bound)
-        solved = np.maximum(np.nan_to_num(best.value), 1.0)
-        case = points * many + np.argmax(rates(points, solved), axis=1)
+        largest_batch = np.max(most.reshape(-1, many), axis=1)
+        best = self.best(most)
+        is_served, is_proven = largest_batch >= 1, ~np.isnan(best.bound)
+        solved = np.where(np.isnan(best.value), 1.0, best.value)
+        case = points * many + np.argmax(self.rates(most, points, solved), axis=1)
         at_best = self.answer(case, solved)
-        shown = ["step_ms", *(limit.quantity for limit in self.limits)]
-        quantities = {
-            name: np.where(over_knobs >= 1, column(at_best, name, len(points)), np.nan)
-            for name in dict.fromkeys(shown)
-        }
-        answers = {
-            "largest_batch": over_knobs,
+        answers: dict[str, NDArray[Any]] = {
+            "largest_batch": largest_batch,
             "short_of": self.ends(most, smallest),
             "value": best.value,
-            **self._chosen(case % many, over_knobs),
+            **self._chosen(case % many, is_served),
             "throughput_tok_s": best.rate,
-            **quantities,
+        }
+        for name in ("step_ms", *(limit.quantity for limit in self.limits)):
+            quantity = column(at_best, name, len(points))
+            answers[name] = np.where(is_served, quantity, np.nan)
+        answers |= {
             "bound_tok_s": best.bound,
             "gap": best.bound / best.rate - 1,
             "method": np.where(
-                proven, "bisection; each batch", "branch and bound, without proof"
+                is_proven | ~is_served,
+                "bisection; each batch",
+                "branch and bound, without proof",
             ),
         }
         rows: Rows = []
         for i in points:
             row = self.probe.names(int(i), ("batch",))
-            for name, answer in answers.items():
-                row[name] = plain(answer[i])
-            rows.append(row)
+            rows.append(row | {name: plain(cells[i]) for name, cells in answers.items()})
         return rows
 
-    def _chosen(self, combination: Indices, most: Numbers) -> dict[str, NDArray[Any]]:
+    def _chosen(
+        self, combination: Indices, is_served: NDArray[np.bool_]
+    ) -> dict[str, NDArray[Any]]:
         """Values of the knobs at the best batch, names of choices; blank where there is none."""
         shown: dict[str, NDArray[Any]] = {}
         for name, values in self.knobs.items():
-            value = values[combination]
-            names = self.probe.block.system.knobs[name].choices
+            value, names = values[combination], self.probe.block.system.knobs[name].choices
             if names:
-                shown[name] = np.where(most >= 1, np.array(names)[value.astype(int)], "")
+                shown[name] = np.where(is_served, np.array(names)[value.astype(int)], "")
             else:
-                shown[name] = np.where(most >= 1, value, np.nan)
+                shown[name] = np.where(is_served, value, np.nan)
         return shown
 
     def ends(self, most: Numbers, smallest: Numbers) -> NDArray[np.str_]:
@@ -255,17 +268,15 @@ class _Sizing:
         best = np.where(np.any(held >= 1, axis=1), np.argmax(held, axis=1), fewest)
         case = np.arange(len(held)) * self.combinations + best
         beyond = self.answer(case, batches[case])
-        short_of = np.broadcast_to(beyond.estimate.fits.short_of, case.shape)
-        ends = np.where(short_of == "", ROUNDS, short_of)
         fits = beyond.estimate.fits
-        reasons = np.array(fits.reasons)[np.broadcast_to(fits.reason, case.shape)]
-        unmodelled = np.broadcast_to(fits.unmodelled, case.shape)
-        ends = np.where(unmodelled, np.char.add(NOT_MODELLED, reasons), ends)
+        ends = np.where(np.equal(fits.short_of, ""), ROUNDS, fits.short_of)
+        lacks = np.char.add(NOT_MODELLED, np.array(fits.reasons)[fits.reason])
+        ends = np.where(fits.unmodelled, lacks, ends)
         for limit in self.limits:
             quantity = column(beyond, limit.quantity, len(case))
             broken = np.isfinite(quantity) & (limit.margin(quantity) < 0)
             ends = np.where(broken, f"the limit of {limit.quantity}", ends)
-        return ends
+        return np.broadcast_to(ends, case.shape)
 
 
 def why_batch(row: Row) -> str:

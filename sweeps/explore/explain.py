@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from nearkv.costmodel.algebra.span import Leaf, Span, join
 from nearkv.costmodel.model.estimate import Estimate
-from nearkv.hardware.errors import InputError
-from nearkv.sweeps.study.grid import Block, scalar
+from nearkv.sweeps.study.grid import scalar
 from nearkv.sweeps.tables.table import Rows
 
 ONE_STEP = "one decode step"
 """Name of the tree of a step that an answer of one token does not take."""
 
 
-def time_tree(block: Block, estimate: Estimate | None = None) -> Rows:
-    """The time tree of the one design point of a block, parents before their parts.
+def time_tree(estimate: Estimate) -> Rows:
+    """The time tree of one design point, parents before their parts.
 
     Args:
-        block: the design point.
-        estimate: what its system answered, where that is known.
+        estimate: what its system answered.
 
     Returns:
         A row per span: `span` (a path), `word` (how its parts are composed), `seconds` it takes by
@@ -26,24 +24,10 @@ def time_tree(block: Block, estimate: Estimate | None = None) -> Rows:
         which prefill makes, is followed by the tree of one decode step, its shares those of the
         step.
     """
-    check_has_tree(block.method)
-    estimate = estimate or block.resolved(block.grid.whole).estimate
     rows = _tree("", estimate.total)
     if not scalar(estimate.total.parts["decode"].seconds):
         rows += _tree(ONE_STEP, estimate.step)
     return rows
-
-
-def check_has_tree(method: str) -> None:
-    """Refuse to explain by averages what is simulated event by event.
-
-    Raises:
-        InputError: it is.
-    """
-    if method == "simulate":
-        raise InputError(
-            "a simulated queue has no time tree, nor time per resource; explain --method fluid"
-        )
 
 
 def _tree(path: str, span: Span) -> Rows:

@@ -33,7 +33,7 @@ from nearkv.sweeps.explore.lines import (
     searched,
 )
 from nearkv.sweeps.study.grid import Block
-from nearkv.sweeps.study.sizes import comma_list
+from nearkv.sweeps.study.sizes import names
 from nearkv.sweeps.study.study import Study, blocks
 from nearkv.sweeps.tables.table import Row, Rows, cell_text, plain
 
@@ -81,7 +81,7 @@ def find_hardware(study: Study, vary: str, slo: Sequence[str]) -> Rows:
             "--band: solve hardware gives one size, not a band; "
             f"compare --set {along.axis}={sizes} --band {study.band:g} gives that of each"
         )
-    targets = parse_targets([text for item in slo for text in comma_list(item)])
+    targets = parse_targets(names(slo, "--slo"))
     rows: Rows = []
     study_blocks = searched(study)
     lines = [line_of(vary, block) for block in study_blocks]

@@ -390,6 +390,6 @@ def cpu_scoring(hw: Machine) -> Port:
     return Port("host.dram", "read", dram * hw.derate.cpu_scoring)
 
 
-def scattered(hw: Machine, role: str, store: Drives | Csd) -> Port:
+def scattered(hw: Machine, store: Drives | Csd) -> Port:
     """Flash reads of single tokens, K and V rows of one layer, rather than in sequence [B]."""
-    return Port(f"{role}.flash", "read", store.read.rate * hw.derate.gather)
+    return store.read.with_rate(store.read.rate * hw.derate.gather)

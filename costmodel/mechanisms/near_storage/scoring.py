@@ -146,7 +146,7 @@ def fetch_cold(hw: Machine, amount: Real, hop: Real) -> Span:
     """
     gpu_link = link(hw, "gpu_link", "pcie").inward
     csd_link = link(hw, "csd_link", "pcie").inward
-    gather = scattered(hw, "csd", drives(hw, "csd"))
+    gather = scattered(hw, drives(hw, "csd"))
     out = overlap(
         gather=gather(amount, "(1-s) a M_s / B_s"),
         csd_link=csd_link(amount, "(1-s) a M_s / B_s"),

@@ -13,7 +13,14 @@ import numpy as np
 
 from nearkv.costmodel.algebra.span import Port, Real, Span, serial
 from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.registry import choice
 from nearkv.costmodel.model.resources import Csd
+
+WRITEBACK = choice(
+    "commit every KV entry in the step, or spill pages in the background",
+    ("naive", "delayed"),
+    default=1,
+)
 
 
 def head_rows(llm: LLM, b: Real, kv_share: Real, x_share: Real) -> Real:

@@ -44,7 +44,7 @@ from nearkv.costmodel.mechanisms.weights.streaming import DataPath, WeightStream
 from nearkv.costmodel.model.estimate import Fits, fits
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.registry import NO_KNOBS, Knob, choice
+from nearkv.costmodel.model.registry import NO_KNOBS, Knob
 from nearkv.costmodel.model.resources import KERNEL_GROUPS, Csd, Gpu, Link, csd, host, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -182,11 +182,6 @@ INTERVAL = Knob(
     kind="count",
     measured="hilos-c-opt",
     rules={"paper": interval_of_page},
-)
-WRITEBACK = choice(
-    "commit every KV entry in the step, or spill pages in the background",
-    ("naive", "delayed"),
-    default=1,
 )
 
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from nearkv.costmodel.algebra.span import (
     Booleans,
-    ByName,
     Port,
     Real,
     Span,
@@ -40,7 +39,7 @@ from nearkv.costmodel.model.chosen import Compressed
 from nearkv.costmodel.model.latent import Latent
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.registry import MONOTONE_COLUMNS, Knob, Reversal
+from nearkv.costmodel.model.registry import MONOTONE_COLUMNS, Knob, KnobRule, Reversal
 from nearkv.costmodel.model.resources import gpu, link
 from nearkv.costmodel.model.workload import Load, Workload, over_layer_types
 from nearkv.hardware.machine import Machine
@@ -144,9 +143,9 @@ def of_engine(hw: Machine, key: str) -> Real:
     return choose(is_large, engine[key], engine.maybe(f"{key}_small", engine[key]))
 
 
-def tokens_of_engine(hw: Machine, llm: LLM, work: Workload, stated: ByName) -> Real:
-    """Tokens that the engine takes together by default [1]."""
-    return of_engine(hw, "chunk")
+def engine_rule(key: str) -> KnobRule:
+    """The rule of a knob by which it is a default of the engine."""
+    return lambda hw, llm, work, stated: of_engine(hw, key)
 
 
 CHUNK = Knob(
@@ -154,8 +153,8 @@ CHUNK = Knob(
     high=131_072,
     default="engine",
     kind="count",
-    rules={"engine": tokens_of_engine},
-    of_work=True,
+    rules={"engine": engine_rule("chunk")},
+    of_work="chunk",
 )
 
 

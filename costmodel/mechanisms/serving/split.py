@@ -254,7 +254,7 @@ def adapters(hw: Machine, split: GpuSplit) -> Port:
     """Adapters of all nodes at work, `fabric.count` in each [B]."""
     nodes = np.maximum(split.gpus / split.node, 1.0)
     of_a_node = link(hw, "fabric", "link").outward
-    return Port(of_a_node.resource, "move", nodes * of_a_node.rate)
+    return of_a_node.with_rate(nodes * of_a_node.rate)
 
 
 def most_chosen(layer: LLM, copies: Real, ranks: Real) -> Real:

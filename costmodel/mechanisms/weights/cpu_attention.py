@@ -5,7 +5,7 @@ Symbols: b sequences, s tokens, r latent rank, dr rotary size, H query heads.
 
 from __future__ import annotations
 
-from nearkv.costmodel.algebra.span import Port, Real, Span, overlap, stream
+from nearkv.costmodel.algebra.span import Real, Span, overlap, stream
 from nearkv.costmodel.mechanisms.weights.streaming import DataPath
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.resources import Gpu, Host, Link
@@ -32,7 +32,7 @@ def attend_on_cpu(hw: Machine, llm: LLM, b: Real, s: Real, host: Host) -> Span:
     copy = hw.derate.cpu_copy
     products = (1 - copy) * llm.group
     times = copy + products
-    attend = Port("host.dram", "read", host.attend.rate / times)
+    attend = host.attend.with_rate(host.attend.rate / times)
     kv = llm.kv_bytes(b, s)
     return attend(kv, "CPU attention, HILOS fig. 1b")
 

@@ -253,34 +253,18 @@ class WeightStream:
         )
 
 
-def weights_from_files(
-    hw: Machine, llm: LLM, tiers: Residency, drives: FileStorage
+def weights_from(
+    hw: Machine, llm: LLM, tiers: Residency, storage: DataPath
 ) -> WeightStream:
-    """Weights that are not on the GPU arrive layer by layer, those on the drives as files."""
-    return WeightStream(
-        llm=llm,
-        gpu=gpu(hw),
-        host=host(hw),
-        link=link(hw, "gpu_link", "pcie"),
-        tiers=tiers,
-        storage=drives.read,
-    )
+    """Weights that are not on the GPU arrive layer by layer, those on storage by its path."""
+    lanes = link(hw, "gpu_link", "pcie")
+    return WeightStream(llm, gpu(hw), host(hw), lanes, tiers, storage)
 
 
-def weights_from_devices(
-    hw: Machine, llm: LLM, tiers: Residency, devices: Csd
-) -> WeightStream:
-    """Weights arrive layer by layer, those on computational storage as files over its uplink."""
-    uplink = link(hw, "uplink", "uplink")
-    path = {"flash": devices.read, "uplink": uplink.inward, "file": page_cache(hw, "csd")}
-    return WeightStream(
-        llm=llm,
-        gpu=gpu(hw),
-        host=host(hw),
-        link=link(hw, "gpu_link", "pcie"),
-        tiers=tiers,
-        storage=path,
-    )
+def path_from_devices(hw: Machine, devices: Csd) -> DataPath:
+    """The ports from computational storage to the host: files over its uplink."""
+    lanes = link(hw, "uplink", "uplink").inward
+    return {"flash": devices.read, "uplink": lanes, "file": page_cache(hw, "csd")}
 
 
 @dataclass(frozen=True)

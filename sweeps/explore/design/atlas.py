@@ -213,7 +213,7 @@ class Atlas:
             limits = (*limits, served_at_once(batch))
         goals = [replace(goal, limits=(each, *limits)) for each in self.budgets]
         goals = goals or [replace(goal, limits=limits)]
-        return [self.question.asking(study, goal) for goal in goals]
+        return [self.question.asking(study, each) for each in goals]
 
     def _answers(self, questions: Sequence[Question]) -> list[dict[str, Any]]:
         """Fields of the regions of one workload, searched within each budget."""

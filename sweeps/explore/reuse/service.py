@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Booleans, Numbers
+from nearkv.costmodel.algebra.span import Booleans, Integers, Numbers
 from nearkv.costmodel.mechanisms.kv_tiers import layerwise
 from nearkv.costmodel.model.workload import ENDLESS_TOKENS, Arrivals
-from nearkv.sweeps.evaluate.kv_policies import BlockHits, is_stack, tier_hits
+from nearkv.sweeps.evaluate.kv_policies import is_stack, tier_hits
 from nearkv.sweeps.explore.reuse.question import Reuse
 from nearkv.sweeps.explore.reuse.ways import fetch, load_seconds
 from nearkv.sweeps.study.block_traces import BlockTrace
@@ -121,35 +121,34 @@ def hits_of(question: Reuse) -> Hits:
     if node.snapshot:
         trace = trace.with_snapshots(node.snapshot)
     found = tier_hits(trace.prompts, held.tolist(), question.policy, question.admission)
+    upto = np.cumsum(found.found, axis=1)
     each = trace.share * len(trace.prompt)
     return Hits(
         share=np.sum(found.found, axis=0) / len(trace.prompts.blocks),
-        margin=DRIFT_BAND * _drift(trace, found),
+        margin=DRIFT_BAND * _drift(trace, upto),
         prompts=trace.prompt,
         outputs=np.maximum(trace.output, 1.0),
-        tokens=_tokens(trace, found),
+        tokens=_tokens(trace, upto),
         weights=np.full(len(trace.prompt), 1 / len(trace.prompt)),
         written=found.written / each * question.block_bytes,
         is_whole=trace.share == 1,
     )
 
 
-def _drift(trace: BlockTrace, found: BlockHits) -> Numbers:
+def _drift(trace: BlockTrace, upto: Integers) -> Numbers:
     """Distance of the hits of both halves of a trace, up to each tier: (tiers,)."""
-    upto = np.cumsum(found.found, axis=1)
     lengths = trace.prompts.ends - trace.prompts.starts
     half = int(np.searchsorted(trace.prompts.ends, len(trace.prompts.blocks) / 2)) + 1
-    parts = (slice(0, half), slice(half, None))
     first, second = (
-        np.sum(upto[part], axis=0) / max(np.sum(lengths[part]), 1) for part in parts
+        np.sum(upto[part], axis=0) / max(np.sum(lengths[part]), 1)
+        for part in (slice(half), slice(half, None))
     )
-    apart: Numbers = np.abs(second - first)
-    return apart
+    distance: Numbers = np.abs(second - first)
+    return distance
 
 
-def _tokens(trace: BlockTrace, found: BlockHits) -> Numbers:
+def _tokens(trace: BlockTrace, upto: Integers) -> Numbers:
     """Tokens of each request in each tier: (requests, tiers)."""
-    upto = np.cumsum(found.found, axis=1)
     prompts = trace.prompt[:, np.newaxis]
     if trace.share == 1:  # the last block of a prompt is not full
         within = np.minimum(trace.block * upto, prompts)

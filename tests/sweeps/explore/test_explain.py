@@ -21,14 +21,16 @@ def test_an_answer_of_one_token_explains_one_step() -> None:
     """Prefill makes the only token; the tree of a step stands behind, its shares sum to 1."""
     study = Study(("full-cache",), ("qwen-7b",), batch="1", context="4k", output_tokens="1")
     block = one_block(study)
-    answer, rows = columns(block, block.grid.whole), time_tree(block)
+    resolved = block.resolved(block.grid.whole)
+    answer = columns(block, block.grid.whole, resolved=resolved)
+    rows = time_tree(resolved.estimate)
     step = [row for row in rows if str(row["span"]).startswith("one decode step")]
     leaves = [float(str(row["share"])) for row in step if row["word"] == "leaf"]
     assert sum(leaves) == pytest.approx(1)
     milliseconds = float(answer["step_ms"].astype(float)[0])
     assert 1e3 * float(str(step[0]["seconds"])) == pytest.approx(milliseconds)
-    longer = Study(("full-cache",), ("qwen-7b",), batch="1", context="4k", output_tokens="2")
-    assert not [row for row in time_tree(one_block(longer)) if "one decode" in str(row["span"])]
+    longer = nearkv.estimate(study.but(output_tokens="2"))
+    assert not [row for row in longer.tree if "one decode" in str(row["span"])]
 
 
 @pytest.mark.parametrize("ask", ["explain", "breakdown", "busy", "traffic"])
@@ -37,9 +39,8 @@ def test_a_simulated_queue_has_no_time_tree(ask: str) -> None:
     answer: Callable[[], object] = getattr(point, ask)
     with pytest.raises(InputError, match="a simulated queue has no time tree"):
         answer()
-    study = Study(("l3",), ("opt-66b",), traces=("openr1",), method="simulate")
     with pytest.raises(InputError, match="explain --method fluid"):
-        time_tree(one_block(study))
+        _ = point.tree
 
 
 def test_a_tree_with_a_band_says_what_the_band_is_made_of() -> None:

@@ -15,7 +15,7 @@ from nearkv.hardware.errors import InputError, NearkvWarning
 from nearkv.sweeps.explore.explain import time_tree as tree_of_a_point
 from nearkv.sweeps.figures import report as reporting
 from nearkv.sweeps.figures.report import answer, report_page, time_tree
-from nearkv.sweeps.study.study import Study, blocks, one_block
+from nearkv.sweeps.study.study import Study, blocks
 
 STUDY = Study(("flexgen-ssd", "flexgen-dram", "hilos"), ("opt-66b",), "16", "16k,64k")
 
@@ -205,7 +205,7 @@ def assert_adds_up(rows: Mapping[str, tuple[str, float]], rel: float) -> None:
 
 def trees(study: Study) -> None:
     (block,) = blocks(study)
-    rows = tree_of_a_point(one_block(study))
+    rows = tree_of_a_point(block.resolved(block.grid.whole).estimate)
     point = {str(row["span"]): (str(row["word"]), float(str(row["seconds"]))) for row in rows}
     assert_adds_up(point, 1e-9)
     tree = time_tree(block)

@@ -127,5 +127,5 @@ def test_the_smaller_of_two_tiers_bounds_what_they_swap() -> None:
 def test_processors_and_scattered_reads_lose_a_share() -> None:
     hw = load_platform("aipc-4090").machine()
     assert cpu_scoring(hw).rate == hw.host.bandwidth * hw.derate.cpu_scoring
-    rows = scattered(hw, "ssd", drives(hw, "ssd"))
+    rows = scattered(hw, drives(hw, "ssd"))
     assert rows.rate == hw.ssd.count * hw.ssd.read * hw.derate.gather

@@ -30,16 +30,19 @@ def owner_wins(systems: str, role: str, prices: Path, servers: str, **asked: Any
     return role in find_system(table["system"][0]).owns
 
 
-def check_price(role: str, systems: str, folder: Path, servers: str, **asked: Any) -> bool:
+def check_price(
+    role: str, systems: str, folder: Path, servers: str, **asked: Any
+) -> dict[Any, Any]:
     """Hold that prices a millionth below the break-even are won by the owner, and above lost.
 
     Returns:
-        Whether there is a break-even.
+        The break-even with its band; nothing where there is none.
     """
     given: dict[str, Any] = {"model": "llama3.1-70b", "servers": servers, **asked}
-    (row,) = nearkv.design(systems, break_even=f"{role}.price", **given).to_dict("records")
+    table = nearkv.design(systems, break_even=f"{role}.price", band=90, **given)
+    (row,) = table.to_dict("records")
     if row["factor"] is None or np.isnan(row["factor"]):
-        return False
+        return {}
     built = [load_server(name) for name in servers.split(",")]
     parts = {part.name for each in built if role in each.slots for part in each.parts(role)}
     for side, wins in ((1 - 1e-6, True), (1 + 1e-6, False)):
@@ -51,7 +54,7 @@ def check_price(role: str, systems: str, folder: Path, servers: str, **asked: An
         ]
         prices.write_text("\n".join(["part,usd", *lines]) + "\n")
         assert owner_wins(systems, role, prices, servers, **asked) is wins
-    return True
+    return row
 
 
 def test_at_the_price_of_lpddr_at_which_it_loses_64k_a_gpu_takes_over(tmp_path: Path) -> None:
@@ -60,10 +63,7 @@ def test_at_the_price_of_lpddr_at_which_it_loses_64k_a_gpu_takes_over(tmp_path: 
     That is 5,640 USD where it costs 1,440, or 41 USD/GB. More modules are dearer.
     """
     asked: dict[str, Any] = {"context": "64k", "batch": 16, "budget": "20kUSD"}
-    assert check_price("lpddr", "h2m2,gpu", tmp_path, SERVERS, **asked)
-    given: dict[str, Any] = {"model": "llama3.1-70b", "servers": SERVERS, **asked}
-    table = nearkv.design("h2m2,gpu", break_even="lpddr.price", band=90, **given)
-    (row,) = table.to_dict("records")
+    row = check_price("lpddr", "h2m2,gpu", tmp_path, SERVERS, **asked)
     assert row["owner_wins"]
     assert row["at"] == pytest.approx(20_000 - 14_360, rel=1e-6)
     assert row["factor"] == pytest.approx(5640 / 1440, rel=1e-6)
