@@ -143,12 +143,11 @@ or the `reason` why no machine serves |
     from nearkv.sweeps.explore.design.answer import best_machines
     from nearkv.sweeps.explore.design.atlas import GROUPS, Atlas
     from nearkv.sweeps.explore.design.fleet import serve
+    from nearkv.sweeps.explore.design.goal import OF_PRICE, served_at_once
     from nearkv.sweeps.explore.design.question import (
-        OF_PRICE,
         Question,
         read_prices,
         request_classes,
-        served_at_once,
     )
 
     if not seconds > 0:
@@ -290,7 +289,7 @@ def _limits(budget: Sequence[str], slo: Sequence[str]) -> tuple[Target, ...]:
     Raises:
         InputError: a limit that cannot be read, or that compares with another system.
     """
-    from nearkv.sweeps.explore.design.question import budget_limits
+    from nearkv.sweeps.explore.design.goal import budget_limits
 
     targets = parse_targets(slo) if slo else ()
     check_quantities(targets, ())

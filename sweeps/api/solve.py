@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from inspect import signature
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Unpack
@@ -89,24 +90,10 @@ def _told(table: pd.DataFrame, why: Callable[[Row], str]) -> pd.DataFrame:
     return table
 
 
-def alpha(
-    model: StudyOrModels, systems: Names = "hilos", **axes: Unpack[Axes]
-) -> pd.DataFrame:
-    """Solve the share of the batch kept as X (HILOS sec. 4.2)."""
-    return knob(model, "alpha", systems, **axes)
-
-
-def spill(
-    model: StudyOrModels, systems: Names = "hilos", **axes: Unpack[Axes]
-) -> pd.DataFrame:
-    """Solve the spill interval (HILOS sec. 4.3)."""
-    return knob(model, "interval", systems, **axes)
-
-
 def knob(
     model: StudyOrModels, name: str, systems: Names = "hilos", **axes: Unpack[Axes]
 ) -> pd.DataFrame:
-    """Solve any knob of a system."""
+    """Solve any knob of a system, as the share of the batch kept as X (HILOS sec. 4.2, 4.3)."""
     from nearkv.sweeps.explore.knob import find_best_knob, why_knob
 
     study = _study(model, systems, axes)
@@ -288,8 +275,8 @@ def subbatch(
 
 
 QUESTIONS: Mapping[str, Callable[..., pd.DataFrame]] = {
-    "alpha": alpha,
-    "spill": spill,
+    "alpha": partial(knob, name="alpha"),
+    "spill": partial(knob, name="interval"),
     "knob": knob,
     "beta": beta,
     "mapping": mapping,

@@ -43,7 +43,8 @@ def table_of_columns(
         for name, values in columns.items()
         if empty or not _is_empty(values)
     }
-    table = _concluding(pd.DataFrame(shown), conclusion)
+    table = pd.DataFrame(shown)
+    table.attrs["conclusion"] = list(conclusion)
     if study is not None:
         units = {row["column"]: row["unit"] for row in column_rows()}
         units = {name: units.get(name) or stem_and_unit(name)[1] for name in shown}
@@ -69,7 +70,9 @@ def table_of_rows(
     import pandas as pd
 
     plain_rows = [{name: plain(value) for name, value in row.items()} for row in rows]
-    return _concluding(pd.DataFrame(plain_rows), conclusion)
+    table = pd.DataFrame(plain_rows)
+    table.attrs["conclusion"] = list(conclusion)
+    return table
 
 
 def rows_of(table: pd.DataFrame | Rows) -> Rows:
@@ -77,8 +80,3 @@ def rows_of(table: pd.DataFrame | Rows) -> Rows:
     if isinstance(table, list):
         return table
     return records({str(name): values.to_numpy() for name, values in table.items()})
-
-
-def _concluding(table: pd.DataFrame, conclusion: Sequence[str]) -> pd.DataFrame:
-    table.attrs["conclusion"] = list(conclusion)
-    return table

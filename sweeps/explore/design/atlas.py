@@ -30,7 +30,8 @@ from nearkv.sweeps.explore.design.answer import (
 )
 from nearkv.sweeps.explore.design.deployments import LACKING
 from nearkv.sweeps.explore.design.flips import best_shares
-from nearkv.sweeps.explore.design.question import Question, served_at_once
+from nearkv.sweeps.explore.design.goal import served_at_once
+from nearkv.sweeps.explore.design.question import Question
 from nearkv.sweeps.explore.lines import WORKLOAD_COLUMNS
 from nearkv.sweeps.study.grid import NO_NUMBERS
 from nearkv.sweeps.tables.table import Row, Rows, counted

@@ -1,9 +1,8 @@
-"""Question of a user about machines: limits by unit, prices of their own, terms of ownership."""
+"""Question of a user about machines: prices of their own, classes of requests, what is asked."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,8 +18,7 @@ from nearkv.hardware.files import names, read_rows
 from nearkv.hardware.platform import Part
 from nearkv.hardware.schema import Quantity
 from nearkv.hardware.server import Server, load_server, ownership
-from nearkv.hardware.units import measure, parse
-from nearkv.sweeps.evaluate.slo import Target
+from nearkv.hardware.units import parse
 from nearkv.sweeps.explore.design.deployments import Deployments
 from nearkv.sweeps.explore.design.goal import Goal
 from nearkv.sweeps.explore.design.space import (
@@ -35,54 +33,8 @@ from nearkv.sweeps.jobs.search import check_points
 from nearkv.sweeps.study.sizes import per_second, size
 from nearkv.sweeps.study.study import Study, name_of
 
-OF_PRICE = "cost_usd"
-"""The column that a budget in USD limits."""
-BUDGETS = {
-    "USD": (OF_PRICE, 1.0),
-    "USD/s": ("usd_hour", 3600.0),
-    "W": ("power_cap_w", 1.0),
-}
-"""Dimension of a budget -> the column that it limits, and what turns SI into its unit."""
-_RACK_UNITS = re.compile(r"\s*(\d+(?:\.\d+)?)\s*U\s*")
-_EXAMPLES = "100kUSD, 30USD/h, 10kW or 8U"
 _HEADER = {"part", "usd", "low", "high", "basis", "date", "source"}
 _COST_BASES = {"purchase": "price", "rental": "rent"}
-
-
-def budget_limits(texts: Sequence[str]) -> tuple[Target, ...]:
-    """Limits of price, hourly price, power and rack space, told apart by their units.
-
-    Several prices are several questions, from the lowest on.
-
-    Raises:
-        InputError: a text that is no amount with one of these units, or two of another unit.
-
-    >>> [(limit.quantity, limit.value) for limit in budget_limits(["100kUSD", "8U"])]
-    [('cost_usd', 100000.0), ('rack_units', 8.0)]
-    """
-    limits = sorted(map(_budget, texts), key=lambda limit: limit.value)
-    once([each.quantity for each in limits if each.quantity != OF_PRICE], "--budget")
-    once([each.text for each in limits], "--budget")
-    return tuple(limits)
-
-
-def served_at_once(users: float) -> Target:
-    """The limit that all users of a batch are served at once."""
-    return Target("batch_run", "", True, users, "--users")
-
-
-def _budget(text: str) -> Target:
-    where = f"--budget {text!r}"
-    if height := _RACK_UNITS.fullmatch(text):
-        return Target("rack_units", "", False, float(height[1]), "--budget")
-    try:
-        value, dimension = measure(text, where, _EXAMPLES)
-    except InputError:
-        value, dimension = 0.0, ""
-    if dimension not in BUDGETS or not value:
-        raise InputError(f"{where} is no amount of a budget above zero; write {_EXAMPLES}")
-    column, size = BUDGETS[dimension]
-    return Target(column, "", False, value * size, "--budget")
 
 
 def read_prices(file: str) -> dict[str, dict[str, Quantity]]:
@@ -168,7 +120,7 @@ def request_classes(texts: Sequence[str]) -> tuple[RequestClass, ...]:
     return tuple(classes)
 
 
-def spread(values: Sequence[float]) -> str:
+def _ends(values: Sequence[float]) -> str:
     """A number, or the first and the last of several, in words."""
     ends = dict.fromkeys((values[0], values[-1]))
     return " to ".join(f"{end:,.0f}" for end in ends)
@@ -210,9 +162,9 @@ class Question:
         """The workload and the limits, in words."""
         study = self.study
         limits = [limit.text for limit in self.goal.limits]
-        one = f"{spread(study.context)} tokens of context, {spread(study.output_tokens)} of output"
+        one = f"{_ends(study.context)} tokens of context, {_ends(study.output_tokens)} of output"
         lengths = [*map(str, self.classes)] or [one]
-        sequences = f"{spread(study.batch)} sequences"
+        sequences = f"{_ends(study.batch)} sequences"
         widths = [
             f"{name} {getattr(value, 'text', value)}"
             for name, (value,) in study.sets.items()

@@ -18,8 +18,8 @@ from nearkv.hardware.errors import InputError, UnmetError
 from nearkv.sweeps.explore.design.answer import best_machines
 from nearkv.sweeps.explore.design.atlas import DRAWS
 from nearkv.sweeps.explore.design.flips import best_shares
-from nearkv.sweeps.explore.design.goal import Goal
-from nearkv.sweeps.explore.design.question import Question, budget_limits
+from nearkv.sweeps.explore.design.goal import Goal, budget_limits
+from nearkv.sweeps.explore.design.question import Question
 from nearkv.sweeps.study.grid import Block
 from nearkv.sweeps.study.study import Study, blocks
 

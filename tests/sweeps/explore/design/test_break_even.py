@@ -15,8 +15,7 @@ from nearkv.hardware.catalog import load_part
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.server import load_server
 from nearkv.sweeps.explore.design.break_even import DOUBLINGS, _nearest_turn, turns_of_draws
-from nearkv.sweeps.explore.design.goal import Goal
-from nearkv.sweeps.explore.design.question import budget_limits
+from nearkv.sweeps.explore.design.goal import Goal, budget_limits
 from nearkv.sweeps.study.study import Study, blocks
 
 pytestmark = pytest.mark.filterwarnings("ignore::nearkv.hardware.errors.NearkvWarning")
