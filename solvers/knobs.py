@@ -494,7 +494,7 @@ def _minimum(question: _Question, name: str, least: Real) -> Solved:
     knob, stated = question.system.knobs[name], question.stated
     breaks: Sequence[Real] = ()
     if knob.breaks:
-        breaks = knob.breaks(question.hw, question.llm, question.work, stated)
+        breaks = knob.breaks(question.hw, question.llm, question.stated_work, stated)
     # a share is known to be affine by the tests of its system, a number is asked each time
     most = np.inf if knob.kind == "number" else MOST_PROBED
     return solve(
