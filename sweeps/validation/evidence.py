@@ -40,9 +40,11 @@ from nearkv.sweeps.validation.prediction import (
     metric_of,
     predict,
     question_of,
+    questions_of,
     reduced_as,
+    values_of,
 )
-from nearkv.sweeps.validation.questions import ask, blocks_of
+from nearkv.sweeps.validation.questions import ask, ask_together, blocks_of
 
 EVIDENCE_SAMPLES = 1024
 """Draws of the uncertain numbers at which a claim is predicted."""
@@ -231,6 +233,7 @@ def claimed(paper: str, platform: str = "") -> Evidence:
     usable = [claim for claim in load(paper) if is_run(claim) and not claim.is_blind]
     test_bed = _test_bed(paper, usable, platform)
     derates = test_bed.roles["derate"]
+    ask_together(questions_of(usable))
     shared: dict[object, AskedPoints] = {}
     runs = []
     for claim in usable:
@@ -239,7 +242,7 @@ def claimed(paper: str, platform: str = "") -> Evidence:
         both = (*asked.system, *asked.baseline)
         if any(block.platform.roles["derate"] != derates for block in both):
             continue
-        fits = np.flatnonzero(np.isfinite(asked.values()))
+        fits = np.flatnonzero(np.isfinite(values_of(claim)[:, 0]))
         if fits.size:
             runs.append(Run(claim, asked, fits))
     return _evidence(f"claims of {paper}", paper, test_bed, runs)
@@ -362,9 +365,14 @@ class SampledClaim:
 def sampled_claims() -> Iterator[SampledClaim]:
     """All runs that papers and others state, but inputs of the models, at every draw."""
     for paper in papers():
-        for claim in load(paper):
-            if is_run(claim) and claim.counts_as not in (RESTATED, FITTED_TO):
-                yield _sampled_claim(paper, claim)
+        runs = [
+            claim
+            for claim in load(paper)
+            if is_run(claim) and claim.counts_as not in (RESTATED, FITTED_TO)
+        ]
+        ask_together(questions_of(runs))
+        for claim in runs:
+            yield _sampled_claim(paper, claim)
 
 
 def _sampled_claim(paper: str, claim: Claim) -> SampledClaim:

@@ -401,9 +401,14 @@ def claimed_value(claim: str) -> float:
     Raises:
         InputError: no such claim.
     """
-    numbers = {known.id: known.low for paper in papers() for known in load(paper)}
-    check_known("claim", [claim], numbers)
-    return float(numbers[claim])
+    check_known("claim", [claim], _stated())
+    return float(_stated()[claim])
+
+
+@cache
+def _stated() -> dict[str, str]:
+    """What each claim states; the lower end of a range."""
+    return {known.id: known.low for paper in papers() for known in load(paper)}
 
 
 def number_or_size(word: str) -> Real:
