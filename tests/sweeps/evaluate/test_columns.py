@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,7 @@ def test_columns_say_what_is_not_modelled_and_what_differs() -> None:
     study = Study(("hilos",), ("opt-66b",), batch="1,2", context="1k,1600")
     (block,) = blocks(study)
 
+    @wraps(block.system.model)
     def limited(*inputs: Any, **knobs: Any) -> Estimate:
         estimate = block.system.model(*inputs, **knobs)
         long, even = np.greater(estimate.work.prompt, 1500), np.greater(estimate.work.batch, 1)
