@@ -204,7 +204,7 @@ class Workload:
         """Tokens the longest sequence holds when it ends [1]."""
         return self.before + (self.prompt + self.output) * self.spread.longest
 
-    def at(self, context: Real) -> Workload:
+    def at_context(self, context: Real) -> Workload:
         """This work with its decode step at one context [1]."""
         return replace(self, fixed_context=context)
 

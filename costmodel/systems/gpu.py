@@ -414,8 +414,12 @@ def served(
         | {ONE_STAGE: np.greater(pp, 1) & queued}
         | not_shareable(llm, prefix * shared)
     )
-    answer = steady(work, serving, possible, {"tp": tp, "dp": dp, "pp": pp, "ep": ep})
-    answer = replace(answer, notes={**answer.notes, **unmeasured_kernels(hw, llm)})
+    answer = steady(work, serving, possible)
+    answer = replace(
+        answer,
+        also={"tp": tp, "dp": dp, "pp": pp, "ep": ep},
+        notes={**answer.notes, **unmeasured_kernels(hw, llm)},
+    )
     stated = "HILOS measured weights in host memory to take vLLM about five times as long"
     return missed(answer, stated, "hilos-multinode", np.greater(offload, 0))
 

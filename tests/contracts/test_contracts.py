@@ -176,7 +176,7 @@ def test_a_choice_is_one_of_its_names(system: System) -> None:
 def test_decode_at_the_mean_context_equals_the_sum_over_steps(system: System) -> None:
     output, prompt = 65, 8192.0
     hw, llm, work = machine_of(system), model("opt-66b"), Workload(4.0, prompt, float(output))
-    steps = evaluate(system, hw, llm, work.at(prompt + np.arange(1.0, output)))
+    steps = evaluate(system, hw, llm, work.at_context(prompt + np.arange(1.0, output)))
     mean = evaluate(system, hw, llm, work)
     assert np.sum(steps.step.seconds) == pytest.approx((output - 1) * mean.step.seconds, rel=0.02)
 

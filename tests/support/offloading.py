@@ -9,7 +9,7 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.machine import Machine
 
-WORK = Workload(96.0, 512.0, 32.0).at(528.0)
+WORK = Workload(96.0, 512.0, 32.0).at_context(528.0)
 """96 prompts, the step at the mean context."""
 WEIGHTS = 48 * 12 * 7168**2 * 2
 """Matrices of OPT-30B's layers, 12 h^2 each, 16 bits [B]."""

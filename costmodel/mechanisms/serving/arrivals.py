@@ -29,7 +29,7 @@ from functools import cached_property
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Booleans, ByName, Port, Real, Span, serial
+from nearkv.costmodel.algebra.span import Booleans, Port, Real, Span, serial
 from nearkv.costmodel.mechanisms.serving.residents import (
     bisect,
     crossing,
@@ -687,8 +687,6 @@ def under_load(
     work: Workload,
     serving: Serving,
     fits: Fits,
-    also: ByName,
-    accelerator_power: ByName,
 ) -> Estimate:
     """The answer to requests that arrive: of a mean request, and of the iterations it meets.
 
@@ -699,7 +697,6 @@ def under_load(
     Args:
         work: the requests, and how they arrive.
         serving, fits: how they are served, and what fits.
-        also, accelerator_power: as in `Estimate`.
     """
     arrivals, dp = work.arrivals, serving.replicas
     assert arrivals is not None, "a batch is answered by `fluid.steady`"
@@ -732,9 +729,7 @@ def under_load(
         fits=fits,
         work=replace(work, batch=rate * response.sojourn),
         batch_run=n,
-        accelerator_power=accelerator_power,
         step_carries=carried,
-        also=also,
         serving=serving,
         queued=latency,
         laws=laws_of(response),

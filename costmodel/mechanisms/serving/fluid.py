@@ -16,7 +16,6 @@ import numpy as np
 
 from nearkv.costmodel.algebra.span import (
     Booleans,
-    ByName,
     Real,
     Span,
     choose,
@@ -29,7 +28,6 @@ from nearkv.costmodel.model.estimate import Estimate, Fits, Latency
 from nearkv.costmodel.model.registry import choice
 from nearkv.costmodel.model.workload import Serving, Workload
 
-NO_CAPACITY: ByName = {}
 POLICY = choice(
     "let a request's memory grow page by page, or admit it with its final length reserved",
     ("paged", "reserve"),
@@ -53,8 +51,6 @@ def steady(
     work: Workload,
     serving: Serving,
     fits: Fits,
-    also: ByName = NO_CAPACITY,
-    accelerator_power: ByName = NO_CAPACITY,
 ) -> Estimate:
     """Fluid model: prefill and one decode step of all B requests, n_d at a time.
 
@@ -68,14 +64,12 @@ def steady(
         work: mean lengths and moments of the requests.
         serving: how the system serves them.
         fits: what fits.
-        also: columns of one system alone.
-        accelerator_power: as in `Estimate`.
 
     Returns:
         Prefill, and one decode step over all rounds.
     """
     if work.arrivals is not None:
-        return under_load(work, serving, fits, also, accelerator_power)
+        return under_load(work, serving, fits)
     n = decoding(work, serving)
     held = requests_held(work, serving)
     batch = np.maximum(work.batch, 1e-9)
@@ -112,9 +106,7 @@ def steady(
         fits=fits,
         work=work,
         batch_run=n,
-        accelerator_power=accelerator_power,
         step_carries=carried,
-        also=also,
         serving=serving,
         queued=Latency(ttft, between_tokens),
     )

@@ -83,7 +83,7 @@ def divided(
     if not np.any(tokens):
         return own, None
     if own.fixed_context is not None:
-        own = own.at(np.maximum(own.fixed_context - tokens, 1.0))
+        own = own.at_context(np.maximum(own.fixed_context - tokens, 1.0))
     return own, SharedPrefix(tokens, own)
 
 

@@ -78,7 +78,7 @@ def _resolved(
     system: str, hw: Machine, llm: LLM, batch: float, lengths: Numbers
 ) -> Resolved:
     spec = find_system(system)
-    work = Workload(batch, lengths, 1.0).at(lengths)
+    work = Workload(batch, lengths, 1.0).at_context(lengths)
     return resolve_knobs(spec, hw, llm, work, spec.defaults)
 
 
@@ -412,7 +412,7 @@ def only_gemms_gain_from_batching(*models: str) -> float:
         on = side(hw, "hbm", "hbm_chip")
         linear = gemm(on, llm, batch, llm.hidden, llm.ffn).traffic()
         attention = attend(
-            on, llm, Workload(batch, 0.0, 1.0).at(1024.0), llm.heads
+            on, llm, Workload(batch, 0.0, 1.0).at_context(1024.0), llm.heads
         ).traffic()
         per_gemm_byte = batch / linear["hbm.memory", "read"]
         operations = np.asarray(attention["hbm.vectors", "run"])

@@ -131,7 +131,7 @@ def _tbt(model: str, system: str, context: float, ranksets: str = "") -> Numbers
     if ranksets:
         hw = hw.with_values({"dimm.ranksets": float(ranksets)})
     spec = find_system(system)
-    work = Workload(np.array(PAPER_BATCHES), context, 1.0).at(context)
+    work = Workload(np.array(PAPER_BATCHES), context, 1.0).at_context(context)
     knobs = dict(spec.defaults)
     if system == "gpu":
         knobs |= L3_SPLIT
@@ -226,7 +226,7 @@ def weights_bind_feed_forward(platform: str, model: str, tokens: str) -> float:
 def attention_share(platform: str, model: str, batch: str, context: str) -> float:
     """Share of a decode step on GPUs that attention takes (fig. 2b) [%]."""
     hw, llm = model_on(platform, model)
-    work = Workload(float(batch), float(context), 1.0).at(float(context))
+    work = Workload(float(batch), float(context), 1.0).at_context(float(context))
     one_gpu = {"tp": 1.0, "dp": 1.0, "pp": 1.0, "ep": 1.0, "attention": 0.0}
     leaves = find_system("gpu")(hw, llm, work, one_gpu).step.breakdown()
     attention = sum(seconds for name, seconds in leaves.items() if "attention" in name)

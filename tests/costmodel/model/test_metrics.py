@@ -122,7 +122,7 @@ def of_load(users: float | None = None, rate: float = 0.0) -> Evaluated:
     work = Workload(users or 1e9, 100.0, 11.0, arrivals=arrivals)
     machine = load_platform("aipc-4090").machine()
     numbers = {"gpu.count": 1.0, "gpu.power": 700.0, "gpu.idle_power": 100.0}
-    answer = under_load(work, serving, fits(), {}, {})
+    answer = under_load(work, serving, fits())
     return Evaluated(answer, machine.with_values(numbers), ("gpu",))
 
 

@@ -25,7 +25,7 @@ CASES = int(os.environ.get("NEARKV_CASES", "24"))
 OFFLOAD = SYSTEMS["expert-offload"]
 BED = load_platform("workstation-5090").machine()
 BED = BED.with_values({"host.usable": 1.0, "engine.reserved": 0.0})
-WORK = Workload(2.0, 100.0, 21.0).at(110.0)
+WORK = Workload(2.0, 100.0, 21.0).at_context(110.0)
 
 # three layers of hidden 8, 2 x 3 heads of size 3, eight gated experts of size 5, two a token
 MOE = LLM(
@@ -293,7 +293,7 @@ def test_the_cores_alone_do_all_of_a_model() -> None:
 def test_blocks_of_a_few_bits_are_unpacked() -> None:
     """Half a byte a weight: a quarter of the bytes, read at 0.70 of the DRAM rate and not 0.80."""
     wide, packed = (
-        SYSTEMS["cpu-only"](BED, llm, WORK.at(0.0), {}).step.busy_of("host.dram")
+        SYSTEMS["cpu-only"](BED, llm, WORK.at_context(0.0), {}).step.busy_of("host.dram")
         for llm in (MOE, replace(MOE, weight_width=0.5))
     )
     assert packed == pytest.approx(wide / 4 * 0.8 / 0.7)

@@ -614,7 +614,7 @@ def test_thousands_of_heads_are_refused_before_tables_of_them_are_made() -> None
 
 
 def at(batch: float, lengths: Real) -> Workload:
-    return Workload(batch, lengths, 1.0).at(lengths)
+    return Workload(batch, lengths, 1.0).at_context(lengths)
 
 
 def seconds_or_nan(system: str, llm: LLM, work: Workload, hw: Machine = HW) -> Real:

@@ -69,7 +69,7 @@ def crossing(estimate: Estimate, link: str, layers: float) -> tuple[float, float
 @pytest.mark.parametrize("s", [1024, 32768, 131072])
 def test_interconnect_traffic_is_equation_3(s: int) -> None:
     # sec. 4.1: baseline reads 4sh and writes 4h, ANS reads 2h and writes 6h
-    work, llm = Workload(16.0, float(s), 2.0).at(float(s)), model("opt-66b")
+    work, llm = Workload(16.0, float(s), 2.0).at_context(float(s)), model("opt-66b")
     base = SYSTEMS["flexgen-ssd"](BED, llm, work, {})
     base_read, base_write = crossing(base, "ssd_link", 64)
     ans_read, ans_write = crossing(hilos(work), "uplink", 64)
@@ -82,7 +82,7 @@ def test_interconnect_traffic_is_equation_3(s: int) -> None:
 
 def test_x_cache_reads_half_of_what_kv_needs() -> None:
     # sec. 4.2: alpha of the batch costs alpha 2sh on the interconnect and saves alpha 4sh in flash
-    work = Workload(16.0, 32768.0, 2.0).at(32768.0)
+    work = Workload(16.0, 32768.0, 2.0).at_context(32768.0)
     none, half = hilos(work), hilos(work, alpha=0.5)
     kv = 64 * 4 * 32768 * 9216 * 16
     assert none.step.traffic()["csd.flash", "read"] == pytest.approx(kv)
@@ -92,7 +92,7 @@ def test_x_cache_reads_half_of_what_kv_needs() -> None:
 
 def test_flash_time_of_the_x_cache_is_t_ssd() -> None:
     # sec. 4.2: T_SSD = (a 2sh + (1 - a) 4sh) / B_SSD, queued by the algebra
-    work = Workload(16.0, 65536.0, 2.0).at(65536.0)
+    work = Workload(16.0, 65536.0, 2.0).at_context(65536.0)
     step = hilos(work, alpha=0.4).step
     reading = step.traffic()["csd.flash", "read"] / csd(BED, 1.0).read.rate
     expected = 64 * 16 * 65536 * 9216 * (0.4 * 2 + 0.6 * 4) / (8 * 3.0e9)
@@ -151,7 +151,7 @@ def test_narrow_kv_obeys_the_kernels_arithmetic() -> None:
     # 32-bit elements would need 23.8 GB/s of the accelerator's 19.2
     assert attention_kernel(BED.csd, 1.0, 4.0)[0] == pytest.approx(19.2e9)
     narrow = BED.with_values({"precision.kv": 0.5})
-    work = Workload(16.0, 32768.0, 2.0).at(32768.0)
+    work = Workload(16.0, 32768.0, 2.0).at_context(32768.0)
     wide_step, narrow_step = (
         SYSTEMS["hilos"](hw, model("opt-66b", hw), work, ANS).step for hw in (BED, narrow)
     )
@@ -254,7 +254,7 @@ def test_one_device_works_at_its_own_rate() -> None:
     hw = BED.with_values(
         {**fast, "csd.count": 1.0, "gpu.flops": np.inf, "csd.kernel_g1": np.inf, "csd.commit": 0.0}
     )
-    work = Workload(16.0, 32768.0, 2.0).at(32768.0)
+    work = Workload(16.0, 32768.0, 2.0).at_context(32768.0)
     step = SYSTEMS["hilos"](hw, model("opt-66b"), work, {**ANS, "writeback": 0.0}).step
     kv = 64 * 4 * 32768 * 9216 * 16
     pages = 64 * 2 * 72 * 16 * 4096

@@ -296,7 +296,8 @@ def test_a_batch_that_fits_takes_prefill_and_its_steps(system: str) -> None:
     assert serving is not None
     queue = simulate(trace, serving)
     steps = [
-        estimate(system, llm, trace.workload.at(1000.0 + t)).step.seconds for t in range(1, 40)
+        estimate(system, llm, trace.workload.at_context(1000.0 + t)).step.seconds
+        for t in range(1, 40)
     ]
     prefill = estimate(system, llm, trace.workload).prefill.seconds
     assert queue.seconds == pytest.approx(prefill + sum(steps), rel=2e-3)
@@ -493,7 +494,7 @@ def test_full_host_memory_does_not_keep_the_time_between_tokens() -> None:
 
 def test_kernels_started_one_by_one_are_what_figure_2_shows() -> None:
     # fig. 2b: 27.7 ms at 1k tokens; weights, output head and KV cache alone take 9.1 ms
-    llm, work = model("llama2-7b", HW), Workload(4.0, 1024.0, 1.0).at(1024.0)
+    llm, work = model("llama2-7b", HW), Workload(4.0, 1024.0, 1.0).at_context(1024.0)
     step = find_system("gpu")(load_platform("a100-slora").machine(), llm, work, split(1.0)).step
     waits = sum(took for name, took in step.breakdown().items() if name.endswith("launch"))
     assert step.seconds - waits == pytest.approx(9.13e-3, rel=0.01)
@@ -515,7 +516,7 @@ def test_the_two_launch_times_are_the_fit_of_six_statements() -> None:
                 {"gpu.launch": launch, "gpu.attention_launch": attention_launch}
             )
             step = find_system("gpu")(
-                hw, llm, Workload(4.0, contexts, 1.0).at(contexts), split(1.0)
+                hw, llm, Workload(4.0, contexts, 1.0).at_context(contexts), split(1.0)
             ).step
             attention = sum(took for name, took in step.breakdown().items() if "attention" in name)
             rows.append(

@@ -66,7 +66,7 @@ MIXTURE = LLM(
 WORK = Workload(2.0, 7.0, 4.0)
 
 
-STEP = step_of(WORK.at(7.0))
+STEP = step_of(WORK.at_context(7.0))
 
 
 SIDE = Side(
@@ -126,7 +126,7 @@ def test_no_tokens_and_no_columns_are_no_product() -> None:
 
 def test_four_heads_read_two_groups() -> None:
     """K and V of 3 elements of 4 B, 7 tokens of 2 sequences: 336 B a group."""
-    step = attend(SIDE, MIXTURE, WORK.at(7.0), 4.0, 1.0)
+    step = attend(SIDE, MIXTURE, WORK.at_context(7.0), 4.0, 1.0)
     assert amounts(step) == pytest.approx(
         {"vectors run": 2 * 3 * 14 * 4, "memory read": 672, "mmu wait": 672 / 64}
     )

@@ -76,7 +76,7 @@ def test_a_step_carries_the_prompt_tokens_that_come_in_its_time() -> None:
     asked = replace(work(100.0, 11.0), arrivals=Arrivals(rate=1.0))
     for chunked in (1.0, 0.0):
         of = replace(serving(chunked), iteration=tokens)
-        answer = under_load(asked, of, fits(), {}, {})
+        answer = under_load(asked, of, fits())
         parts = answer.step.breakdown()
         in_prompts, in_decoding = 1000 * parts["prompts"], 100 * parts["decoding"]
         expected = chunked * answer.step_carries / answer.batch_run

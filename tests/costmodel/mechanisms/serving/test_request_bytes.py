@@ -254,7 +254,7 @@ def test_an_indexer_reads_all_keys_and_multiplies_with_what_it_chose() -> None:
 
 def test_parts_of_a_life_make_its_mean() -> None:
     assert np.mean(parts(WORK.contexts)) == pytest.approx(110.5)
-    assert WORK.at(64.0).contexts == [64.0]
+    assert WORK.at_context(64.0).contexts == [64.0]
     assert (WORK.finals, WORK.prompts) == ([121.0], [100.0])
 
 

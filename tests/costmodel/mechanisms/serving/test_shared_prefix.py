@@ -32,9 +32,9 @@ def test_points_with_and_without_sharing_are_answered_at_once() -> None:
 
 
 def test_a_context_that_is_stated_counts_the_prefix() -> None:
-    rest, _ = divided(WORK.at(1000.0), 900.0, 1.0)
+    rest, _ = divided(WORK.at_context(1000.0), 900.0, 1.0)
     assert rest.context == 100
-    within, _ = divided(WORK.at(500.0), 900.0, 1.0)
+    within, _ = divided(WORK.at_context(500.0), 900.0, 1.0)
     assert within.context == 1
 
 

@@ -46,7 +46,7 @@ def step(name: str, context: float, **knobs: Real) -> Real:
     drives = FREE_DRIVES if "ssd" in roles else {}
     files = {f"{role}.file_read": np.inf for role in roles.keys() & {"ssd", "raid", "csd"}}
     hw = machine_of(system).with_values({**FAST, **drives, **files, **free})
-    work = Workload(16.0, context, 64.0).at(context)
+    work = Workload(16.0, context, 64.0).at_context(context)
     chosen = {**middle(system), **own, **knobs}
     return system(hw, DEEPSEEK, work, chosen).step.seconds
 

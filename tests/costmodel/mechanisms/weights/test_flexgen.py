@@ -36,7 +36,7 @@ LINK, FILE, ATTEND = 0.8 * 31.5e9, 10e9, 0.114 * 204.8e9
 
 def step(batches: Real, context: float = 32768.0, batch: float = 16.0) -> Real:
     """A step of OPT-66B with its cache on drives, without the output head [s]."""
-    hw, work = BED.with_values(FREE), Workload(batch, context, 64.0).at(context)
+    hw, work = BED.with_values(FREE), Workload(batch, context, 64.0).at_context(context)
     knobs = {"gpu_batches": batches, **PAPER}
     span = SYSTEMS["flexgen-ssd"](hw, model("opt-66b"), work, knobs).step
     return span.parts["layers"].seconds
@@ -89,7 +89,7 @@ def test_more_batches_never_load_more_weights_over_the_link() -> None:
 def test_attention_on_the_cpu_grows_with_the_queries_of_a_kv_head(name: str, group: int) -> None:
     # half of the time widens K and V to 32 bits, half multiplies and grows with the query heads
     hw, llm = BED.with_values(FREE), model(name)
-    work = Workload(16.0, 65536.0, 64.0).at(65536.0)
+    work = Workload(16.0, 65536.0, 64.0).at_context(65536.0)
     step = SYSTEMS["flexgen-dram"](hw, llm, work, {}).step
     attended = llm.layers * llm.kv_bytes(16.0, 65536.0)
     paths = [s for path, s in step.breakdown().items() if path.endswith("attend/attend")]
