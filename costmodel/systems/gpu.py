@@ -67,7 +67,7 @@ from nearkv.costmodel.mechanisms.serving.split import (
     node_size,
     unjoined,
 )
-from nearkv.costmodel.model.estimate import Contents, Estimate, fits, missed
+from nearkv.costmodel.model.estimate import Estimate, fits, missed
 from nearkv.costmodel.model.layers import LAYER_CLASS
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import (
@@ -357,31 +357,18 @@ def served(
         Prefill, one decode step of all rounds, and what fits.
     """
     work, common = divided(work, prefix, shared)
-    # a request stays on one replica, and those without any idle but for their experts
-    used = np.minimum(
-        dp, np.maximum(np.floor(work.batch), np.ceil(np.maximum(ep / tp, 1.0)))
+    split = GpuSplit(
+        tp, replicas_at_work(work, tp, dp, ep), pp, ep, attention, node_size(hw)
     )
-    split = GpuSplit(tp, used, pp, ep, attention, node_size(hw))
-    weights = (
-        split.weight_bytes(llm, hw.engine.padding)
-        + used * mtp * llm.mtp_parameters * llm.weight_width
-        - used * looked_up_on_host(hw, llm)
-    )
+    weights = weights_held(hw, llm, split, mtp)
     offloaded = np.minimum(1e9 * offload * split.gpus, weights)
-    working = at_work(hw, split, in_flash)
-    servers = GpuServers(
-        working, llm, split, mtp, offloaded / weights, chunk, common, in_flash
-    )
-    usable = usable_memory(working) / split.fullest(llm.layers)
+    working, share = at_work(hw, split, in_flash), offloaded / weights
+    servers = GpuServers(working, llm, split, mtp, share, chunk, common, in_flash)
+    read_only = servers.read_only(weights - offloaded)
     together = np.where(np.greater(chunk, 0), chunk, work.prompt)
     kept_by_engine = engine_memory(hw, llm, split, together)
-    read_only: dict[str, Real] = {"weights": weights - offloaded}
-    if common:
-        read_only["shared KV cache"] = split.replicas * common.stored_bytes(
-            llm, lambda layer_type: copies(layer_type, split.attention_tp)
-        )
     taken = 0.0 if in_flash else total(read_only.values())
-    beside = np.maximum(usable - kept_by_engine - taken, 0.0)
+    beside = np.maximum(servers.usable - kept_by_engine - taken, 0.0)
     # the layer that drafts keeps a cache, too
     caches = 1 + mtp * llm.mtp_layers / llm.layers
     kept = partial(on_gpus, hw, llm, split=split)
@@ -401,11 +388,7 @@ def served(
         "activations and buffers": kept_by_engine,
         "KV cache and states": caches * cache_needed(llm, work, serving, kept),
     }
-    memories: dict[str, tuple[Contents, Real]] = {"gpu": (read_only | written, usable)}
-    if in_flash:
-        part = working.hbf
-        room = part.count * part.memory / split.fullest(llm.layers)
-        memories = {"gpu": (written, usable), "hbf": (read_only, room)}
+    memories = servers.memories(read_only, written)
     if np.any(offload):
         memories["host"] = ({"weights": offloaded}, hw.host.count * hw.host.memory)
     queued = np.array(work.arrivals is not None)
@@ -422,6 +405,24 @@ def served(
     )
     stated = "HILOS measured weights in host memory to take vLLM about five times as long"
     return missed(answer, stated, "hilos-multinode", np.greater(offload, 0))
+
+
+def replicas_at_work(work: Workload, tp: Real, dp: Real, ep: Real) -> Real:
+    """Replicas that serve: a request stays on one, and those without any share experts alone [1].
+
+    Args:
+        work: the requests.
+        tp, dp, ep: degrees of parallelism [1].
+    """
+    for_experts = np.ceil(np.maximum(ep / tp, 1.0))
+    return np.minimum(dp, np.maximum(np.floor(work.batch), for_experts))
+
+
+def weights_held(hw: Machine, llm: LLM, split: GpuSplit, mtp: Real) -> Real:
+    """Weights on all GPUs at work, or offloaded from them, with the layer that drafts [B]."""
+    drafting = split.dp * mtp * llm.mtp_parameters * llm.weight_width
+    on_host = split.dp * looked_up_on_host(hw, llm)
+    return split.weight_bytes(llm, hw.engine.padding) + drafting - on_host
 
 
 def at_work(hw: Machine, split: GpuSplit, in_flash: bool) -> Machine:
@@ -490,6 +491,30 @@ class GpuServers:
     def behind(self) -> Port | None:
         """Flash behind the memory of the GPUs, where what is only read lies there [B]."""
         return flash(self.hw) if self.in_flash else None
+
+    @property
+    def usable(self) -> Real:
+        """Memory of the GPUs that the engine fills, where the fullest stage sets the limit [B]."""
+        return usable_memory(self.hw) / self.split.fullest(self.llm.layers)
+
+    def read_only(self, weights: Real) -> dict[str, Real]:
+        """Bytes that no request changes: some weights [B], and the prefix that all share."""
+        held = {"weights": weights}
+        if self.prefix:
+            held["shared KV cache"] = self.split.replicas * self.prefix.stored_bytes(
+                self.llm, lambda layer_type: copies(layer_type, self.split.attention_tp)
+            )
+        return held
+
+    def memories(
+        self, read_only: ByName, written: ByName
+    ) -> dict[str, tuple[ByName, Real]]:
+        """Contents of the GPUs' memory, and of the flash behind it, and the bytes of both [B]."""
+        if not self.in_flash:
+            return {"gpu": ({**read_only, **written}, self.usable)}
+        part = self.hw.hbf
+        room = part.count * part.memory / self.split.fullest(self.llm.layers)
+        return {"gpu": (written, self.usable), "hbf": (read_only, room)}
 
     def iteration(self, load: Load) -> Span:
         """One pass over 1 + mtp tokens of every sequence, the prompts beside them, and drafts.
