@@ -39,7 +39,7 @@ class FactorFit:
     """The best factors and what is known of them.
 
     Attributes:
-        at: factors, as shares of their ranges [1].
+        factors: their values, as shares of their ranges [1].
         half: half width of the interval of each, all of which hold at once with `CONFIDENCE` [1].
         before, after: residuals at the start and at the fit [1].
         slope: of the residuals at the fit (rows, factors) [1].
@@ -48,7 +48,7 @@ class FactorFit:
             the measurements [1].
     """
 
-    at: Numbers
+    factors: Numbers
     half: Numbers
     before: Numbers
     after: Numbers
@@ -93,13 +93,13 @@ def fit(residuals: Residuals, start: Numbers) -> FactorFit:
         loss="soft_l1",
         f_scale=LINEAR_FROM,
     )
-    at = np.clip(solution.x, 0.0, 1.0)
-    fitted = tangent_at(at.tobytes())
+    factors = np.clip(solution.x, 0.0, 1.0)
+    fitted = tangent_at(factors.tobytes())
     slope, after = fitted.slope, fitted.residuals
     before = np.ravel(residuals(start[np.newaxis]))
     weight = _weight(after)
     half, correlation, unknown = _intervals(weight[:, np.newaxis] * slope, weight * after)
-    return FactorFit(at, half, before, after, slope, correlation, unknown)
+    return FactorFit(factors, half, before, after, slope, correlation, unknown)
 
 
 class Linearization(NamedTuple):
@@ -114,13 +114,13 @@ class Linearization(NamedTuple):
     slope: Numbers
 
 
-def tangent(residuals: Residuals, at: Numbers) -> Linearization:
+def tangent(residuals: Residuals, point: Numbers) -> Linearization:
     """Residuals at a point and their slopes, all in one evaluation [1]."""
-    step = _NUDGE * np.eye(len(at))
-    more = np.minimum(at + step, 1.0)
-    less = np.maximum(at - step, 0.0)
-    rows = residuals(np.concatenate([at[np.newaxis], more, less]))
-    rise = rows[1 : len(at) + 1] - rows[len(at) + 1 :]
+    step = _NUDGE * np.eye(len(point))
+    more = np.minimum(point + step, 1.0)
+    less = np.maximum(point - step, 0.0)
+    rows = residuals(np.concatenate([point[np.newaxis], more, less]))
+    rise = rows[1 : len(point) + 1] - rows[len(point) + 1 :]
     width = np.diag(more - less)
     return Linearization(rows[0], (rise / width[:, np.newaxis]).T)
 
@@ -177,10 +177,10 @@ def left_out(residuals: Residuals, fitted: FactorFit) -> Numbers:
     weight = _weight(fitted.after)
     slope = weight[:, np.newaxis] * fitted.slope
     after = weight * fitted.after
-    count = len(fitted.at)
+    count = len(fitted.factors)
     damping = _DAMPING * np.linalg.norm(slope, 2) * np.eye(count)
-    lowest = -fitted.at - _SINGULAR
-    highest = 1 - fitted.at + _SINGULAR
+    lowest = -fitted.factors - _SINGULAR
+    highest = 1 - fitted.factors + _SINGULAR
     points = []
     for row in range(len(after)):
         other_slopes = np.delete(slope, row, axis=0)
@@ -188,5 +188,5 @@ def left_out(residuals: Residuals, fitted: FactorFit) -> Numbers:
         matrix = np.concatenate([other_slopes, damping])
         target = np.concatenate([-other_residuals, np.zeros(count)])
         step = lsq_linear(matrix, target, (lowest, highest)).x
-        points.append(np.clip(fitted.at + step, 0.0, 1.0))
+        points.append(np.clip(fitted.factors + step, 0.0, 1.0))
     return np.diag(residuals(np.stack(points))).copy()

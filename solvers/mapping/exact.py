@@ -40,7 +40,7 @@ def exact(tables: HeadTables) -> HeadMapping:
     step = max(_PAIRS_AT_ONCE // flat.seconds.shape[2] ** 2, 1)
     for start in range(0, len(unproven), step):
         rows = unproven[start : start + step]
-        n[:, rows] = _best_of_pairs(flat.at(rows))
+        n[:, rows] = _best_of_pairs(flat.of_points(rows))
     return mapping_of(tables, flat, n)
 
 
@@ -68,7 +68,7 @@ def _best_of_pairs(flat: FlatTables) -> Units:
     n[2] = np.where(inside, fc, np.inf).argmin(1)
     nothing = np.flatnonzero(np.isinf(seconds.min((1, 2))))
     if len(nothing):
-        n[:, nothing] = _least_missing(flat.at(nothing))
+        n[:, nothing] = _least_missing(flat.of_points(nothing))
     return n
 
 

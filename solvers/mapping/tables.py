@@ -68,7 +68,7 @@ class FlatTables(NamedTuple):
     lpddr_headroom: Array
     units: Array
 
-    def at(self, rows: Indices) -> FlatTables:
+    def of_points(self, rows: Indices) -> FlatTables:
         """The tables of some design points, in the order of their rows."""
         return FlatTables(
             self.seconds[:, rows],

@@ -68,7 +68,7 @@ class Ranged:
     high: float
     is_log: bool = False
 
-    def at(self, rank: Numbers) -> Numbers:
+    def quantile(self, rank: Numbers) -> Numbers:
         """The number at each rank, in the unit of the range."""
         ends = np.array([self.low, self.value, self.high])
         low, value, high = np.log(ends) if self.is_log else ends
@@ -94,7 +94,7 @@ class Measured:
     p90: float
     most: float = np.inf
 
-    def at(self, rank: Numbers) -> Numbers:
+    def quantile(self, rank: Numbers) -> Numbers:
         """The number at each rank, in the unit of the quantiles."""
         deviation = ndtri(rank) / ndtri(OUTER)
         below = np.log(self.p50 / self.p10)

@@ -40,7 +40,7 @@ class SourceError:
     within: float
     freedom: float
 
-    def at(self, rank: Numbers) -> Numbers:
+    def quantile(self, rank: Numbers) -> Numbers:
         """Errors of its rows at each rank [1]."""
         score = np.asarray(stdtrit(self.freedom, rank), dtype=float)
         errors: Numbers = np.hypot(self.between, self.within) * score

@@ -318,7 +318,7 @@ def _logarithm(point: _Point, law: SourceError, rank: Mapping[str, Numbers]) -> 
         address: drawn_number(block.platform, address, rank[name])
         for address, name in block.draws.items()
     }
-    error = error_power(point.of) * law.at(rank[MODEL_ERROR])
+    error = error_power(point.of) * law.quantile(rank[MODEL_ERROR])
     only = np.zeros(len(error), np.intp)
     answer = point.probe.answer(only, numbers=numbers)
     values = COLUMNS[point.of].compute(answer)

@@ -118,7 +118,7 @@ def drawn_error(
     rank = drawn[MODEL_ERROR if of == VALUE else RATIO_ERROR]
     places, names = slowest(block, estimate, shape)
     cite = block.system.cite
-    by_mechanism = [find_error(name, of, cite).law.at(rank) for name in names]
+    by_mechanism = [find_error(name, of, cite).law.quantile(rank) for name in names]
     errors: Numbers = np.stack(by_mechanism)[places]
     return errors
 

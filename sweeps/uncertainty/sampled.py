@@ -53,7 +53,7 @@ def drawn_number(platform: Platform, address: str, rank: Numbers) -> Numbers:
     part = platform.roles[role]
     key = platform.key(address)
     law = law_of(part.numbers[name], key)
-    drawn = law.at(rank)
+    drawn = law.quantile(rank)
     if key.only:
         _, size = unit_of(key.unit)
         values = np.array(key.only, dtype=float)

@@ -211,12 +211,12 @@ def factor_rows(calibration: Calibration) -> Rows:
         "number": np.array(list(calibration.factors)),
         "unit": np.array([number.unit for number in numbers]),
         "stated": np.array([number.value for number in numbers]),
-        "fitted": np.where(determined, at(fit.at), np.nan),
-        "interval_low": at(fit.at - fit.half),
-        "interval_high": at(fit.at + fit.half),
+        "fitted": np.where(determined, at(fit.factors), np.nan),
+        "interval_low": at(fit.factors - fit.half),
+        "interval_high": at(fit.factors + fit.half),
         "range_low": low,
         "range_high": high,
-        "hint": np.array(list(map(_hint, fit.at, fit.half))),
+        "hint": np.array(list(map(_hint, fit.factors, fit.half))),
     }
     return records(columns)
 

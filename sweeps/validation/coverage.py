@@ -105,7 +105,7 @@ def _model_error(row: SampledClaim) -> Numbers:
     metric = row.claim.metric
     # the formulas of runs are times
     power = 1 if is_formula(metric) else error_power(metric)
-    return power * find_error(row.mechanism, row.of, row.source).law.at(_ranks())
+    return power * find_error(row.mechanism, row.of, row.source).law.quantile(_ranks())
 
 
 @cache

@@ -24,7 +24,7 @@ def test_a_straight_line_is_its_least_squares() -> None:
     design = np.stack([np.ones(4), x], axis=1)
     observed = 0.2 + 0.4 * x + np.array([0.0, 1e-4, 0.0, -2e-4])
     expected, squares, *_ = np.linalg.lstsq(design, observed, rcond=None)
-    assert calibration.at == pytest.approx(expected, abs=1e-6)
+    assert calibration.factors == pytest.approx(expected, abs=1e-6)
     # 95 % for both: Student's t of 2 degrees of freedom at 1 - 0.05 / 4 is 6.205
     half = 6.205 * np.sqrt(squares[0] / 2 * np.diag(np.linalg.inv(design.T @ design)))
     assert calibration.half == pytest.approx(half, rel=1e-3)
@@ -58,7 +58,7 @@ def test_a_row_no_factor_explains_pulls_little() -> None:
     # at the minimum the pulls r / sqrt(1 + (r / 0.1)^2) of all rows are even; least squares: 0.44
     pulls = calibration.after / np.sqrt(1 + (calibration.after / 0.1) ** 2)
     assert np.sum(pulls) == pytest.approx(0, abs=1e-6)
-    assert 0.3 < calibration.at[0] < 0.33
+    assert 0.3 < calibration.factors[0] < 0.33
 
 
 def test_a_factor_that_nothing_depends_on_is_not_determined() -> None:
@@ -97,7 +97,7 @@ def test_correlated_factors_are_as_correlated_as_their_design() -> None:
 
     fitted = fit(rows, np.array([0.5, 0.5]))
     assert fitted.correlation == pytest.approx(np.array([[1, -0.5], [-0.5, 1]]), abs=1e-3)
-    assert fitted.at == pytest.approx([0.3001, 0.4001], abs=1e-6)
+    assert fitted.factors == pytest.approx([0.3001, 0.4001], abs=1e-6)
     assert fitted.before == pytest.approx([0.2, 0.1, 0.2997])
     # one residual of 1e-4 each; t of 1 degree of freedom at 1 - 0.05 / 4
     assert fitted.half == pytest.approx(2 * [25.452 * 1e-4 * np.sqrt(3) * np.sqrt(2 / 3)], rel=1e-3)
@@ -128,4 +128,4 @@ def test_a_start_at_the_solution_beats_all_random_ones() -> None:
         residuals: Numbers = np.minimum(100 * np.abs(points[:, :1] - 0.123), 1.0) * np.ones(3)
         return residuals
 
-    assert fit(needle, np.array([0.123])).at == pytest.approx([0.123], abs=1e-6)
+    assert fit(needle, np.array([0.123])).factors == pytest.approx([0.123], abs=1e-6)

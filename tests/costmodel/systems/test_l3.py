@@ -524,7 +524,7 @@ def test_the_two_launch_times_are_the_fit_of_six_statements() -> None:
             )
         return np.log(rows)
 
-    fitted = low + fit(residuals, np.array([0.5, 0.5])).at * (high - low)
+    fitted = low + fit(residuals, np.array([0.5, 0.5])).factors * (high - low)
     assert [number.value for number in numbers] == pytest.approx(fitted, rel=5e-3)
 
 

@@ -17,16 +17,16 @@ def test_laws_of_measurements_are_normal_in_the_logarithm() -> None:
     """At rank 0.9 stands the tenth-highest of 100; a rank of 0.975 is 1.96 / 1.2816 as far."""
     law = Measured(0.5, 1.0, 4.0)
     step = NormalDist().inv_cdf(0.975) / NormalDist().inv_cdf(0.9)
-    assert law.at(np.array([0.975]))[0] == pytest.approx(4**step)
-    assert law.at(np.array([0.025]))[0] == pytest.approx(0.5**step)
-    assert Measured(0.5, 1.0, 4.0, most=2.0).at(np.array([0.9]))[0] == 2
+    assert law.quantile(np.array([0.975]))[0] == pytest.approx(4**step)
+    assert law.quantile(np.array([0.025]))[0] == pytest.approx(0.5**step)
+    assert Measured(0.5, 1.0, 4.0, most=2.0).quantile(np.array([0.9]))[0] == 2
 
 
 def test_half_of_the_draws_lie_on_either_side_of_the_stated_value() -> None:
     """Evenly from 1 to 2 and from 2 to 10; by factors from 1 to 4 and from 4 to 64."""
     rank = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
-    assert Ranged(1.0, 2.0, 10.0).at(rank) == pytest.approx([1, 1.5, 2, 6, 10])
-    assert Ranged(1.0, 4.0, 64.0, is_log=True).at(rank) == pytest.approx([1, 2, 4, 16, 64])
+    assert Ranged(1.0, 2.0, 10.0).quantile(rank) == pytest.approx([1, 1.5, 2, 6, 10])
+    assert Ranged(1.0, 4.0, 64.0, is_log=True).quantile(rank) == pytest.approx([1, 2, 4, 16, 64])
 
 
 def test_every_scrambling_draws_two_values_at_least() -> None:

@@ -24,7 +24,7 @@ def test_errors_of_three_sources_by_hand() -> None:
     assert law.freedom == pytest.approx(1 / (1 / TAILS + 1 / estimated))
     # Student's t of 4 at 97.5 % is 2.776
     plain = SourceError(0.6, 0.8, 4.0)
-    assert plain.at(np.array([0.975, 0.5])) == pytest.approx([2.776, 0], abs=1e-3)
+    assert plain.quantile(np.array([0.975, 0.5])) == pytest.approx([2.776, 0], abs=1e-3)
 
 
 def test_one_source_far_off_does_not_widen_every_band() -> None:
@@ -66,7 +66,7 @@ def covered(sources: int, trials: int) -> float:
         rest = np.hypot(within, inputs)
         errors = effects + rng.normal(0, rest, len(source))
         law = source_error(errors, np.full(len(source), inputs), source.astype(str).tolist())
-        drawn = law.at(rng.permutation((np.arange(512) + 0.5) / 512))
+        drawn = law.quantile(rng.permutation((np.arange(512) + 0.5) / 512))
         low, high = np.quantile(drawn + rng.normal(0, inputs, 512), [0.05, 0.95])
         inside += bool(low <= rng.normal(0, np.hypot(between, rest)) <= high)
     return inside / trials

@@ -42,17 +42,17 @@ RANKS = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
 
 def test_half_of_the_draws_of_a_range_lie_below_the_stated_value() -> None:
     """[0.2, 0.7] around 0.5: the quarters are the middles of both sides, 0.35 and 0.6."""
-    assert Ranged(0.2, 0.5, 0.7).at(RANKS) == pytest.approx([0.2, 0.35, 0.5, 0.6, 0.7])
+    assert Ranged(0.2, 0.5, 0.7).quantile(RANKS) == pytest.approx([0.2, 0.35, 0.5, 0.6, 0.7])
 
 
 def test_logarithms_of_rates_are_uniform() -> None:
     """From 1 over 4 to 64: the quarters are the geometric means 2 and 16."""
-    drawn = Ranged(1.0, 4.0, 64.0, is_log=True).at(RANKS)
+    drawn = Ranged(1.0, 4.0, 64.0, is_log=True).quantile(RANKS)
     assert drawn == pytest.approx([1, 2, 4, 16, 64])
 
 
 def test_measured_quantiles_are_kept() -> None:
-    drawn = Measured(0.62, 0.73, 0.78, most=1.0).at(np.array([0.1, 0.5, 0.9, 1 - 1e-12]))
+    drawn = Measured(0.62, 0.73, 0.78, most=1.0).quantile(np.array([0.1, 0.5, 0.9, 1 - 1e-12]))
     assert drawn == pytest.approx([0.62, 0.73, 0.78, 1.0], abs=0.06)
     assert drawn[:3] == pytest.approx([0.62, 0.73, 0.78])
     assert drawn[3] <= 1
@@ -115,7 +115,7 @@ def test_a_band_equals_its_draws_one_by_one() -> None:
     (plain,) = blocks(study(band=0.0))
     answer = Probe(plain).answer(np.zeros(256, np.intp), numbers=drawn)
     law = find_error("CPU", "value", block.system.cite).law
-    error = law.at(ranks(block.band.names, 256, 0)[MODEL_ERROR])
+    error = law.quantile(ranks(block.band.names, 256, 0)[MODEL_ERROR])
     steps = 1e3 * answer.estimate.step.seconds * np.exp(error)
     point = nearkv.estimate("flexgen-dram", "opt-66b", context="64k", band=90, samples=256)
     shown = [point[f"step_ms_{end}"] for end in ("p05", "p50", "p95")]

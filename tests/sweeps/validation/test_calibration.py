@@ -158,7 +158,7 @@ def test_a_row_left_out_is_predicted_by_a_fit_to_the_others(exact: Evidence) -> 
         others = [j for j in range(len(rows.stated)) if j != i]
         less = only(rows, others)
         again = fit_factors(less, tuple(TRUTH))
-        exactly = float(calibration.residuals(again.fit.at[np.newaxis])[0, i])
+        exactly = float(calibration.residuals(again.fit.factors[np.newaxis])[0, i])
         assert calibration.left_out[i] == pytest.approx(exactly, abs=5e-3)
 
 
