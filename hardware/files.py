@@ -121,13 +121,11 @@ def read_rows(
         InputError: no such file, no CSV, too large, a column missing or there twice, or lines of
             another length than the header.
     """
+    text = _spreadsheet_text(path, what, most, advice)
     try:
-        text = read_text(path, what, most, advice, encoding="utf-8-sig")
         table = csv.reader(io.StringIO(text), strict=True)
         header = [name.strip() for name in next(table, [])]
         numbered = [(table.line_num, [cell.strip() for cell in row]) for row in table]
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: not a CSV file in UTF-8; save it as one") from None
     except csv.Error as problem:
         raise InputError(f"{path}: not a CSV file ({problem}); correct it there") from None
     for name in needed:
@@ -149,6 +147,16 @@ def read_rows(
     if not lines:
         raise InputError(f"{path} holds a header alone; write lines below it")
     return header, lines
+
+
+def _spreadsheet_text(path: Path, what: str, most: int, advice: str) -> str:
+    try:
+        text = read_text(path, what, most, advice, encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:  # as in UTF-16 without a mark
+        raise InputError(f"{path}: not a CSV file in UTF-8; save it as one")
+    return text
 
 
 # --- folders of specification files: their owners register them, names are looked up here ---------

@@ -130,12 +130,14 @@ def test_a_bad_file_of_runs_is_one_sentence(tmp_path: Path, text: str, words: st
     assert "\n" not in str(problem.value)
 
 
-def test_a_table_that_is_no_text_is_refused(tmp_path: Path) -> None:
-    """Spreadsheets may write Latin-1."""
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-16-le"])
+def test_a_table_in_another_encoding_is_refused(tmp_path: Path, encoding: str) -> None:
+    """Spreadsheets may write these; UTF-16 without a mark is UTF-8 with zeros between letters."""
     file = tmp_path / "runs.csv"
-    file.write_bytes(b"system,\xff\xfe\n")
-    with pytest.raises(InputError, match="not a CSV file"):
-        read_claims(file)
+    file.write_text(f"{RUN},Ger\u00e4t\n{GOOD}", encoding=encoding)
+    for read in (read_claims, read_runs):
+        with pytest.raises(InputError, match="not a CSV file in UTF-8; save it as one"):
+            read(file)
 
 
 LLAMA_BENCH = """system,model,set,build_commit,model_type,n_prompt,n_gen,n_depth,avg_ns,avg_ts
