@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from nearkv.hardware.errors import check_known
-from nearkv.hardware.files import read_toml
+from nearkv.hardware.files import FileTable, read_toml
 from nearkv.hardware.schema import PART_TYPES, Quantity, numbers_of
 
 NATIVE_BITS = 16.0
@@ -16,9 +16,13 @@ FORMATTED = ("precision.weight", "precision.kv", "precision.activation")
 
 
 @cache
+def _tables() -> FileTable:
+    return read_toml(Path(__file__).with_name("formats.toml"), "formats")
+
+
+@cache
 def formats() -> Mapping[str, Mapping[str, Quantity]]:
     """Bits of a value, scales included, and of the operand of products, by name of the format."""
-    file = Path(__file__).with_name("formats.toml")
     widths = PART_TYPES["precision"]
     keys = {
         "bits": widths["weight"],
@@ -27,22 +31,20 @@ def formats() -> Mapping[str, Mapping[str, Quantity]]:
         "operand": widths["operand"],
         "native": widths["native"],
     }
-    tables = read_toml(file, "formats")
     return {
         name: numbers_of({key: table[key] for key in keys if key in table}, keys, name)
-        for name, table in tables.items()
+        for name, table in _tables().items()
     }
 
 
 def format_rows() -> list[dict[str, object]]:
     """A row a format: bits of a weight with its scales, of operands of its products, what it is."""
-    tables = read_toml(Path(__file__).with_name("formats.toml"), "formats")
     rows: list[dict[str, object]] = []
     for name, stated in formats().items():
         bits = {
             f"{key}_bit": number.value for key, number in stated.items() if key != "bits"
         }
-        what = tables[name].get("what", "")
+        what = _tables()[name].get("what", "")
         rows.append({"format": name, "bit": stated["bits"].value, **bits, "what": what})
     return rows
 

@@ -369,8 +369,6 @@ def binding(
     names = np.where(at_low, above, names)
     # an end of the interval that is none of the range is where a memory is full
     limited = np.char.add("memory, ", names)
-    at_high = np.equal(choice.value, choice.high)
-    at_low = np.equal(choice.value, choice.low)
     cut_above = at_high & np.less(choice.high, high)
     cut_below = at_low & np.greater(choice.low, low)
     return np.where(cut_above | cut_below, limited, names)
