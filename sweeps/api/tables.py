@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearkv.sweeps.evaluate.catalogue import column_rows
-from nearkv.sweeps.evaluate.provenance import provenance, text_of
+from nearkv.sweeps.evaluate.provenance import as_json, provenance
 from nearkv.sweeps.study.study import Study, blocks
 from nearkv.sweeps.tables.labels import stem_and_unit
 from nearkv.sweeps.tables.table import CellArray, Rows, plain, records
@@ -49,7 +49,7 @@ def table_of_columns(
         units = {row["column"]: row["unit"] for row in column_rows()}
         units = {name: units.get(name) or stem_and_unit(name)[1] for name in shown}
         table.attrs["units"] = {name: unit for name, unit in units.items() if unit}
-        table.attrs["provenance"] = text_of(provenance(blocks(study)))
+        table.attrs["provenance"] = as_json(provenance(blocks(study)))
     return table
 
 

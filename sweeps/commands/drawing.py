@@ -97,9 +97,7 @@ def print_chart(table: pd.DataFrame, study: Study, view: View) -> None:
         rows, title = arranged.rows, arranged.title
         names = [name for name in rows[0] if name in table]
         values = [name for name in rows[0] if name not in table]
-    typer.echo(title)
-    for line in chart(rows, values, names, min(width_of_output(), WIDEST_CHART)):
-        typer.echo(line)
+    bars = chart(rows, values, names, min(width_of_output(), WIDEST_CHART))
     told = unequal(rows_of(table), [*names, *values])
-    for sentence in (*table.attrs["conclusion"], *told):
-        typer.echo(sentence)
+    for line in (title, *bars, *table.attrs["conclusion"], *told):
+        typer.echo(line)

@@ -91,11 +91,11 @@ def print_table(
 
     if written:
         shown = shown_as(written)
-        text = text_of(shown, written, view)
+        text = as_text(shown, written, view)
         save_bytes(text.encode(), len(shown.rows), study, view.file)
     shown = shown_as(form)
     told = (*below, *sentences_below(rows, shown, view, study, extra))
-    echo(text_of(replace(shown, below=told), form, view))
+    echo(as_text(replace(shown, below=told), form, view))
     if study:
         warn_beyond_windows(rows, study)
     check_answered(rows)
@@ -118,7 +118,7 @@ def check_readable(rows: int, view: View) -> None:
         raise InputError(f"{limit}; print them with --format csv or json")
 
 
-def text_of(shown: Display, form: str, view: View) -> str:
+def as_text(shown: Display, form: str, view: View) -> str:
     """A table in a format; a terminal's CSV has the digits of a file's."""
     from nearkv.sweeps.tables.formats import render
 

@@ -221,6 +221,6 @@ def _axes(parts: Iterable[Block]) -> dict[str, list[Any]]:
     return {name: list(values) for name, values in axes.items()}
 
 
-def text_of(table: Mapping[str, Any]) -> str:
+def as_json(table: Mapping[str, Any]) -> str:
     """A table as indented JSON."""
     return json.dumps(table, indent=1) + "\n"

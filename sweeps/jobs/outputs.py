@@ -8,11 +8,11 @@ from pathlib import Path
 
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.sweeps.evaluate.provenance import (
+    as_json,
     check_writable,
     place_of,
     provenance,
     replacing,
-    text_of,
     write_text,
 )
 from nearkv.sweeps.study.study import Study, blocks
@@ -93,7 +93,7 @@ def check_free(path: Path, dataset: bool, instead: str = "choose another name") 
 
 def _is_provenance(path: Path) -> bool:
     """True if a file begins as the provenance of any output does."""
-    begins = text_of({"nearkv": ""}).partition(":")[0].encode()
+    begins = as_json({"nearkv": ""}).partition(":")[0].encode()
     with path.open("rb") as file:
         return file.read(len(begins)) == begins
 
@@ -142,7 +142,7 @@ def write_content(content: bytes, rows: int, path: Path, study: Study | None) ->
     with replacing(place) as file:
         file.buffer.write(content)
         study_blocks = blocks(study) if study else []
-        write_text(provenance_path(place), text_of(provenance(study_blocks)))
+        write_text(provenance_path(place), as_json(provenance(study_blocks)))
     return written(rows, place)
 
 

@@ -21,11 +21,11 @@ from rich.filesize import decimal
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.provenance import (
+    as_json,
     check_writable,
     command,
     place_of,
     provenance,
-    text_of,
 )
 from nearkv.sweeps.jobs.formats import encoded_piece, write_piece
 from nearkv.sweeps.jobs.outputs import (
@@ -214,7 +214,7 @@ class PartialOutput:
             "bytes": size_of(whole),
         }
         record = self.folder / "provenance.json"
-        record.write_text(text_of({**origin, "output": output}), encoding="utf-8")
+        record.write_text(as_json({**origin, "output": output}), encoding="utf-8")
         os.replace(record, provenance_path(self.place))
         if whole.is_dir() and self.place.exists():
             os.replace(self.place, self.folder / "replaced")
@@ -233,7 +233,7 @@ class PartialOutput:
 
 def begin_anew(place: Path, digest: str) -> None:
     """Note what the parts of an output depend on, and the command that begins them."""
-    record = text_of({"digest": digest, "command": command()})
+    record = as_json({"digest": digest, "command": command()})
     manifest_path(place).write_text(record, encoding="utf-8")
 
 

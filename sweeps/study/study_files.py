@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -51,10 +52,8 @@ def _read_study(path: Path) -> Study:
     if not table.get("systems") or not table.get("model"):
         raise InputError(f"{path}: a study needs systems = [...] and model = [...]")
     fields = {FIELD_OF[key]: table[key] for key in table if key in FIELD_OF}
-    try:
+    with _naming(path):
         return stated_study(systems=table["systems"], **fields)
-    except InputError as refusal:
-        raise InputError(f"{path}: {_about_key(str(refusal))}") from None
 
 
 def either(path: str, axes: Study, fields: Collection[str] = ()) -> Study:
@@ -80,7 +79,10 @@ def either(path: str, axes: Study, fields: Collection[str] = ()) -> Study:
         return axes
     study = replace(load_study(path, axes.plugins), plugins=axes.plugins)
     study = varied(study, {name: getattr(axes, name) for name in fields})
-    _check(study, Path(path))
+    # divided to name its file where it cannot be; its warnings come when it is evaluated
+    with warnings.catch_warnings(), _naming(Path(path)):
+        warnings.simplefilter("ignore")
+        blocks(study)
     return study
 
 
@@ -93,18 +95,17 @@ def varied(study: Study, fields: Mapping[str, Any]) -> Study:
     return replace(study, **changed)
 
 
-def _check(study: Study, path: Path) -> None:
-    """Refuse a study that cannot be evaluated, and name its file.
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Name the file of a study, and its key, in what is refused of it.
 
-    Its warnings come when it is evaluated.
+    Raises:
+        InputError: it is refused.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            blocks(study)
-        except InputError as refusal:
-            sentence = _about_key(str(refusal))
-            raise InputError(f"{path}: {sentence}") from None
+    try:
+        yield
+    except InputError as refusal:
+        raise InputError(f"{path}: {_about_key(str(refusal))}") from None
 
 
 def _about_key(sentence: str) -> str:
