@@ -286,31 +286,17 @@ class Repeat(Span):
 
 
 class SideBySide(Repeat):
-    """A span several times at once, each on resources of its own."""
+    """A span several times at once, each on resources of its own: as long as one."""
 
-    @property
-    def seconds(self) -> Real:
-        """Seconds of one [s]."""
-        return self.span.seconds
-
-    def busy_of(self, resource: str) -> Real:
-        """Seconds that each one's own resource works [s]."""
-        return self.span.busy_of(resource)
-
-    def _active_of(self, role: str) -> Real:
-        return self.span.active_of(role)
-
-    def _attribute(self, path: str, times: Real, where: Mask) -> Leaves:
-        yield from self.span._attribute(path, times, where)
+    def __init__(self, number: Real, span: Span) -> None:
+        super().__init__(1.0, span)
+        self.number = number
 
     def walk(self, path: str = "", times: Real = 1.0) -> Iterator[tuple[str, Span, Real]]:
         """Walk the span with the amounts, and the rates, of all."""
         for place, part, runs in self.span.walk(path, times):
-            yield (
-                place,
-                part.of_several(self.times) if isinstance(part, Leaf) else part,
-                runs,
-            )
+            several = part.of_several(self.number) if isinstance(part, Leaf) else part
+            yield place, several, runs
 
 
 def quotient(dividend: Real, divisor: Real) -> Real:

@@ -74,7 +74,7 @@ from nearkv.costmodel.model.estimate import (
 )
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import Knob, Reversal, choice, system
-from nearkv.costmodel.model.resources import host, link
+from nearkv.costmodel.model.resources import gpu, host, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
@@ -211,28 +211,24 @@ def flexgen_dram(
         Prefill, one decode step and what fits, over all rounds of the reduced batch.
         Source: HILOS sec. 2.2, 6.3.
     """
-    drives, relays = drives_of(hw), hw.policy.pinned_relays
+    relays = hw.policy.pinned_relays
     headroom = beside_sequence(hw, llm, work, gpu_batches, ssd_weights)
     tiers = dram_or_drives(hw, llm, work, weights, headroom)
-    passing = passing_latents(llm, work, gpu_batches)
-    streamed = weights_from(hw, llm, tiers, drives.read)
-    in_dram = host_weights(hw, llm, tiers)
-    free = streamed.host.memory - in_dram - relays
+    free = host(hw).memory - host_weights(hw, llm, tiers) - relays
     hosted = reduced_batch(work.batch, sequence_in_dram(llm, work), free)
-    for_states = streamed.gpu.memory - gpu_working_set(llm, work.together, tiers.gpu)
+    for_states = gpu(hw).memory - gpu_working_set(llm, work.together, tiers.gpu)
     b = batch_with_states(hosted, work.batch, llm.all_state_bytes(1.0), for_states)
-    at_once = replace(work, batch=b)
-    streamed = streamed.keeping(at_once, passing)
-    held = memories(
-        streamed,
-        at_once,
-        drives,
+    answer = baseline(
+        hw,
+        llm,
+        replace(work, batch=b),
+        drives_of(hw),
+        tiers,
         ALL_IN_HOST,
-        passing,
-        {"weights": in_dram, "copies of layers": b * widened_copies(llm, work) + relays},
+        gpu_batches,
+        copies=b * widened_copies(llm, work) + relays,
+        of=work,
     )
-    block = FlexgenBlock(hw, work, drives, ALL_IN_HOST, b, gpu_batches)
-    answer = block.estimate(streamed, held, blocks=work.batch / b)
     stated = "HILOS measured 1.39 times an A100's rate"
     return missed(answer, stated, "hilos-h100-speedup", hw.platform == "hilos-h100")
 
@@ -290,7 +286,7 @@ def flexgen_raid(
     in_dram = choose(is_filled, fitting, np.floor(fitting))
     drives = file_storage(hw, "ssd", link(hw, "uplink", "uplink"))
     cache = beside_gpu(0.0, 1 - in_dram)
-    return baseline(hw, llm, work, drives, tiers, cache, gpu_batches)
+    return baseline(hw, llm, work, drives, tiers, cache, gpu_batches, copies)
 
 
 GPU_WEIGHTS = Knob(
@@ -464,7 +460,8 @@ def all_kv_on_storage(
     """
     headroom = beside_copies(hw, llm, work, gpu_batches, ssd_weights)
     tiers = dram_or_drives(hw, llm, work, weights, headroom)
-    return baseline(hw, llm, work, drives, tiers, ALL_ON_STORAGE, gpu_batches)
+    copies = layer_copies(llm, work)
+    return baseline(hw, llm, work, drives, tiers, ALL_ON_STORAGE, gpu_batches, copies)
 
 
 def baseline(
@@ -475,26 +472,23 @@ def baseline(
     tiers: Residency,
     cache: Residency,
     gpu_batches: Real,
+    copies: Real,
+    of: Workload | None = None,
 ) -> Estimate:
     """All sequences in one block, their cache in host DRAM and on striped drives.
 
     Args:
+        work: sequences that run together.
         drives: read through the buffered file path.
         tiers, cache: shares of the weights and of the KV cache by memory.
         gpu_batches: GPU batches of a step [1].
+        copies: host memory of layers that are copied [B].
+        of: all sequences, where they are more than run together.
     """
-    passing = passing_latents(llm, work, gpu_batches)
+    every = of or work
+    passing = passing_latents(llm, every, gpu_batches)
     streamed = weights_from(hw, llm, tiers, drives.read).keeping(work, passing)
-    held = memories(
-        streamed,
-        work,
-        drives,
-        cache,
-        passing,
-        {
-            "weights": host_weights(hw, llm, tiers),
-            "copies of layers": layer_copies(llm, work),
-        },
-    )
-    block = FlexgenBlock(hw, work, drives, cache, work.batch, gpu_batches)
-    return block.estimate(streamed, held)
+    in_host = {"weights": host_weights(hw, llm, tiers), "copies of layers": copies}
+    held = memories(streamed, work, drives, cache, passing, in_host)
+    block = FlexgenBlock(hw, every, drives, cache, work.batch, gpu_batches)
+    return block.estimate(streamed, held, blocks=every.batch / work.batch if of else 1.0)
