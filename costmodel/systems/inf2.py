@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from nearkv.costmodel.algebra.span import ByName, Real, Span, choose
 from nearkv.costmodel.mechanisms.near_storage.host_x_cache import (
     CacheSplit,
-    Spill,
     decode_layer,
     prefill_layer,
 )
 from nearkv.costmodel.mechanisms.near_storage.writeback import WRITEBACK
+from nearkv.costmodel.mechanisms.near_storage.x_cache import Caching
 from nearkv.costmodel.mechanisms.prompt_chunks import LARGEST_CHUNK, hidden_bytes
 from nearkv.costmodel.mechanisms.weights.residency import (
     CHUNK,
@@ -246,10 +246,10 @@ def inf2(
     path = path_from_devices(hw, devices)
     streamed = weights_from(hw, llm, tiers, path).keeping(work)
     split = split_batch(hw, llm, work, tiers, alpha)
-    spill = Spill(writeback, interval)
+    caching = Caching(alpha, interval, writeback)
 
     def decode(layer_type: WeightStream) -> Span:
-        return decode_layer(hw, layer_type, work, split, spill, buffering)
+        return decode_layer(hw, layer_type, work, split, caching, buffering)
 
     check = capacity_check(hw, streamed, work, split, buffered, devices.capacity)
     return Estimate(

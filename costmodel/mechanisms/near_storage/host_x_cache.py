@@ -1,4 +1,4 @@
-"""A batch whose K and V live near storage, in host memory, or as X in host memory (INF² sec. 4).
+"""A batch whose K and V live near storage, in host memory, or as X in host memory (INF² sec. 4, 5).
 
 Symbols: b batch, s context, h hidden, d head size.
 """
@@ -9,14 +9,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Real, Span, overlap, serial, stream, total
-from nearkv.costmodel.mechanisms.near_storage.tiled_attention import near_storage
+from nearkv.costmodel.algebra.span import Port, Real, Span, overlap, serial, stream, total
 from nearkv.costmodel.mechanisms.near_storage.writeback import (
     Writeback,
     head_rows,
     stage_sequences,
 )
-from nearkv.costmodel.mechanisms.near_storage.x_cache import exchange, rebuild_from_x
+from nearkv.costmodel.mechanisms.near_storage.x_cache import (
+    Caching,
+    exchange,
+    rebuild_from_x,
+)
 from nearkv.costmodel.mechanisms.weights.cpu_attention import (
     attend_on_cpu,
     exchange_with_cpu,
@@ -29,6 +32,12 @@ from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.resources import Csd, Link, csd, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
+
+SCORE_PASSES = 8
+"""Times a score crosses the accelerator's memory: written by Q K^T, read and written by masking,
+by the exponentials and by the division, read for V (sec. 5)."""
+SOFTMAX_PASSES = 3
+"""Passes over the scores: mask and maximum, sum of exponentials, division (sec. 5)."""
 
 
 @dataclass(frozen=True)
@@ -53,25 +62,12 @@ class CacheSplit:
         return {role: number / batch for role, number in attended.items()}
 
 
-@dataclass(frozen=True)
-class Spill:
-    """Path of new rows to the flash.
-
-    Attributes:
-        writeback: 0 naive, 1 delayed.
-        interval: spill interval c [tokens].
-    """
-
-    writeback: Real
-    interval: Real
-
-
 def decode_layer(
     hw: Machine,
     weights: WeightStream,
     work: Workload,
     split: CacheSplit,
-    spill: Spill,
+    caching: Caching,
     buffering: Real,
 ) -> Span:
     """One layer of a step: products, the new token, attention where each cache lives."""
@@ -80,13 +76,13 @@ def decode_layer(
         return weights.recurrent_layer(b)
     devices, uplink = csd(hw, llm.group), link(hw, "uplink", "uplink")
     new_rows = head_rows(llm, split.near, 1.0, 0.0)
-    rows = Writeback(llm, devices, new_rows, spill.writeback, spill.interval)
-    staged = stage_sequences(llm, split.near, spill.interval, devices, uplink.outward)
+    rows = Writeback(llm, devices, new_rows, caching.writeback, caching.interval)
+    staged = stage_sequences(llm, split.near, caching.interval, devices, uplink.outward)
     return weights.layer(
         b,
         new_token=exchange_new_token(llm, split, weights.link, uplink),
         writeback=rows.in_step(),
-        stage=spill.writeback * staged,
+        stage=caching.writeback * staged,
         attention=attend(hw, weights, work, split, rows, buffering),
     )
 
@@ -184,4 +180,59 @@ def put_caches(
     return overlap(
         flash=stream(llm.kv_bytes(split.near, s), "4sbhd, sec. 2.2", **path),
         host=cache_link.outward(stays, "X, or K and V, to host memory"),
+    )
+
+
+# --- the attention kernel of sec. 5: flash reads, 32-wide tiles, three-pass softmax ---------------
+
+
+def attend_in_tiles(hw: Machine, llm: LLM, sequences: Real, s: Real, memory: Port) -> Span:
+    """The older attention kernel: 32-wide tiles, in-place transposition, softmax (sec. 5).
+
+    docs/inf2.md, eq. INF2-2.
+
+    A tile is loaded into block RAM, K tiles are transposed there (32 elements a cycle and block),
+    and the multipliers take one element each a cycle; in-place work leaves nothing to overlap with.
+    A cycle of a unit counts as two FLOPs, no matter what it is spent on.
+    """
+    units = Port("csd.kernel", "run", hw.csd.count * hw.csd.kernel_tiled, "FLOP")
+    elements = llm.kv_bytes(sequences, s) / llm.kv_width
+    scores = llm.heads * sequences * llm.attended_tokens(s)
+    moved = SCORE_PASSES * scores * llm.activation_width
+    reduced = 2 * SOFTMAX_PASSES * scores
+    return serial(
+        load=memory(elements * llm.kv_width, "tiles of K and V, sec. 5"),
+        transpose=units(elements, "32 x 32 tiles of K in place, sec. 5"),
+        multiply=units(
+            2 * elements * llm.group, "one element a multiplier and cycle, sec. 5"
+        ),
+        softmax=overlap(
+            move=memory(moved, "scores in accelerator memory, sec. 5"),
+            reduce=units(reduced, "three passes, 128 scores a cycle, sec. 5"),
+        ),
+    )
+
+
+def near_storage(
+    hw: Machine, llm: LLM, near: Real, s: Real, buffering: Real, devices: Csd
+) -> Span:
+    """Flash to accelerator memory, then the kernel, for `near` sequences of s tokens (sec. 4.1, 5).
+
+    A synchronous pread fills the buffer before the kernel starts; a second buffer would hide one
+    behind the other. The paper does not say which, so it is a choice.
+    """
+    bandwidth = hw.csd.count * hw.csd.memory_bandwidth
+    # a DMA fills the buffer in long bursts; tiles are read row by row
+    dma = Port("csd.dram", "write", bandwidth)
+    tiles = Port("csd.dram", "read", bandwidth * hw.derate.tile_loads)
+
+    def read(sequences: Real) -> Span:
+        kv = llm.kv_bytes(sequences, s)
+        return stream(kv, "P2P, sec. 4.1", flash=devices.read, dram=dma)
+
+    single, double = (1 - buffering) * near, buffering * near
+    return serial(
+        read=read(single),
+        kernel=attend_in_tiles(hw, llm, single, s, tiles),
+        both=overlap(read=read(double), kernel=attend_in_tiles(hw, llm, double, s, tiles)),
     )

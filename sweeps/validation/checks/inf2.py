@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Numbers, Real
-from nearkv.costmodel.mechanisms.near_storage.tiled_attention import near_storage
+from nearkv.costmodel.mechanisms.near_storage.host_x_cache import near_storage
 from nearkv.costmodel.model.resources import csd, gpu
 from nearkv.sweeps.validation.checks import check
 from nearkv.sweeps.validation.checks.near_storage import PUBLISHED

@@ -36,7 +36,7 @@ from support.tiny import (
 )
 
 from nearkv.costmodel.algebra.span import Port, Real
-from nearkv.costmodel.mechanisms.near_storage.tiled_attention import attend_in_tiles, near_storage
+from nearkv.costmodel.mechanisms.near_storage.host_x_cache import attend_in_tiles, near_storage
 from nearkv.costmodel.mechanisms.near_storage.writeback import Writeback
 from nearkv.costmodel.mechanisms.near_storage.x_cache import exchange
 from nearkv.costmodel.mechanisms.weights.residency import Residency, most_in_host
