@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Indices, Numbers
-from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError, a_few, unknown
@@ -36,7 +35,8 @@ from nearkv.sweeps.validation.claims import (
 )
 from nearkv.sweeps.validation.own_files import read_runs
 from nearkv.sweeps.validation.prediction import (
-    columns_in,
+    BASELINE,
+    is_answered_by_formulas,
     metric_of,
     predict,
     question_of,
@@ -61,12 +61,11 @@ def is_run(claim: Claim) -> bool:
     One-sided bounds say nothing where they are kept; claims that are proven inconsistent are right
     nowhere; a simulated queue takes too long to ask at many numbers.
     """
-    names = columns_in(claim.metric)
-    if not names or any(name not in COLUMNS for name in names) or claim.trend:
+    if BASELINE in claim.metric or not is_answered_by_formulas(claim):
         return False
     if claim.kind not in RUNS or claim.is_bound or claim.proof:
         return False
-    return claim.method != "simulate" and float(claim.low) > 0
+    return float(claim.low) > 0
 
 
 def source_of(paper: str, claim: Claim) -> str:

@@ -92,10 +92,10 @@ def values_of(claim: Claim) -> Numbers:
 
 def is_answered_by_formulas(claim: Claim) -> bool:
     """True if a claim states columns that any answer has, no trend of them, and no queue."""
-    is_asked = claim.metric and not claim.trend and claim.method != "simulate"
-    return bool(is_asked) and all(
-        name in COLUMNS for name in columns_of_either(claim.metric)
-    )
+    if claim.trend or claim.method == "simulate":
+        return False
+    names = columns_of_either(claim.metric)
+    return bool(names) and all(name in COLUMNS for name in names)
 
 
 def questions_of(claims: Iterable[Claim]) -> Iterator[WordedStudy]:
@@ -155,11 +155,6 @@ def _values(claim: Claim) -> Numbers:
 def is_formula(metric: str) -> bool:
     """True if a metric is arithmetic on columns instead of one column."""
     return " " in metric
-
-
-def columns_in(metric: str) -> list[str]:
-    """Columns that a metric needs of the claim's own system; none where it needs the baseline's."""
-    return [] if BASELINE in metric or " = " in metric else columns_of_either(metric)
 
 
 def columns_of_either(metric: str) -> list[str]:

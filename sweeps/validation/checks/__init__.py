@@ -20,7 +20,7 @@ def check(function: _Check) -> _Check:
     """Register a check under its function's name.
 
     It takes the words of a claim's `system` field, split at commas, and returns the
-    predicted value or values in the claim's unit.
+    predicted value or values in the claim's unit; of what holds or does not, true or false.
     """
     if function.__name__ in _CHECKS:
         raise ValueError(f"check {function.__name__!r} is registered twice")

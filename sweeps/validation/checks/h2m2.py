@@ -107,16 +107,11 @@ def _unpaged(name: str) -> Numbers:
     return np.asarray(ideal.step.seconds)
 
 
-def all_of(holds: Any) -> float:
-    """1 where all of it holds, else 0."""
-    return float(np.all(holds))
-
-
 # --- costs of Table 3 -------------------------------------------------------------------------
 
 
 @check
-def loss(better: str, worse: str, *models: str) -> list[float]:
+def loss(better: str, worse: str, *models: str) -> list[Any]:
     """Share of its step that a system loses to a better one, averaged over lengths, a model each
     [1].
 
@@ -130,7 +125,7 @@ def loss(better: str, worse: str, *models: str) -> list[float]:
             _unpaged(name) if system == "unpaged" else seconds(system, name)
             for system in (better, worse)
         ]
-        losses.append(float(np.mean(1 - steps[0] / steps[1])))
+        losses.append(np.mean(1 - steps[0] / steps[1]))
     return losses
 
 
@@ -138,32 +133,30 @@ def loss(better: str, worse: str, *models: str) -> list[float]:
 
 
 @check
-def gains_more(larger: str, smaller: str, *systems: str) -> float:
+def gains_more(larger: str, smaller: str, *systems: str) -> bool:
     """True if systems gain more over LPDDR-only, averaged over lengths, with one model than
     another.
 
     Source: Sec. 5.2.
     """
-    for system in systems:
-        with_larger = _speedup(system, larger).mean()
-        with_smaller = _speedup(system, smaller).mean()
-        if with_larger <= with_smaller:
-            return 0.0
-    return 1.0
+    return all(
+        _speedup(system, larger).mean() > _speedup(system, smaller).mean()
+        for system in systems
+    )
 
 
 @check
-def wins_at_the_shortest(name: str, first: str, second: str) -> float:
+def wins_at_the_shortest(name: str, first: str, second: str) -> bool:
     """True if the first system beats the second at the shortest length and loses at the longest.
 
     Source: Sec. 5.2.3.
     """
     ahead = seconds(first, name) < seconds(second, name)
-    return float(ahead[0] and not ahead[-1])
+    return bool(ahead[0] and not ahead[-1])
 
 
 @check
-def crossover_context(name: str, first: str, second: str) -> float:
+def crossover_context(name: str, first: str, second: str) -> Any:
     """Context at which the first system stops being the faster one (sec. 5.2.1) [tokens]."""
     hw, llm = model_on(PLATFORM, name)
 
@@ -176,8 +169,7 @@ def crossover_context(name: str, first: str, second: str) -> float:
         return ahead
 
     lengths = np.arange(64.0, 2049.0, 64.0)
-    first_crossing = crossings(lead, 1, lengths, True)[0]
-    return float(first_crossing.above)
+    return crossings(lead, 1, lengths, True)[0].above
 
 
 # --- what HBM holds, fig. 3 and 14, sec. 4.3 ----------------------------------------------------
@@ -194,12 +186,11 @@ def hbm_fill(name: str) -> Numbers:
     """Share of HBM that H2M2 fills, at every length (fig. 14) [1]."""
     _, hw, _ = solved("h2m2", name)
     used = np.asarray(estimate("h2m2", name).also["hbm_used_gb"]) * 1e9
-    filled: Numbers = used / (hw.hbm.count * hw.hbm.memory)
-    return filled
+    return np.asarray(used / (hw.hbm.count * hw.hbm.memory))
 
 
 @check
-def attention_takes_over(name: str) -> float:
+def attention_takes_over(name: str) -> Any:
     """True if attention's bytes on HBM rise with length, to within one KV head, and those of fc
     fall.
 
@@ -212,21 +203,21 @@ def attention_takes_over(name: str) -> float:
     head = np.asarray(one_head) / 1e9
     rises = np.diff(on_hbm["attention"]) >= -head[1:]
     falls = np.diff(on_hbm["fc"]) <= 0
-    return all_of(rises & falls)
+    return np.all(rises & falls)
 
 
 @check
-def evicted_layers_stay_out(name: str) -> float:
+def evicted_layers_stay_out(name: str) -> Any:
     """True if bytes of fc and of qkv-linear on HBM never rise with length.
 
     Source: Sec. 4.3.2.
     """
     on_hbm = _on_hbm(name)
-    return all_of((np.diff(on_hbm["fc"]) <= 0) & (np.diff(on_hbm["qkv"]) <= 0))
+    return np.all((np.diff(on_hbm["fc"]) <= 0) & (np.diff(on_hbm["qkv"]) <= 0))
 
 
 @check
-def qkv_is_moderate(name: str) -> float:
+def qkv_is_moderate(name: str) -> Any:
     """True if qkv-linear holds, at every length, bytes between those of fc and of attention.
 
     Source: Fig. 14.
@@ -234,11 +225,11 @@ def qkv_is_moderate(name: str) -> float:
     on_hbm = _on_hbm(name)
     low = np.minimum(on_hbm["attention"], on_hbm["fc"])
     high = np.maximum(on_hbm["attention"], on_hbm["fc"])
-    return all_of((on_hbm["qkv"] >= low) & (on_hbm["qkv"] <= high))
+    return np.all((on_hbm["qkv"] >= low) & (on_hbm["qkv"] <= high))
 
 
 @check
-def mapped_in_order(*models: str) -> float:
+def mapped_in_order(*models: str) -> bool:
     """True if Algorithm 1 maps each sub-layer as if the later ones took no memory (sec. 4.3.2)."""
     for name in models:
         _, hw, llm = solved("h2m2", name)
@@ -248,10 +239,9 @@ def mapped_in_order(*models: str) -> float:
             hbm = _first_only(tables.hbm, last)
             lpddr = _first_only(tables.lpddr, last)
             alone = greedy(replace(tables, hbm=hbm, lpddr=lpddr)).units
-            for mapped, mapped_alone in zip(chosen[:last], alone[:last], strict=True):
-                if not np.array_equal(mapped, mapped_alone):
-                    return 0.0
-    return 1.0
+            if not all(map(np.array_equal, chosen[:last], alone[:last])):
+                return False
+    return True
 
 
 def _first_only(tables: Any, last: int) -> Any:
@@ -269,7 +259,7 @@ def attention_share_of_bytes(name: str) -> Numbers:
 
 
 @check
-def fragmentation_as_printed(name: str) -> float:
+def fragmentation_as_printed(name: str) -> Any:
     """Most bytes that Eq. 2 counts, the used part of last pages, over all lengths [MB].
 
     Source: Sec. 4.2.1.
@@ -277,14 +267,14 @@ def fragmentation_as_printed(name: str) -> float:
     resolved, hw, llm = solved("h2m2", name)
     units = BySublayer(*(resolved.knobs[f"n_{part}"] for part in SUBLAYERS))
     counted = fragmentation(hw, llm, resolved.estimate.work, units).as_printed
-    return float(np.max(counted) / 1e6)
+    return np.max(counted) / 1e6
 
 
 # --- Table 4 and sec. 5.4 ---------------------------------------------------------------------
 
 
 @check
-def sensitivity(name: str, *variants: str) -> list[float]:
+def sensitivity(name: str, *variants: str) -> list[Any]:
     """Change of H2M2's own speed under variants of Table 4, averaged over lengths, without
     sign [1].
     """
@@ -293,12 +283,12 @@ def sensitivity(name: str, *variants: str) -> list[float]:
     for variant in variants:
         address, value = VARIANTS[variant]
         speed = np.mean(base / seconds("h2m2", name, {address: value}))
-        changes.append(abs(float(speed) - 1))
+        changes.append(abs(speed - 1))
     return changes
 
 
 @check
-def most_sensitive(name: str, first: str) -> float:
+def most_sensitive(name: str, first: str) -> bool:
     """True if the variants of one part change H2M2's speed more than all others in the same
     direction.
 
@@ -309,15 +299,15 @@ def most_sensitive(name: str, first: str) -> float:
         same = [variant for variant in VARIANTS if variant.endswith(direction)]
         others = [variant for variant in same if not variant.startswith(first)]
         if sensitivity(name, mine)[0] <= max(sensitivity(name, *others)):
-            return 0.0
-    return 1.0
+            return False
+    return True
 
 
 @check
-def busier_side(name: str, first: str, second: str) -> float:
+def busier_side(name: str, first: str, second: str) -> Any:
     """True if one side of H2M2 works longer than the other at every length (sec. 5.4)."""
     busy = estimate("h2m2", name).step.busy()
-    return all_of(np.asarray(busy[f"{first}.on"]) > busy[f"{second}.on"])
+    return np.all(np.asarray(busy[f"{first}.on"]) > busy[f"{second}.on"])
 
 
 @check
@@ -359,7 +349,7 @@ def random_lengths(requests: int, span: Numbers) -> Numbers:
 
 
 @check
-def static_lags_more_when_lengths_change(name: str) -> float:
+def static_lags_more_when_lengths_change(name: str) -> Any:
     """True if FlexGen's mapping lags H2M2 more over 128 random iterations than over equal lengths.
 
     Sec. 5.3. Requests grow and end at random (a chance of 2 % a step) over the same span of
@@ -370,22 +360,21 @@ def static_lags_more_when_lengths_change(name: str) -> float:
     base = seconds("lpddr-only", name)
     equal_static = np.mean(base / seconds("flexgen-mapping", name))
     equal_greedy = np.mean(base / seconds("h2m2", name))
-    return float(static / greedy < equal_static / equal_greedy)
+    return static / greedy < equal_static / equal_greedy
 
 
 # --- memory, paging, chips --------------------------------------------------------------------
 
 
 @check
-def page_table(space: str, unit: str) -> float:
+def page_table(space: str, unit: str) -> Real:
     """Flat page table of a logical space (sec. 4.2.1), in a unit."""
     hw = load_platform(PLATFORM).machine()
-    table = page_table_bytes(hw, unit_of(space)[1])
-    return float(table) / unit_of(unit)[1]
+    return page_table_bytes(hw, unit_of(space)[1]) / unit_of(unit)[1]
 
 
 @check
-def chip(what: str) -> float:
+def chip(what: str) -> Real:
     """Numbers of Table 2 for a chip: peak [TOPS], weights loaded [GB/s]; for a core: vectors [1],
     scratchpad [MB].
     """
@@ -397,11 +386,11 @@ def chip(what: str) -> float:
         "vectors": part.vector_arrays * part.vector_lanes,
         "scratchpad": 2 * part.scratchpad / 1e6,
     }
-    return float(np.asarray(numbers[what]))
+    return numbers[what]
 
 
 @check
-def only_gemms_gain_from_batching(*models: str) -> float:
+def only_gemms_gain_from_batching(*models: str) -> bool:
     """True if operations a byte of a GEMM grow with the batch while those of attention stay.
 
     Source: Sec. 2.2.3, 3.3.
@@ -420,5 +409,5 @@ def only_gemms_gain_from_batching(*models: str) -> float:
         grows = np.all(np.diff(per_gemm_byte) > 0)
         stays = np.all(np.diff(per_attention_byte) == 0)
         if not (grows and stays):
-            return 0.0
-    return 1.0
+            return False
+    return True

@@ -5,6 +5,8 @@ Source: HillInfer sec. 1 to 5.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Real
@@ -46,12 +48,11 @@ def _point(
 
 
 @check
-def kv_exponent(model: str) -> Real:
+def kv_exponent(model: str) -> Any:
     """Exponent of the KV cache in the context (sec. 2.1) [1]."""
     _, llm, _ = _point(model)
     growth = llm.kv_bytes(1.0, 65536.0) / llm.kv_bytes(1.0, 4096.0)
-    exponent: Real = np.log(growth) / np.log(16.0)
-    return exponent
+    return np.log(growth) / np.log(16.0)
 
 
 @check
@@ -176,7 +177,7 @@ def ranking_overlap(heads: str) -> Real:
 
 
 @check
-def largest_batch(model: str, most: str) -> Real:
+def largest_batch(model: str, most: str) -> Any:
     """The largest batch up to one that HillInfer serves without rounds, 1,920 + 128 tokens [1].
 
     Source: Sec. 5.4, fig. 15.
@@ -193,4 +194,4 @@ def largest_batch(model: str, most: str) -> Real:
     batch = rows["batch"].astype(float)
     together = rows["batch_run"].astype(float) >= batch
     runs = (rows["status"] == "ok") & together
-    return float(np.max(batch, where=runs, initial=0.0))
+    return np.max(batch, where=runs, initial=0.0)

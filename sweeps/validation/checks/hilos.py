@@ -111,7 +111,7 @@ def best_interval(*models: str) -> Numbers:
         int(np.argmin(_steps(model, str(alpha), intervals)))
         for model, alpha in product(models, ALPHAS)
     ]
-    return np.array(INTERVALS[fastest], np.float64)
+    return np.asarray(INTERVALS[fastest])
 
 
 @check
@@ -128,7 +128,7 @@ def write_saving(alpha: str) -> Real:
         knobs = f"alpha={share};{PUBLISHED}"
         question = WordedStudy("hilos", "opt-66b", platform=PLATFORM, knob=knobs)
         traffic = estimate_of(question).prefill.traffic()
-        written.append(float(np.ravel(traffic["csd.flash", "write"])[0]))
+        written.append(traffic["csd.flash", "write"])
     all_kv, with_x = written
     return (1 - with_x / all_kv) / float(alpha)
 
@@ -137,11 +137,10 @@ def write_saving(alpha: str) -> Real:
 
 
 @check
-def kernel_rates() -> Numbers:
+def kernel_rates() -> list[Real]:
     """KV that each kernel of Table 3 streams (sec. 6.4) [GB/s]."""
     hw = load_platform(PLATFORM).machine()
-    rates = [attention_kernel(hw.csd, float(group))[0] / 1e9 for group in KERNEL_GROUPS]
-    return np.array(rates, dtype=float)
+    return [attention_kernel(hw.csd, float(group))[0] / 1e9 for group in KERNEL_GROUPS]
 
 
 @check
@@ -151,7 +150,7 @@ def gigabytes_a_drive(model: str, batch: str, context: str, devices: str) -> Rea
     question = WordedStudy(
         "hilos", model, platform=PLATFORM, knob=knobs, batch=batch, context=context
     )
-    on_drives = float(np.ravel(estimate_of(question).fits.tiers["csd"][0])[0])
+    on_drives, _ = estimate_of(question).fits.tiers["csd"]
     return on_drives / float(devices) / 1e9
 
 
@@ -179,7 +178,7 @@ def host_utilisation(*models: str) -> Numbers:
 
 
 @check
-def gains_grow_but_least_for_moe(moe: str, *dense: str) -> float:
+def gains_grow_but_least_for_moe(moe: str, *dense: str) -> bool:
     """1 where speed-ups over FLEX(SSD) rise with context and with batch, and an MoE's is least.
 
     Source: Sec. 6.5, fig. 15.
@@ -193,7 +192,7 @@ def gains_grow_but_least_for_moe(moe: str, *dense: str) -> float:
         rising.append(np.diff(gain))
         above_moe.append(gain - gain_of_moe)
     always_rising = all(np.all(differences > 0) for differences in rising)
-    return float(always_rising and np.all(np.array(above_moe) > 0))
+    return always_rising and bool(np.all(np.array(above_moe) > 0))
 
 
 def _gain(model: str, batch: str = "", context: str = "") -> Numbers:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Numbers, Real
+from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.near_storage.host_x_cache import near_storage
 from nearkv.costmodel.model.resources import csd, gpu
 from nearkv.sweeps.validation.checks import check
@@ -22,13 +24,13 @@ def prompt_bytes_written(platform: str, system: str, role: str) -> Real:
     """KV cache written in prefill, per layer, sequence, token and hidden unit (sec. 2.2) [B]."""
     question = WordedStudy(system, "opt-66b", platform=platform, knob=PUBLISHED)
     traffic = estimate_of(question).prefill.traffic()
-    written = float(np.ravel(traffic[f"{role}.flash", "write"])[0])
+    written = traffic[f"{role}.flash", "write"]
     _, llm = model_on(platform, "opt-66b")
     return written / (llm.layers * 16 * 32768 * llm.hidden)
 
 
 @check
-def rebuilding_is_free(platform: str, *models: str) -> Numbers:
+def rebuilding_is_free(platform: str, *models: str) -> list[Real]:
     """1 where rebuilding K and V on the GPU costs nothing, 0 where as much as devices need to
     attend [1].
 
@@ -41,13 +43,12 @@ def rebuilding_is_free(platform: str, *models: str) -> Numbers:
         rebuild = gpu(hw).run(flops, "K and V from X")
         devices = csd(hw, llm.group)
         attend = near_storage(hw, llm, 1.0, 1.0, 0.0, devices)
-        taken = rebuild.seconds / attend.seconds
-        free.append(1 - float(taken))
-    return np.array(free)
+        free.append(1 - rebuild.seconds / attend.seconds)
+    return free
 
 
 @check
-def drives_idle_at(model: str, batch: str, context: str) -> float:
+def drives_idle_at(model: str, batch: str, context: str) -> Any:
     """1 where FlexGen's decode reads no KV from the drives (sec. 7.5, fig. 12)."""
     question = WordedStudy(
         "flexgen-raid",
@@ -58,11 +59,11 @@ def drives_idle_at(model: str, batch: str, context: str) -> float:
         context=context,
     )
     read = estimate_of(question).step.traffic()["ssd.flash", "read"]
-    return float(np.all(read == 0))
+    return np.all(read == 0)
 
 
 @check
-def only_stored_weights_gain_from_batches(model: str) -> float:
+def only_stored_weights_gain_from_batches(model: str) -> bool:
     """1 where batch 32 beats batch 1 in FlexGen with weights on SSD at 100 %, not at 0 and 50 %.
 
     Source: Sec. 7.5, fig. 12.
@@ -81,4 +82,4 @@ def only_stored_weights_gain_from_batches(model: str) -> float:
         )["throughput_tok_s"].astype(float)
         for batch in ("1", "32")
     )
-    return float(np.array_equal(batched > single, [False, False, True]))
+    return np.array_equal(batched > single, [False, False, True])

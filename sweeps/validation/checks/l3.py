@@ -6,10 +6,11 @@ Source: L3 sec. 1, 2, 5, 6; Tables 2, 3.
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Numbers
+from nearkv.costmodel.algebra.span import Numbers, Real
 from nearkv.costmodel.mechanisms.serving.cpu_share import host_attention
 from nearkv.costmodel.mechanisms.serving.dimm import (
     bank_bandwidth,
@@ -81,7 +82,7 @@ def _openr1(model: str, capacity: float, ranksets: float) -> float:
 
 
 @check
-def both_are_needed(times: str, *models: str) -> float:
+def both_are_needed(times: str, *models: str) -> bool:
     """True if scaling capacity and bandwidth together gains more than the sum of scaling either
     alone.
 
@@ -92,8 +93,8 @@ def both_are_needed(times: str, *models: str) -> float:
         capacity = larger_memory(model, times, "1") - 1
         both = larger_memory(model, times, times) - 1
         if both <= bandwidth + capacity:
-            return 0.0
-    return 1.0
+            return False
+    return True
 
 
 # --- time between tokens, fig. 11 -------------------------------------------------------------
@@ -145,7 +146,7 @@ def _tbt(model: str, system: str, context: float, ranksets: str = "") -> Numbers
 
 
 @check
-def bandwidth(of: str, over: str) -> float:
+def bandwidth(of: str, over: str) -> Real:
     """Bandwidth of a memory, or of decode attention on GPUs or host, over another's or in a unit.
 
     Source: Sec. 2.6, Table 2.
@@ -161,11 +162,11 @@ def bandwidth(of: str, over: str) -> float:
         "host-attention": host_attention(hw).rate,
     }
     divisor = rates[over] if over in rates else unit_of(over)[1]
-    return float(rates[of] / divisor)
+    return rates[of] / divisor
 
 
 @check
-def one_rank_fills_its_channel() -> float:
+def one_rank_fills_its_channel() -> Any:
     """True if one rank, refresh included, reaches nine tenths of its channel's bandwidth.
 
     Source: Sec. 5.1.
@@ -173,20 +174,20 @@ def one_rank_fills_its_channel() -> float:
     hw = load_platform(PLATFORM).machine()
     memory = dimms(hw)
     one_rank = memory.ranks.rate / hw.dimm.ranksets
-    return float(one_rank > 0.9 * memory.bus.rate)
+    return one_rank > 0.9 * memory.bus.rate
 
 
 @check
-def bank_row_efficiency() -> float:
+def bank_row_efficiency() -> Real:
     """Share of its peak that a bank streaming full rows reaches, refresh apart (Table 2) [1]."""
-    return float(row_efficiency(load_platform(PLATFORM).machine()))
+    return row_efficiency(load_platform(PLATFORM).machine())
 
 
 # --- kernels ----------------------------------------------------------------------------------
 
 
 @check
-def prompt_cache_over_feed_forward(*models: str) -> list[float]:
+def prompt_cache_over_feed_forward(*models: str) -> list[Real]:
     """Time to send the KV cache of a prompt over the time of its feed-forward (sec. 5.1) [%]."""
     shares = []
     for name in models:
@@ -195,12 +196,12 @@ def prompt_cache_over_feed_forward(*models: str) -> list[float]:
         compute_rate = hw.gpu.count * hw.gpu.flops * hw.gpu.gemm
         sent = llm.kv_bytes(1, 1.0) / link_rate
         feed_forward = llm.ffn_flops(1.0) / compute_rate
-        shares.append(float(100 * sent / feed_forward))
+        shares.append(100 * sent / feed_forward)
     return shares
 
 
 @check
-def prompt_cache_is_hidden(*models: str) -> float:
+def prompt_cache_is_hidden(*models: str) -> bool:
     """True if the KV cache of prompts of 16 to 16k tokens leaves within their linear layers.
 
     Source: Sec. 5.1.
@@ -210,36 +211,35 @@ def prompt_cache_is_hidden(*models: str) -> float:
         hw, llm = model_on(PLATFORM, name)
         sent = prompt_cache(hw, llm, Load(0.0, 0.0, 0.0, tokens), 1.0)
         if np.any(sent.seconds > linear(hw, llm, tokens).seconds):
-            return 0.0
-    return 1.0
+            return False
+    return True
 
 
 @check
-def weights_bind_feed_forward(platform: str, model: str, tokens: str) -> float:
+def weights_bind_feed_forward(platform: str, model: str, tokens: str) -> Any:
     """True if reading weights takes longer than computing with a batch of tokens (fig. 2a)."""
     hw, llm = model_on(platform, model)
     products = linear(hw, llm, float(tokens)).parts["products"].parts
-    return float(products["weights"].seconds > products["compute"].seconds)
+    return products["weights"].seconds > products["compute"].seconds
 
 
 @check
-def attention_share(platform: str, model: str, batch: str, context: str) -> float:
+def attention_share(platform: str, model: str, batch: str, context: str) -> Real:
     """Share of a decode step on GPUs that attention takes (fig. 2b) [%]."""
     hw, llm = model_on(platform, model)
     work = Workload(float(batch), float(context), 1.0).at_context(float(context))
     one_gpu = {"tp": 1.0, "dp": 1.0, "pp": 1.0, "ep": 1.0, "attention": 0.0}
     leaves = find_system("gpu")(hw, llm, work, one_gpu).step.breakdown()
     attention = sum(seconds for name, seconds in leaves.items() if "attention" in name)
-    return float(100 * attention / sum(leaves.values()))
+    return 100 * attention / sum(leaves.values())
 
 
 # --- scheduler --------------------------------------------------------------------------------
 
 
 @check
-def larger_half(*contexts: str) -> float:
+def larger_half(*contexts: str) -> Any:
     """Tokens of the larger sub-batch that step 2 of sec. 5.3 makes of requests [1,000 tokens]."""
     tokens = np.array([float(text) for text in contexts])
     in_one = even_halves(tokens)
-    larger = max(tokens[in_one].sum(), tokens[~in_one].sum())
-    return float(larger / 1000)
+    return max(tokens[in_one].sum(), tokens[~in_one].sum()) / 1000

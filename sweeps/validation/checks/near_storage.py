@@ -37,7 +37,7 @@ def step_bytes(platform: str, system: str, resource: str, knobs: str = "") -> Re
     traffic = estimate_of(question).step.traffic()
     carried = sum(amount for (name, _), amount in traffic.items() if name == resource)
     _, llm = model_on(platform, "opt-66b")
-    return float(np.ravel(carried)[0]) / (llm.layers * PAPER_BATCH * llm.hidden)
+    return carried / (llm.layers * PAPER_BATCH * llm.hidden)
 
 
 @check

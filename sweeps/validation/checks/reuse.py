@@ -54,21 +54,21 @@ def between_ends(model: str, gpus: str, tokens: str, first: str, last: str) -> f
 
 
 @check
-def token_hits(trace: str) -> float:
+def token_hits(trace: str) -> Any:
     """Share of a trace's tokens that a cache without bounds has [%]."""
     requests = _stored(trace)
     found = tier_hits(requests.prompts, [requests.accesses], "exclusive", "all").found[:, 0]
     tokens = np.minimum(found * requests.block, requests.prompt)
-    return float(100 * np.sum(tokens) / np.sum(requests.prompt))
+    return 100 * np.sum(tokens) / np.sum(requests.prompt)
 
 
 @check
-def share_of_most_hits(trace: str, tokens: str) -> float:
+def share_of_most_hits(trace: str, tokens: str) -> Any:
     """Hits of an LRU cache over those of a cache without bounds [%]."""
     requests = _stored(trace)
     held = [float(tokens) / requests.block]
     found = tier_hits(requests.prompts, held, "exclusive", "all").found
-    return float(100 * np.sum(found) / requests.accesses / requests.ceiling)
+    return 100 * np.sum(found) / requests.accesses / requests.ceiling
 
 
 @cache
@@ -111,9 +111,7 @@ def saved_by_prefix(
 
 
 @check
-def round_of_hits(
-    model: str, capacity: str, clients: str, tokens: str, number: str
-) -> float:
+def round_of_hits(model: str, capacity: str, clients: str, tokens: str, number: str) -> Any:
     """Tokens found in one round of clients that each send their history and new tokens [%].
 
     Clients take turns; what each sent before lies in an LRU cache in so far as it fits.
@@ -133,14 +131,14 @@ def round_of_hits(
     )
     hits = tier_hits(prompts, [held], "exclusive", "all").found[:, 0]
     last = [turn == int(number) for turn, _ in turns]
-    return float(100 * np.mean(hits[last]) / (int(number) * new))
+    return 100 * np.mean(hits[last]) / (int(number) * new)
 
 
 @check
-def round_of_eviction(model: str, capacity: str, clients: str, tokens: str) -> float:
+def round_of_eviction(model: str, capacity: str, clients: str, tokens: str) -> Any:
     """First round whose history does not fit a cache [1]; arguments as in `round_of_hits`."""
     a_round = int(clients) * kv_gb(model, tokens, "1")
-    return float(np.ceil(float(capacity) / a_round))
+    return np.ceil(float(capacity) / a_round)
 
 
 @check
