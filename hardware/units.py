@@ -2,6 +2,7 @@
 
 import math
 import re
+from functools import cache
 
 from nearkv.hardware.errors import InputError, unknown
 
@@ -93,6 +94,7 @@ def unit_of(text: str, where: str = "") -> tuple[str, float]:
     return f"{dimension}{slash}{divisor}", size / divisor_size
 
 
+@cache
 def _atom(symbol: str) -> tuple[str, float] | None:
     """Dimension and size of a unit without a slash; None where it is unknown."""
     if symbol in _UNSPLIT:
