@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import tempfile
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, settings
 from support.command_line import build_commands_once
@@ -20,6 +25,31 @@ settings.register_profile(
 )
 settings.load_profile("repeatable")
 build_commands_once()
+MEMORY = Path("/dev/shm")
+ROOM = 4e9
+"""Free bytes of which tests fill a small part."""
+
+
+def has_room(folder: Path) -> bool:
+    """True if a folder takes the files of all tests, and programs among them may run."""
+    if not folder.is_dir():
+        return False
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize > ROOM and not disk.f_flag & os.ST_NOEXEC
+
+
+# tests write thousands of small files, and wait for a disk a hundred times longer than for memory
+if has_room(MEMORY):
+    tempfile.tempdir = str(MEMORY)
+# what collection makes stays to the end: the garbage collector need not look at it again and again
+gc.disable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Collect the garbage of tests alone."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(params=sorted(SYSTEMS))
