@@ -140,3 +140,23 @@ def test_a_knob_that_a_variant_forgot_is_named() -> None:
         resolve_knobs(
             variant, hw, model("opt-66b", hw), Workload(16.0, 4096.0, 32.0), {"alpha": "auto"}
         )
+
+
+@pytest.mark.parametrize("explained", [True, False])
+def test_a_share_is_solved_beside_a_searched_knob_and_a_chunk_that_a_rule_sets(
+    explained: bool,
+) -> None:
+    """Breaks of alpha depend on the chunk that is stated by then; nothing stated is faster."""
+    hilos, hw, work = (
+        SYSTEMS["hilos"],
+        load_platform("hilos-a100").machine(),
+        Workload(1, 16384, 64),
+    )
+    llm = model("opt-30b", hw)
+    settings = {name: knob.default for name, knob in hilos.knobs.items() if not knob.sets}
+    solved = {**settings, "alpha": "auto", "interval": "auto"}
+    best = resolve_knobs(hilos, hw, llm, work, solved, explained)
+    for interval, alpha in ((1.0, 0.5), (11.0, 0.0), (11.0, 0.56), (16.0, 1.0)):
+        stated = {**best.knobs, "interval": interval, "alpha": alpha}
+        slower = resolve_knobs(hilos, hw, llm, work, stated).estimate
+        assert best.estimate.total.seconds <= slower.total.seconds * (1 + 1e-9)
