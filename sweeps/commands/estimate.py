@@ -47,8 +47,7 @@ def estimate(
     if not (explain or footprint):
         options.check_shown(view, study)
     point = estimate.estimate(study, also=comma_list(view.columns))
-    if study.states_machine:
-        warn_of_no_effect(study, [point.block])
+    warn_of_no_effect(study, [point.block])
     if explain:
         point.check_has_tree()
     if explain and point.status == "ok":

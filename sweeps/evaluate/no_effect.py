@@ -134,9 +134,8 @@ def _warn_if_idle(name: str, study_blocks: Sequence[Block]) -> None:
         inside = np.floor(middle) if knob.kind == "count" else middle
         stated = [axis.values for axis in block.grid.axes if axis.name == name]
         tried = [*np.ravel(stated), knob.low, inside, knob.high]
-        if (
-            knob.kind == "count"
-        ):  # of a range up to millions, what matters is far below its middle
+        if knob.kind == "count":
+            # of a range up to millions, what matters is far below its middle
             tried.append(max(knob.low, np.floor(knob.high**0.25)))
         if not isinstance(knob.default, str):
             tried.append(knob.default)
