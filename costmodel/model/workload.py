@@ -21,18 +21,18 @@ class Lengths:
     What is affine in a length needs its mean alone.
 
     Attributes:
-        contexts: that a step sees, each for an equal part of the time.
+        contexts: that a step sees, each for an equal part of the time; none where all grow alike.
         finals: how long the requests that a step sees become, each for an equal part of the time.
         prompts: each of an equal part of the requests.
         prompt_parts: prompts, each part of as many tokens.
         outputs: generated tokens, each of an equal part of the requests.
     """
 
-    contexts: tuple[Real, ...]
-    finals: tuple[Real, ...]
-    prompts: tuple[Real, ...]
-    prompt_parts: tuple[Real, ...]
-    outputs: tuple[Real, ...]
+    contexts: tuple[Real, ...] = ()
+    finals: tuple[Real, ...] = (1.0,)
+    prompts: tuple[Real, ...] = (1.0,)
+    prompt_parts: tuple[Real, ...] = (1.0,)
+    outputs: tuple[Real, ...] = (1.0,)
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Spread:
         context_square: mean square over squared mean of the contexts a step sees [1].
         longest: longest request over the mean one, max(s + n) / E[s + n] [1].
         longest_output: longest answer over the mean one, max(n) / E[n] [1].
-        lengths: parts of the requests, in order of their lengths; none where they are equal.
+        lengths: parts of the requests, in order of their lengths; one where they are equal.
     """
 
     prompt_square: Real = 1.0
@@ -58,7 +58,7 @@ class Spread:
     context_square: Real = 1.0
     longest: Real = 1.0
     longest_output: Real = 1.0
-    lengths: Lengths | None = None
+    lengths: Lengths = Lengths()
 
 
 ENDLESS_TOKENS = 1e6
@@ -156,7 +156,7 @@ class Workload:
         """
         if self.fixed_context is not None:
             return [self.fixed_context]
-        if self.spread.lengths:
+        if self.spread.lengths.contexts:
             return [part * self.context for part in self.spread.lengths.contexts]
         middles = (np.arange(LENGTH_PARTS) + 0.5) / LENGTH_PARTS
         begun = self.before + self.prompt
@@ -165,28 +165,22 @@ class Workload:
     @property
     def finals(self) -> list[Real]:
         """Lengths at their ends of the sequences that a step sees; their mean is `final_seen`."""
-        lengths = self.spread.lengths
-        return [part * self.final_seen for part in (lengths.finals if lengths else (1.0,))]
+        return [part * self.final_seen for part in self.spread.lengths.finals]
 
     @property
     def prompts(self) -> list[Real]:
         """Prompts, each for an equal part of the requests; their mean is `prompt` [1]."""
-        lengths = self.spread.lengths
-        return [part * self.prompt for part in (lengths.prompts if lengths else (1.0,))]
+        return [part * self.prompt for part in self.spread.lengths.prompts]
 
     @property
     def prompt_parts(self) -> list[Real]:
         """Prompts, each part with as many tokens, so that long ones are told apart [1]."""
-        lengths = self.spread.lengths
-        return [
-            part * self.prompt for part in (lengths.prompt_parts if lengths else (1.0,))
-        ]
+        return [part * self.prompt for part in self.spread.lengths.prompt_parts]
 
     @property
     def outputs(self) -> list[Real]:
         """Generated tokens, each for an equal part of the requests; their mean is `output` [1]."""
-        lengths = self.spread.lengths
-        return [part * self.output for part in (lengths.outputs if lengths else (1.0,))]
+        return [part * self.output for part in self.spread.lengths.outputs]
 
     @property
     def final(self) -> Real:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.systems import SYSTEMS
+from support.systems import SYSTEMS, machine_of, model
 
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.model import registry
@@ -57,3 +57,24 @@ def test_a_system_of_its_own_states_its_test_bed_and_parts() -> None:
     registry.system("mine", platform="hilos-a100", owns=("host",))(same)
     mine = registry.find_system("mine")
     assert (mine.cite, mine.technology, mine.knobs) == ("user", "mine", {})
+
+
+def test_a_knob_of_the_workload_is_found_there() -> None:
+    """By rule or stated; only a function of any knobs is given its value as well, to pass it on."""
+    hilos, seen = SYSTEMS["hilos"], list[object]()
+
+    def named(hw: Machine, llm: LLM, work: Workload) -> Estimate:
+        seen.append(work.chunk)
+        return hilos(hw, llm, work, {"alpha": 0.5, "chunk": work.chunk})
+
+    def of_any(hw: Machine, llm: LLM, work: Workload, **knobs: Real) -> Estimate:
+        seen.append((work.chunk, dict(knobs)))
+        return hilos(hw, llm, work, {"alpha": 0.5, **knobs})
+
+    knobs = {"chunk": hilos.knobs["chunk"]}
+    hw, llm, work = machine_of(hilos), model("opt-66b"), Workload(1.0, 512.0, 8.0)
+    for name, function in (("named", named), ("of-any", of_any)):
+        registry.system(name, variant_of="hilos", knobs=knobs)(function)
+        registry.find_system(name)(hw, llm, work, {"chunk": 64.0})
+    registry.find_system("named")(hw, llm, work, {})
+    assert seen == [64.0, (64.0, {"chunk": 64.0}), 512.0]
