@@ -30,7 +30,7 @@ def error_of(seed: int) -> float:
     """Larger error of mean TTFT and TPOT; none where the row says what the closed form lacks."""
     trace, work, serving = drawn_users(seed)
     assert work.arrivals is not None
-    if PUT_BACK in under_load(work, serving, fits()).notes:
+    if np.any(under_load(work, serving, fits()).notes[PUT_BACK]):
         return np.nan
     closed = of_users(work, serving, work.batch).latency
     queue = simulate(trace, serving, Arrivals(users=work.arrivals.users), seed)
