@@ -12,7 +12,7 @@ from support.machine_draws import DrawnMachine, band_over
 import nearkv
 from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.catalog import load_part
-from nearkv.hardware.errors import InputError
+from nearkv.hardware.errors import InputError, UnmetError
 from nearkv.hardware.server import load_server
 from nearkv.sweeps.explore.design.break_even import DOUBLINGS, _nearest_turn, turns_of_draws
 from nearkv.sweeps.explore.design.goal import Goal, budget_limits
@@ -24,8 +24,14 @@ BEST: dict[str, Any] = {"maximize": "throughput_tok_s", "model": "llama3.1-70b"}
 
 
 def owner_wins(systems: str, role: str, prices: Path, servers: str, **asked: Any) -> bool:
-    """True if the best machine, at prices of one's own, is of a system that owns a role."""
-    table = nearkv.design(systems, servers=servers, prices=prices, **BEST, **asked)
+    """True if the best machine, at prices of one's own, is of a system that owns a role.
+
+    Where no other system serves, no machine is left once it is beyond the budget.
+    """
+    try:
+        table = nearkv.design(systems, servers=servers, prices=prices, **BEST, **asked)
+    except UnmetError:
+        return False
     return role in find_system(table["system"][0]).owns
 
 
