@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nearkv.hardware.errors import InputError, unknown, warn
 from nearkv.sweeps.figures.series import (
-    NO_MARK,
-    Mark,
+    NUMBERS,
     axis_of,
-    cells,
     check_drawable,
     check_no_names,
     columns_of,
     distinct_values,
+    marks_along,
+    marks_of,
     repeated_where_blank,
 )
 from nearkv.sweeps.figures.style import (
@@ -100,7 +99,7 @@ def bars(
     """
     over = axis_of(table, over, by)
     table = repeated_where_blank(table, over, by)
-    marks = cells(table, value, over, by)
+    marks = marks_of(table, value, over, by)
     groups = distinct_values(table, over)
     series = distinct_values(table, by)
     count = len(groups) * len(series)
@@ -114,12 +113,12 @@ def bars(
     target = new_axes(axes, width)
     points = POINTS_AN_INCH * AXES_SHARE * panel_width(target) * GROUP_WIDTH / count
     for index, (name, look) in enumerate(zip(series, looks(series), strict=True)):
-        row = [marks.get((group, name)) for group in groups]
+        row = marks_along(marks, name, groups)
         _draw_series(target, row, (index, len(series), points), str(name), look)
     if log:
         log_scale(target, "y")
     elif points >= LEGIBLE:
-        _number_small(target, [cell.value for cell in marks.values()])
+        _number_small(target, marks["value"].max())
     target.set(xlabel=label_of(over), ylabel=label_of(value))
     if baseline:
         relative = f"{without_unit(label_of(value))},\nrelative to {spelled(baseline)}"
@@ -136,11 +135,7 @@ def bars(
     return target
 
 
-def _normalised(
-    marks: Mapping[tuple[Any, Any], Mark],
-    series: Sequence[Any],
-    baseline: str,
-) -> dict[tuple[Any, Any], Mark]:
+def _normalised(marks: pd.DataFrame, series: Sequence[Any], baseline: str) -> pd.DataFrame:
     """Divide every group by the baseline's value in it, a band by the same number.
 
     A group in which the baseline has no value above 0 is blank, and a warning says so.
@@ -151,24 +146,20 @@ def _normalised(
     named = str(spelled(str(baseline)))
     if named not in by_text:
         raise unknown("baseline", str(baseline), list(by_text))
-    shown: dict[tuple[Any, Any], Mark] = {}
-    blank: dict[str, None] = {}
-    for (group, name), cell in marks.items():
-        reference = marks.get((group, by_text[named]), NO_MARK)
-        if np.isfinite(cell.value) and not reference.value > 0:
-            blank[tick_of(group)] = None
-            shown[group, name] = replace(NO_MARK, mark="n/a")
-        else:
-            shown[group, name] = cell.over(reference.value) if reference.value else cell
-    if blank:
-        lacks = f"has no value above 0 at {', '.join(blank)}"
+    own = marks[marks["by"] == by_text[named]].set_index("over")["value"]
+    unit = marks["over"].map(own)
+    is_blank = marks["value"].notna() & ~(unit > 0)
+    if is_blank.any():
+        groups = dict.fromkeys(map(tick_of, marks["over"][is_blank]))
+        lacks = f"has no value above 0 at {', '.join(groups)}"
         warn(f"baseline {baseline} {lacks}: what is compared with it is blank there")
-    return shown
+    numbers = {name: marks[name] / unit.mask(is_blank) for name in NUMBERS}
+    return marks.assign(mark=marks["mark"].mask(is_blank, "n/a"), **numbers)
 
 
 def _draw_series(
     axes: Axes,
-    row: Sequence[Mark | None],
+    row: pd.DataFrame,
     place_in_group: tuple[int, int, float],
     name: str,
     look: Look,
@@ -185,20 +176,17 @@ def _draw_series(
     index, count, points = place_in_group
     step = GROUP_WIDTH / count
     places = np.arange(len(row)) + (index + 0.5) * step - GROUP_WIDTH / 2
-    heights = np.array([cell.value if cell else np.nan for cell in row])
-    axes.bar(places, heights, step * BAR_WIDTH, label=name, **look.bar)
-    for place, cell in zip(places, row, strict=True):
-        if cell is None:
-            continue
-        if not np.isfinite(cell.value):
-            mark(axes, place, cell.mark or "-", min(points, LEGIBLE))
-        elif cell.banded:
-            axes.vlines(place, cell.low, cell.high, color="black", linewidth=0.8)
+    value, low, high = row[[*NUMBERS]].to_numpy(float).T
+    axes.bar(places, value, step * BAR_WIDTH, label=name, **look.bar)
+    for one in np.flatnonzero(np.isfinite(value + low + high)):
+        axes.vlines(places[one], low[one], high[one], color="black", linewidth=0.8)
+    for place, text in zip(places, row["mark"].where(np.isnan(value)), strict=True):
+        if isinstance(text, str):  # not where the table has no row
+            mark(axes, place, text or "-", min(points, LEGIBLE))
 
 
-def _number_small(axes: Axes, values: Sequence[float]) -> None:
+def _number_small(axes: Axes, highest: float) -> None:
     """Write the number on every bar that is too small to be seen."""
-    highest = max((value for value in values if np.isfinite(value)), default=0.0)
     for bar in axes.patches:
         height = bar.get_height()  # type: ignore[attr-defined]
         if 0 < height < highest * LEAST_LABELLED:

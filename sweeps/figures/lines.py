@@ -9,12 +9,11 @@ import numpy as np
 
 from nearkv.costmodel.algebra.span import Numbers
 from nearkv.sweeps.figures.series import (
-    NO_MARK,
-    Mark,
     axis_of,
-    cells,
     check_no_names,
     distinct_values,
+    marks_along,
+    marks_of,
     repeated_where_blank,
 )
 from nearkv.sweeps.figures.style import (
@@ -85,18 +84,18 @@ def lines(
     """
     over = axis_of(table, over, by)
     table = repeated_where_blank(table, over, by)
-    marks = cells(table, value, over, by)
+    marks = marks_of(table, value, over, by)
     check_no_names(table, over, advice="draw it as bars")
     places = np.array(sorted(float(level) for level in distinct_values(table, over)))
     target = new_axes(axes, width)
     names = distinct_values(table, by)
     lacking = []
     for name, look in zip(names, looks(names), strict=True):
-        row = [marks.get((place, name), NO_MARK) for place in places]
-        _draw_line(target, look, str(name), places, row)
-        missing = [place for place, cell in zip(places, row, strict=True) if cell.mark]
-        lacking += [(missing, look)] if missing else []
-    for text in dict.fromkeys(cell.mark for cell in marks.values() if cell.mark):
+        row = marks_along(marks, name, places.tolist())
+        _draw_line(target, look, str(name), row)
+        missing = row.index[row["mark"].fillna("") != ""]
+        lacking += [(missing.tolist(), look)] if len(missing) else []
+    for text in filter(None, marks["mark"].unique()):
         target.plot([], [], "x", color="0.4", label=text)
     _scale(target, places)
     _cross_above(target, lacking)
@@ -110,19 +109,12 @@ def lines(
     return target
 
 
-def _draw_line(
-    axes: Axes,
-    look: Look,
-    name: str,
-    places: Numbers,
-    row: Sequence[Mark],
-) -> None:
+def _draw_line(axes: Axes, look: Look, name: str, row: pd.DataFrame) -> None:
     """Draw the line of one value of `by`, and its band."""
-    axes.plot(places, [cell.value for cell in row], label=name, **look.line)
-    if any(cell.banded for cell in row):
-        low = [cell.low for cell in row]
-        high = [cell.high for cell in row]
-        axes.fill_between(places, low, high, color=look.colour, alpha=0.2, linewidth=0)
+    axes.plot(row.index, row["value"], label=name, **look.line)
+    if row[["low", "high"]].notna().all(axis=1).any():
+        band: dict[str, Any] = {"color": look.colour, "alpha": 0.2, "linewidth": 0}
+        axes.fill_between(row.index, row["low"], row["high"], **band)
 
 
 def _cross_above(axes: Axes, lacking: Sequence[tuple[Sequence[float], Look]]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,36 +16,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True)
-class Mark:
-    """One mark of a figure.
-
-    Attributes:
-        value: what is drawn, NaN where there is none.
-        mark: what stands in its place, blank where there is a value.
-        low, high: the ends of its band, NaN where the table has none.
-    """
-
-    value: float
-    mark: str
-    low: float
-    high: float
-
-    @property
-    def banded(self) -> bool:
-        """True if the table has a band for it."""
-        return bool(np.isfinite(self.low) and np.isfinite(self.high))
-
-    def over(self, unit: float) -> Mark:
-        """The mark in another unit."""
-        value, low, high = (number / unit for number in (self.value, self.low, self.high))
-        return Mark(value, self.mark, low, high)
-
-
 LARGEST_DRAWN = 1e100
 """The largest number that is drawn: squares and spans of an axis overflow far beyond it."""
-NO_MARK = Mark(float("nan"), "", float("nan"), float("nan"))
-"""Mark of a point for which the table has no row."""
+NUMBERS = ("value", "low", "high")
+"""Columns of what is drawn at a place, and of the ends of its band."""
 
 
 def check_drawable(table: pd.DataFrame, *names: str) -> None:
@@ -219,14 +192,19 @@ def axis_of(table: pd.DataFrame, over: str, by: str) -> str:
     return [*candidates, *constant][0]
 
 
-def cells(
-    table: pd.DataFrame, value: str, over: str, by: str
-) -> dict[tuple[Any, Any], Mark]:
-    """Return the mark at every (value of over, value of by) of a table.
+def marks_of(table: pd.DataFrame, value: str, over: str, by: str) -> pd.DataFrame:
+    """Return the marks of a figure, one a row of a table.
+
+    Returns:
+        `over` and `by` of each; its `value` and the ends `low` and `high` of its band, NaN where
+        the table has none; and `mark`, what stands in the place of a value, blank where there is
+        one.
 
     Raises:
         InputError: a column is missing, or several rows share one place in the figure.
     """
+    import pandas as pd
+
     check_drawable(table, value, over, by)
     check_numbers(table, value)
     repeated = table[table.duplicated([over, by])]
@@ -240,9 +218,18 @@ def cells(
             else "leave out the repeated rows"
         )
         raise InputError(f"several rows have the same {over} and {by}; {hint}")
-    ends = band_of(table, value)
-    rows = table.to_dict("records")
-    return {(row[over], row[by]): _cell(row, value, ends) for row in rows}
+    marks = pd.DataFrame(
+        {"over": table[over].to_numpy(object), "by": table[by].to_numpy(object)}
+    )
+    for name, column in zip(NUMBERS, (value, *band_of(table, value)), strict=True):
+        marks[name] = [finite(cell) for cell in table.get(column, [np.nan] * len(table))]
+    statuses = table.get("status", ["ok"] * len(table))
+    return marks.assign(mark=[MARKS.get(str(status), "") for status in statuses])
+
+
+def marks_along(marks: pd.DataFrame, name: object, places: list[Any]) -> pd.DataFrame:
+    """Return the marks of one value of `by` at some places, NaN where the table has no row."""
+    return marks[marks["by"] == name].set_index("over").reindex(places)
 
 
 def that_tell_apart(table: pd.DataFrame, names: Sequence[str]) -> list[str]:
@@ -263,12 +250,6 @@ def band_of(table: pd.DataFrame, value: str) -> tuple[str, str]:
     parts = re.compile(rf"{re.escape(value)}_p[\d.]+")
     names = sorted(name for name in columns_of(table) if parts.fullmatch(name))
     return (names[0], names[-1]) if len(names) > 1 else ("", "")
-
-
-def _cell(row: dict[Any, Any], value: str, ends: tuple[str, str]) -> Mark:
-    mark = MARKS.get(str(row.get("status", "ok")), "")
-    low, high = (finite(row.get(end)) for end in ends)
-    return Mark(finite(row[value]), mark, low, high)
 
 
 def finite(value: object) -> float:
