@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 from nearkv.hardware.errors import InputError, unknown
@@ -120,11 +119,6 @@ def size_of(path: Path) -> int:
     """Bytes of an output, a file or a dataset [B]."""
     files = path.iterdir() if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files)
-
-
-def free_bytes(path: Path) -> int:
-    """Bytes that the disk of an output has left [B]."""
-    return shutil.disk_usage(place_of(path).parent).free
 
 
 def write_content(content: bytes, rows: int, path: Path, study: Study | None) -> str:

@@ -32,7 +32,6 @@ from nearkv.sweeps.jobs.outputs import (
     TEXTS,
     check_free,
     form_of,
-    free_bytes,
     partial_path,
     provenance_path,
     size_of,
@@ -72,12 +71,8 @@ def to_file(study: Study, path: Path, only: Sequence[str], run: SweepRun) -> Non
     """
     place, form = place_of(path), form_of(path)
     rows = plan(study, only)
-    check_free(place, form == "parquet")
-    folder = partial_path(place)
-    if not folder.exists():
-        check_writable(place)
     most = rows_of_part(rows, form)
-    with locked(place, folder):
+    with locked(place, form == "parquet"):
         output = PartialOutput(place, form, rows, most)
         if output.begin(run.resume):
             done = f"{place} is complete already, with {counted(rows.size, 'row')}"
@@ -127,15 +122,9 @@ class PartialOutput:
         Raises:
             InputError: finished parts are not to be resumed, or are another study's.
         """
-        if not self._finished():
-            if resume and self._is_complete():
-                return True
-            self.parts.mkdir(exist_ok=True)
-            begin_anew(self.place, self._digest)
-            return False
-        check_begun(self.place, self._digest, resume)
-        for path in self.parts.glob("*.tmp"):  # what a killed process was writing
-            path.unlink()
+        if resume and not self._finished() and self._is_complete():
+            return True
+        begin_parts(self.place, self.form, self._digest, resume)
         return False
 
     def _is_complete(self) -> bool:
@@ -231,20 +220,26 @@ class PartialOutput:
         return f"{self.finished_rows:,} finished rows are safe, go on with: {again}"
 
 
-def begin_anew(place: Path, digest: str) -> None:
-    """Note what the parts of an output depend on, and the command that begins them."""
-    record = as_json({"digest": digest, "command": command()})
-    manifest_path(place).write_text(record, encoding="utf-8")
+def begin_parts(place: Path, form: str, digest: str, resume: bool) -> None:
+    """Go on with finished parts of an output, or note what its parts will depend on.
 
-
-def check_begun(place: Path, digest: str, resume: bool) -> None:
-    """Refuse to go on with finished parts of another output, or without having been asked to.
+    Args:
+        place: where the output will be.
+        form: of its parts.
+        digest: of all that they depend on.
+        resume: whether to go on.
 
     Raises:
-        InputError: they are not to be resumed, or are another study's.
+        InputError: parts are there that are not to be resumed, or are another study's.
     """
-    unfinished, manifest = f"{place}: an unfinished sweep", manifest_path(place)
-    delete = f"delete {manifest.parent}"
+    folder = partial_path(place)
+    parts, manifest = folder / "parts", folder / "manifest.json"
+    if not any(parts.glob(f"part-*.{form}")):
+        parts.mkdir(exist_ok=True)
+        record = as_json({"digest": digest, "command": command()})
+        manifest.write_text(record, encoding="utf-8")
+        return
+    unfinished, delete = f"{place}: an unfinished sweep", f"delete {folder}"
     if not resume:
         go_on = f"is there; go on with --resume, or {delete}"
         raise InputError(f"{unfinished} {go_on}")
@@ -257,11 +252,8 @@ def check_begun(place: Path, digest: str, resume: bool) -> None:
     if differs:
         other = f"of another study, or by other code, was begun there by `{by}`"
         raise InputError(f"{unfinished} {other}; give the same again, or {delete}")
-
-
-def manifest_path(place: Path) -> Path:
-    """The file that says what the parts of an output depend on."""
-    return partial_path(place) / "manifest.json"
+    for path in parts.glob("*.tmp"):  # what a killed process was writing
+        path.unlink()
 
 
 @contextmanager
@@ -286,11 +278,7 @@ def kept_answers(
     """
     if place.suffix not in TEXTS:
         form_of(place)
-    check_free(place, dataset=False)
-    folder, digest = partial_path(place), digest_of(question)
-    if not folder.exists():
-        check_writable(place)
-    parts = folder / "parts"
+    parts = partial_path(place) / "parts"
 
     def kept(name: str, compute: Callable[[], Any]) -> Any:
         part = parts / f"part-{name}.json"
@@ -300,12 +288,8 @@ def kept_answers(
                 file.write(answer)
         return json.loads(part.read_bytes())
 
-    with locked(place, folder):
-        if any(parts.glob("part-*.json")):
-            check_begun(place, digest, resume)
-        else:
-            parts.mkdir(exist_ok=True)
-            begin_anew(place, digest)
+    with locked(place, dataset=False):
+        begin_parts(place, "json", digest_of(question), resume)
         try:
             yield kept
         except KeyboardInterrupt:
@@ -316,13 +300,21 @@ def kept_answers(
 
 
 @contextmanager
-def locked(place: Path, folder: Path) -> Iterator[None]:
+def locked(place: Path, dataset: bool) -> Iterator[None]:
     """Keep other sweeps from an output; where nothing is finished, or all is, leave nothing behind.
 
+    Args:
+        place: where the output will be.
+        dataset: it is a folder of parts.
+
     Raises:
-        InputError: another sweep writes there, or the folder cannot be made.
+        InputError: something is in the way, another sweep writes there, or nothing can be written.
     """
-    if folder.exists() and not folder.is_dir():
+    check_free(place, dataset)
+    folder = partial_path(place)
+    if not folder.exists():
+        check_writable(place)
+    elif not folder.is_dir():
         there = f"is no folder, in the place where {place.name} would grow"
         raise InputError(f"{folder}: {there}; remove it")
     lock = folder / "lock"
@@ -478,7 +470,7 @@ def check_disk(path: Path, size: float, run: SweepRun) -> None:
     Raises:
         InputError: it cannot, and the user says no.
     """
-    free = free_bytes(path)
+    free = shutil.disk_usage(place_of(path).parent).free
     if size <= 2 * free:
         return
     sizes = f"bout {decimal(int(size))} are to be written, {decimal(free)} are free"

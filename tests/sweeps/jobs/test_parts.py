@@ -291,7 +291,7 @@ def enter_often(place: Path) -> int:
             folder.mkdir(exist_ok=True)
             (folder / "lock").touch()
         barrier.wait()
-        with suppress(InputError), locked(place, folder):
+        with suppress(InputError), locked(place, dataset=False):
             inside.open("x").close()  # FileExistsError where both are inside
             inside.unlink()
             entered += 1
@@ -304,11 +304,11 @@ def test_where_no_lock_is_kept_a_file_is_put_in_place(
     monkeypatch.setattr("nearkv.sweeps.jobs.parts.fcntl", None)
     place = tmp_path / "out.csv"
     lock = partial_path(place) / "lock"
-    with locked(place, lock.parent):
+    with locked(place, dataset=False):
         assert lock.read_text() == str(os.getpid())
         with (
             pytest.raises(InputError, match="or delete the file if there is none"),
-            locked(place, lock.parent),
+            locked(place, dataset=False),
         ):
             pass
         assert lock.exists()
@@ -354,7 +354,7 @@ def test_ctrl_c_while_the_lock_is_taken_leaves_nothing(
 
     monkeypatch.setattr("nearkv.sweeps.jobs.parts.hold", interrupted)
     place = tmp_path / "out.csv"
-    with pytest.raises(KeyboardInterrupt), locked(place, partial_path(place)):
+    with pytest.raises(KeyboardInterrupt), locked(place, dataset=False):
         pass
     assert not list(tmp_path.iterdir())
 
