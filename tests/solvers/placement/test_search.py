@@ -56,7 +56,7 @@ def test_the_full_search_beats_the_walk_by_more_than_it_must() -> None:
     assert 0 <= best.gap <= 1e-8
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_the_full_search_is_the_best_of_every_block_of_opt_30b() -> None:
     problem = BlockProblem(T4, model("opt-30b"), WORK, {})
     best, where = everything(problem, BlockBox(1, problem.most, 1, problem.most))
