@@ -42,3 +42,18 @@ def test_a_step_that_is_fastest_without_the_drive_has_no_beta() -> None:
     assert np.isnan(row["fastest"])
     assert row["fastest_ms"] < row["step_ms"]
     assert any("shortest with nothing on the drive" in text for text in table.attrs["conclusion"])
+
+
+def test_beta_splits_what_shorter_chunks_leave_off_the_gpu() -> None:
+    """A chunk takes less of the GPU than a whole prompt, so that more of the cache is there.
+
+    T_CPU is proportional to the bytes that host DRAM scores and sends.
+    """
+    asked: dict[str, Any] = {"model": "opt-6.7b", "batch": 1, "context": "64k"}
+    whole, chunked = (
+        nearkv.solve("beta", knobs={"chunk": chunk, "placement": "capacity"}, **asked).iloc[0]
+        for chunk in (0, 1024)
+    )
+    less = chunked["t_cpu_ms"] / whole["t_cpu_ms"]
+    assert less < 0.9
+    assert less == pytest.approx(chunked["kv_host_gb"] / whole["kv_host_gb"], rel=1e-3)
