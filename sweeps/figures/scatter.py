@@ -48,6 +48,9 @@ FAINT = 0.3
 NEAR_FACTOR = 1.25
 """A prediction within this factor of what is stated is near."""
 
+MOST_POWERS = 6
+"""Numbers below a column's width that do not meet: as wide as 10,000."""
+
 
 @styled
 def pareto(
@@ -193,6 +196,7 @@ def parity(
         target.plot(rows["stated"], rows["predicted"], **point)
     log_scale(target, "x")
     log_scale(target, "y")
+    target.locator_params(axis="x", numticks=MOST_POWERS)
     target.set(xlabel="Stated", ylabel="Predicted")
     legend_above(target)
     return target
