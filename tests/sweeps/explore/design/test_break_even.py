@@ -84,7 +84,7 @@ def test_fifty_random_cells_change_hands_at_their_price(seed: int, tmp_path: Pat
     """Cells are drawn until one has a break-even."""
     random = np.random.default_rng(seed)
     servers = f"{SERVERS},hbf-server,l3-server"
-    for _ in range(20):
+    for _ in range(100):
         asked: dict[str, Any] = {
             "context": int(8192 << random.integers(0, 8)),
             "batch": int(4 ** random.integers(0, 5)),
