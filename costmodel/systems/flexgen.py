@@ -306,12 +306,12 @@ ATTEND = choice(
     ("cpu", "gpu"),
 )
 PIN = choice(
-    "whether weights in host memory are pinned (FlexGen's --pin-weight)",
+    "pinning of weights in host memory (FlexGen's --pin-weight)",
     ("no", "yes"),
     default=1,
 )
 TENSORS = choice(
-    "whether shares of weights are of whole tensors, as the code places them, or divide tensors",
+    "shares of weights: of whole tensors, as the code places them, or dividing tensors",
     ("whole", "divided"),
 )
 DRAM_FIRST = Reversal(

@@ -83,7 +83,6 @@ from nearkv.costmodel.model.resources import flash, gpu, link
 from nearkv.costmodel.model.workload import Load, Serving, Workload, over_layer_types
 from nearkv.hardware.machine import Machine
 
-Stated = ByName
 NO_DRAFTS = "the model has no layers of multi-token prediction"
 ONE_STAGE = "prompts that arrive at random are not timed over stages of layers; take pp=1"
 NO_LINK = "no link to host memory is known, so no weights lie there"
@@ -91,22 +90,22 @@ NO_LINK = "no link to host memory is known, so no weights lie there"
 # --- rules of papers and engines --------------------------------------------------------------
 
 
-def fewest_gpus(hw: Machine, llm: LLM, work: Workload, stated: Stated) -> Real:
+def fewest_gpus(hw: Machine, llm: LLM, work: Workload, stated: ByName) -> Real:
     """Fewest GPUs, a power of two, within `policy.weights_per_gpu` (L3 Table 3) [1]."""
     return tensor_parallel(hw, llm)
 
 
-def gpus_of_a_node(hw: Machine, llm: LLM, work: Workload, stated: Stated) -> Real:
+def gpus_of_a_node(hw: Machine, llm: LLM, work: Workload, stated: ByName) -> Real:
     """The GPUs of a node share every product (HILOS sec. 6.6, its baseline) [1]."""
     return np.minimum(hw.gpu.count, node_size(hw))
 
 
-def a_stage_a_node(hw: Machine, llm: LLM, work: Workload, stated: Stated) -> Real:
+def a_stage_a_node(hw: Machine, llm: LLM, work: Workload, stated: ByName) -> Real:
     """Each node is a stage (HILOS sec. 6.6, its baseline) [1]."""
     return np.maximum(np.floor(hw.gpu.count / node_size(hw)), 1.0)
 
 
-def remaining(hw: Machine, llm: LLM, work: Workload, stated: Stated) -> Real:
+def remaining(hw: Machine, llm: LLM, work: Workload, stated: ByName) -> Real:
     """Replicas on the GPUs that tp and pp leave [1]."""
     of_a_replica = stated.get("tp", 1.0) * stated.get("pp", 1.0)
     return np.maximum(np.floor(hw.gpu.count / of_a_replica), 1.0)
@@ -181,7 +180,7 @@ SEQUENCES = Knob(
 )
 SHARED = replace(
     choice(
-        "whether each request has a prefix of its own, or all share one, which is kept and read "
+        "off: each request has a prefix of its own; on: all share one, which is kept and read "
         "once",
         ("off", "on"),
     ),

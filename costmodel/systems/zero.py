@@ -63,7 +63,7 @@ STORED = Knob(
     "share of the weights on the drives; auto: the fastest that host memory allows"
 )
 PIN = choice(
-    "whether weights in host memory are pinned (run_model.py's --pin-memory); release: as its "
+    "pinning of weights in host memory (run_model.py's --pin-memory); release: as its "
     "scripts run it, unless the KV cache is there, too",
     ("release", "no", "yes"),
 )

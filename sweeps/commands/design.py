@@ -67,7 +67,9 @@ def design(
     ] = "",
     pareto: Annotated[
         str,
-        option("COLUMNS", "Instead the front of two or three columns: cost_usd,tpot_ms."),
+        option(
+            "COLUMNS", "Find the front of two or three columns instead: cost_usd,tpot_ms."
+        ),
     ] = "",
     users: Annotated[
         str,

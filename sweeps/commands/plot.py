@@ -45,7 +45,7 @@ def of_figure(
         list[str],
         option("COLUMN=VALUES", "Keep only rows with these: context_tok=64k,128k."),
     ] = [],
-    title: Annotated[str, option("TEXT", "What stands above the figure.")] = "",
+    title: Annotated[str, option("TEXT", "Title above the figure.")] = "",
     labels: Annotated[
         list[str],
         option(
@@ -147,7 +147,10 @@ def policy_map(
     by: ColourOption = "",
     boundaries: Annotated[
         str,
-        option("FILE", "Where exactly the best changes, of `solve crossover` or `design`."),
+        option(
+            "FILE",
+            "Borders between the best, as `solve crossover` or `design` writes them.",
+        ),
     ] = "",
     width: Width = "page",
 ) -> None:

@@ -114,7 +114,8 @@ def sweep(
     by: Annotated[
         str,
         option(
-            "COLUMN", "What --top and --best-per compare by; throughput_tok_s by default."
+            "COLUMN",
+            "Compare by this with --top and --best-per; throughput_tok_s by default.",
         ),
     ] = "",
     best_per: Annotated[

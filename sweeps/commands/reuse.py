@@ -22,12 +22,16 @@ BlockTraceOption = Annotated[
     ),
 ]
 PolicyOption = Annotated[
-    str, option("POLICY", "What tiers keep: exclusive, inclusive, victim or write-through.")
+    str,
+    option(
+        "POLICY", "Blocks that tiers keep: exclusive, inclusive, victim or write-through."
+    ),
 ]
 Admission = Annotated[
     str,
     option(
-        "RULES", "What enters further tiers: all, second-touch, or one after the other."
+        "RULES",
+        "Blocks that enter further tiers: all, second-touch, or one after the other.",
     ),
 ]
 
@@ -49,7 +53,7 @@ def of_server(
         list[str],
         option(
             "TIER=SIZE",
-            "What keeps blocks, the nearest first: hbm, dram=512GB, cxl, ssd=8x3.84TB, pool, "
+            "Tiers that keep blocks, the nearest first: hbm, dram=512GB, cxl, ssd=8x3.84TB, pool, "
             "pool-ssd or object.",
             "--tier",
         ),
@@ -71,7 +75,7 @@ of_knobs = options.axes("knobs")
 def of_requests(
     trace: BlockTraceOption = "",
     rate_scale: Annotated[
-        float, option("FACTOR", "How many times as fast requests come.")
+        float, option("FACTOR", "Times as fast as in the trace that requests come.")
     ] = 1.0,
     time_unit: Annotated[
         str, option("UNIT", "Unit of the trace's arrivals: s, ms, us or ns.")
@@ -95,7 +99,9 @@ def of_requests(
     turns: Annotated[
         int, option("NUMBER", "Turns of conversations that begin with --prefix.", min=1)
     ] = 1,
-    grow: Annotated[str, option("TOKENS", "What each turn adds to the prompt.")] = "",
+    grow: Annotated[
+        str, option("TOKENS", "Tokens that each turn adds to the prompt.")
+    ] = "",
     pause: Annotated[
         str, option("SECONDS", "Time between the turns of a conversation, as 20s.")
     ] = "",

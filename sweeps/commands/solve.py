@@ -57,7 +57,7 @@ TargetsOption = Annotated[
     list[str],
     option(
         "MEASURE=VALUE",
-        "What must hold: throughput_tok_s=1.0, or step_ms=50,prefill_s=2.",
+        "Limits that must hold: throughput_tok_s=1.0, or step_ms=50,prefill_s=2.",
         "--slo",
     ),
 ]

@@ -294,7 +294,7 @@ AXES = (
         _method,
         "fluid",
         "METHOD",
-        "How a queue is served: fluid (averages), or simulate (request by request).",
+        "Service of a queue: fluid (averages), or simulate (request by request).",
     ),
     StudyAxis(
         "seed",
