@@ -65,7 +65,7 @@ _RATE_HALVINGS = 36
 
 
 def _mean(values: Real) -> Real:
-    """Over parts of the requests, which are the first axis."""
+    """Mean over parts of the requests, which are the first axis."""
     mean: Real = np.mean(values, axis=0)
     return mean
 
@@ -203,7 +203,7 @@ class Response:
         line: what precedes a first token.
         tokens: after the first, m, of parts of the requests by their answers [1].
         seen: share of the iterations met that are mixed, by part [1].
-        lasting: correlation of an iteration with the next, r [1].
+        correlation: of an iteration with the next, r [1].
     """
 
     replica: Replica
@@ -215,7 +215,7 @@ class Response:
     line: WaitingLine
     tokens: Real
     seen: Real
-    lasting: Real
+    correlation: Real
 
     @property
     def at_once(self) -> Real:
@@ -387,7 +387,7 @@ def respond(replica: Replica, rate: Real) -> Response:
         line=line,
         tokens=m,
         seen=seen,
-        lasting=r,
+        correlation=r,
     )
 
 
@@ -398,7 +398,7 @@ def laws_of(response: Response) -> LatencyLaws:
     Beta law: what m iterations say that are correlated by r. The longest carries a full chunk.
     """
     replica, pace = response.replica, response.pace
-    m, r = response.tokens, response.lasting
+    m, r = response.tokens, response.correlation
     longer = pace.mixed - replica.plain
     of_chunk = (
         replica.mean_as_met(pace.added)
@@ -408,14 +408,14 @@ def laws_of(response: Response) -> LatencyLaws:
     unequal = np.maximum(
         of_chunk / np.maximum(replica.over_prompts(pace.added), _LEAST_RATE), 1.0
     )
-    alike = (1 + r) / (1 - r) - 2 * r * (1 - r**m) / (m * (1 - r) ** 2)
+    correlated = (1 + r) / (1 - r) - 2 * r * (1 - r**m) / (m * (1 - r) ** 2)
     return LatencyLaws(
         plain=replica.plain,
         least=replace(replica, others=0.0 * replica.others).plain,
         scatter=replica.slope * np.sqrt(replica.others),
         longest=np.maximum(longer * unequal, _LEAST_RATE),
         mixed=np.clip(response.seen / unequal, 1e-9, 1 - 1e-9),
-        size=1 / np.clip(alike / m, 1e-9, _BELOW_ONE) - 1,
+        size=1 / np.clip(correlated / m, 1e-9, _BELOW_ONE) - 1,
         line=response.line,
     )
 
@@ -586,7 +586,7 @@ class Loop:
             line=line,
             tokens=tokens,
             seen=seen + 0.0 * tokens,
-            lasting=0.0 * tokens,
+            correlation=0.0 * tokens,
         )
 
     def queue(
@@ -661,7 +661,7 @@ def _balanced(
     doublings = np.log1p(most) + 0.0 * like
 
     def at(part: Real) -> Response:
-        """With others at a place between none and all, at equal ratios."""
+        """The response at a part of the way from no others to the most, on a logarithmic scale."""
         return answer(Replica(work, serving, np.expm1(part * doublings)))
 
     def more(part: Real) -> Real:
