@@ -254,15 +254,15 @@ class MachineSearch(Search):
     @property
     def text(self) -> str:
         """The number of machines, and of those that ended in each way."""
-        kept = [
+        untried = [
             f"{self.outcomes[name]:,} {name}" for name in UNTRIED if self.outcomes[name]
         ]
         ends = sorted(self.outcomes.items(), key=lambda end: (end[0] == BEST, -end[1]))
-        told = [
+        tried = [
             f"{count:,} {name}" for name, count in ends if count and name not in UNTRIED
         ]
-        before = f"{', '.join(kept)}, not evaluated; " if kept else ""
-        after = f": {', '.join(told)}" if told else ""
+        before = f"{', '.join(untried)}, not evaluated; " if untried else ""
+        after = f": {', '.join(tried)}" if tried else ""
         machines = counted(self.machines, "machine")
         said = f"{machines}: {before}{self.evaluated:,} evaluated{after}."
         left = self.machines - sum(self.outcomes.values())
@@ -394,7 +394,7 @@ def best_machines(
 
 
 def nearest_miss(question: Question, nearest: Sequence[Design]) -> str:
-    """Why no machine meets every limit: the one that misses least, and by how much which limit."""
+    """Say why no machine meets every limit: the limits that the nearest one misses, and by what."""
     goal, batch = question.goal, question.study.batch[0]
     if not nearest:
         lacked = f"holds the model, runs it with the knobs and has a value of {goal.objectives[0]}"
@@ -422,5 +422,5 @@ def _miss(limit: Target, row: Row) -> str:
     if row[limit.quantity] is None:
         return f"it has no {limit.name}, {where}"
     value = float(row[limit.quantity])
-    missed = float(limit.margin(np.array(value))) < 0
-    return f"{limit.name} {cell_text(value)} {where}" if missed else ""
+    is_missed = float(limit.margin(np.array(value))) < 0
+    return f"{limit.name} {cell_text(value)} {where}" if is_missed else ""

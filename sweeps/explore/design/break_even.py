@@ -104,7 +104,7 @@ def _rival_of(region: Region, address: str) -> Design | None:
 def _advantage_over(
     rival: Design | None, question: Question, address: str
 ) -> Callable[[float], float]:
-    """By doublings of a number: the logarithm of how much better its owners are than a rival.
+    """Function of the doublings of a number: logarithm of its owners' advantage over a rival.
 
     It is below 0 where they are behind or level, and at most `FAR`. No value is searched twice.
     """
@@ -170,8 +170,8 @@ def turns_of_draws(
 ) -> Numbers:
     """Doublings of a number at which one machine overtakes another, in draws of all other numbers.
 
-    The machines stay as they are. One that drawn prices put beyond the budget counts for as much of
-    it as the budget buys, unless a price is asked about: then the owner is within it or loses.
+    The machines stay as they are. One that drawn prices put beyond the budget counts by what it
+    does per dollar, unless a price is asked about: then the owner is within it or loses.
 
     Args:
         goal: what ranks them.

@@ -26,7 +26,7 @@ from nearkv.sweeps.study.study import Study, blocks
 from nearkv.sweeps.tables.table import Categories
 
 LACKING = "lack a number that the system reads"
-"""How a machine ends on which a system cannot be evaluated."""
+"""End of a machine on which a system cannot be evaluated."""
 FIRST = 1 << 9
 """Machines that are evaluated together first; then four times as many, up to `AT_ONCE`."""
 AT_ONCE, LEAST = 4 << 10, 1 << 8

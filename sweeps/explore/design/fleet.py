@@ -31,7 +31,7 @@ from nearkv.sweeps.tables.table import Categories, Rows, cell_text, counted
 SERVED = "throughput_tok_s"
 """Column of the rate at which a machine serves a class, in tokens that it generates."""
 IDLE = "serve no class within the limits"
-"""How a machine ends that is no kind of node."""
+"""End of a machine that is no kind of node."""
 
 OF_CLASSES = (
     "A machine gives each class a share of its time, in batches that start together, with the "

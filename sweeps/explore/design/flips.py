@@ -93,8 +93,8 @@ def flips_of(goal: Goal, first: Block, second: Block) -> list[tuple[str, bool]]:
 def best_shares(goal: Goal, rivals: Sequence[Block], samples: int) -> Numbers:
     """Share of draws of all uncertain numbers, prices too, in which each machine is the best [1].
 
-    Machines stay as they are: one that drawn prices put beyond the budget counts for as much of it
-    as the budget buys. Predictions beside that of the first machine have a ratio's model error.
+    Machines stay as they are: one that drawn prices put beyond the budget counts by what it does
+    per dollar. Predictions beside that of the first machine have a ratio's model error.
     """
     band = band_of(rivals, samples)
     losses = np.array(
@@ -128,7 +128,7 @@ def ratio_errors(goal: Goal, block: Block, band: Band) -> Numbers:
 def at_equal_cost(
     goal: Goal, block: Block, numbers: Mapping[str, Numbers], count: int
 ) -> Numbers:
-    """The objective of a machine with other numbers, of so much of it as the budget buys.
+    """The objective of a machine with other numbers; per dollar where it exceeds the budget.
 
     Args:
         goal, block, numbers, count: as `Goal.loss` takes them.

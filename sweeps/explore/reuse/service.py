@@ -163,7 +163,7 @@ def _tokens(trace: BlockTrace, upto: Integers) -> Numbers:
 
 
 def serve(question: Reuse, hits: Hits, rate: float = 0.0) -> Service:
-    """Service of requests by the nodes; each prompt takes the time of what no tier spares it.
+    """Service of requests by the nodes; a prompt takes the time of what is left to compute or load.
 
     Args:
         question: about the nodes.
@@ -180,7 +180,7 @@ def serve(question: Reuse, hits: Hits, rate: float = 0.0) -> Service:
 
 
 def _closed_loop(question: Reuse, hits: Hits) -> Service:
-    """Users that ask again when they are answered: what is written depends on how often they do."""
+    """Service of users that ask again when answered; their rate decides what is written."""
     rate = 0.0
     users = Arrivals(users=question.users / question.nodes)
     for _ in range(CLOSED_LOOPS):
@@ -315,7 +315,7 @@ def bears_writes(question: Reuse, hits: Hits, rate: float = 0.0) -> bool:
 
 
 def faults_of(question: Reuse, hits: Hits, service: Service) -> list[str]:
-    """Why the nodes do not serve all requests; nothing where they do."""
+    """Say why the nodes do not serve all requests; nothing where they do."""
     reasons: list[str] = []
     for tier, load in zip(question.tiers, write_loads(question, hits), strict=True):
         if load > 1:
@@ -328,14 +328,14 @@ def faults_of(question: Reuse, hits: Hits, service: Service) -> list[str]:
 
 
 def fewest_nodes(question: Reuse) -> int:
-    """Nodes that compute prompts at most `BUSY` of their time, and bear what is written.
+    """Fewest nodes that compute prompts at most `BUSY` of their time, and bear what is written.
 
-    Without reuse as many as its load needs would do, and of writes as many as bear all of them.
+    The load without any reuse, and that of all writes on one node, say how many are enough.
     """
     if question.users:
         return 1
 
-    def does(nodes: int) -> bool:
+    def suffices(nodes: int) -> bool:
         on_nodes = replace(question, nodes=nodes)
         hits = hits_of(on_nodes)
         return bears_writes(on_nodes, hits) and serve(on_nodes, hits).load <= BUSY
@@ -344,4 +344,4 @@ def fewest_nodes(question: Reuse) -> int:
     hits = hits_of(alone)
     plain = plain_load(alone, hits) / BUSY
     most = int(np.ceil(max(plain, np.max(write_loads(alone, hits)), 1.0)))
-    return 1 + bisect_left(range(1, most), True, key=does)
+    return 1 + bisect_left(range(1, most), True, key=suffices)
