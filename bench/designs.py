@@ -1,4 +1,4 @@
-"""How the search of `nearkv design` grows with the machines that may be built."""
+"""Growth of the search of `nearkv design` with the machines that may be built."""
 
 import re
 import tempfile

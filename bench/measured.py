@@ -129,7 +129,7 @@ def named(row: Row) -> Row:
 
 
 def milliseconds(command: list[str]) -> float:
-    """What a tool prints after TPOT [ms]."""
+    """Milliseconds that a tool prints after TPOT."""
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     found = re.findall(r"TPOT:\s*([\d.]+)", done.stdout)
     return float(found[-1])

@@ -92,7 +92,7 @@ def rows() -> Iterator[Row]:
 
 
 def measured(words: Sequence[str], folder: str, compiled: str) -> Cost:
-    """What a command costs.
+    """Cost of a command.
 
     Args:
         words: the command, without `nearkv`.

@@ -1,4 +1,4 @@
-"""What a command costs: wall-clock time, time of all cores, and memory."""
+"""Cost of a command: wall-clock time, time of all cores, and memory."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ _EVERY = 0.01
 
 @dataclass(frozen=True)
 class Cost:
-    """What a process cost, with those it started.
+    """Cost of a process, with those it started.
 
     Attributes:
         wall: from its start to its end [s].

@@ -54,7 +54,7 @@ def search() -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def turning(cells: pd.DataFrame) -> pd.DataFrame:
-    """What would change who wins the cell that is closest for each idea."""
+    """Changes that would turn the cell that is closest for each idea."""
     rows = []
     for technology, (_, numbers) in IDEAS.items():
         close = closest(cells, technology)
@@ -102,7 +102,7 @@ def closest(cells: pd.DataFrame, technology: str) -> pd.Series:
 
 
 def wins(cells: pd.DataFrame) -> pd.Series:
-    """How many cells within `BUDGET` each technology wins, or no machine, the most first."""
+    """Number of cells within `BUDGET` that each technology wins, or no machine, the most first."""
     first = cells[cells["budget_usd"] == BUDGET].drop_duplicates(KEYS)
     return first["technology"].fillna("no machine").value_counts()
 

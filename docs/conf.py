@@ -1,4 +1,4 @@
-"""How Sphinx builds the site: offline, equations as MathML, API pages from docstrings."""
+"""Configuration of Sphinx: the site offline, equations as MathML, API pages from docstrings."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def closer_values(knob: Knob, best: Numbers, zoom: int) -> Numbers:
 
 
 def tried_in_words(knob: Knob) -> str:
-    """How many values of a sampled knob are tried, and how far apart they are."""
+    """Number of the values of a sampled knob that are tried, and their distance, in words."""
     count = len(first_values(knob)) + ZOOMS * _VALUES
     spacing = "ratios" if _is_wide(knob) else "distances"
     limits = f"from {knob.low:,.10g} to {knob.high:,.10g}"

@@ -118,7 +118,7 @@ def imports(path: Path) -> Iterator[str]:
 
 
 def import_graph() -> dict[str, set[str]]:
-    """Which module of the package imports which."""
+    """Modules that each module of the package imports."""
     files = {module_name(file): file for file in source_files()}
     return {name: set(imports(file)) & files.keys() - {name} for name, file in files.items()}
 

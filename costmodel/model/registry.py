@@ -57,7 +57,7 @@ class Knob:
             (`solvers.mapping.policies`), where it is `auto`.
         breaks: shares between which every amount is affine in this share; without it, amounts are
             affine over all of its range.
-        settled: where no share but the least need be tried, whatever the other knobs.
+        settled: whether the least share is the best at each point, whatever the other knobs.
         share: of a choice, the share that its first value leaves open; beyond 0 it is another
             placement, with a name of its own. Where the choice is `auto`, that share is solved for
             the least seconds of the whole batch, no less than stated, and the other values are
@@ -327,7 +327,7 @@ def takes_any(model: SystemFunction) -> bool:
 
 
 class Registration(TypedDict, total=False):
-    """What a system states beside its name and its function; each as of `System`."""
+    """Statements about a system beside its name and its function; each as of `System`."""
 
     platform: str
     cite: str
@@ -355,7 +355,7 @@ def system(
 
     Args:
         name: kebab-case, as users write it.
-        variant_of: a registered system, whose all is inherited but what is stated here.
+        variant_of: a registered system, of which all is inherited that is not stated here.
         stated: as of `System`: its `platform` and what it `owns`, unless inherited; the rest where
             it is not the default.
 

@@ -67,7 +67,7 @@ def source_error(errors: Numbers, inputs: Numbers, sources: Sequence[str]) -> So
     rows = np.bincount(source)
 
     def means(values: Numbers) -> Numbers:
-        """Of each source: (sources,)."""
+        """Mean of the rows of each source: (sources,)."""
         return np.bincount(source, values) / rows
 
     def weighted(variance: float) -> Numbers:

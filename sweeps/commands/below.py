@@ -48,7 +48,7 @@ WHY_BLANK = {
 def sentences_below(
     rows: Rows, shown: Display, view: View, study: Study | None, extra: Collection[str]
 ) -> list[str]:
-    """What a table leaves out, what its bands and prices cover, and what papers set.
+    """Say what a table leaves out, what its bands and prices cover, and what papers set.
 
     Args:
         rows: with all columns.

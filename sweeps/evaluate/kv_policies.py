@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from nearkv.sweeps.study.prompt_blocks import PromptBlocks
 
 REUSE_POLICIES = ("victim", "exclusive", "inclusive", "write-through")
-"""What a tier keeps beside the one above it."""
+"""Policies by which a tier keeps blocks beside the one above it."""
 ADMISSIONS = ("all", "second-touch")
 """Blocks that enter the tiers behind the first: all, or those that were accessed twice."""
 

@@ -151,7 +151,7 @@ def _queues(question: WordedStudy) -> list[WordedStudy]:
 
 @dataclass(frozen=True, eq=False)
 class BlockAnswer:
-    """What a system says to the design points of a block, at k values of hardware numbers.
+    """Answers of a system to the design points of a block, at k values of hardware numbers.
 
     Attributes:
         evaluated: the estimate, and the machine it is on; of more points, where several blocks
@@ -407,7 +407,7 @@ def claimed_value(claim: str) -> float:
 
 @cache
 def _stated() -> dict[str, str]:
-    """What each claim states; the lower end of a range."""
+    """Value that each claim states; the lower end of a range."""
     return {known.id: known.low for paper in papers() for known in load(paper)}
 
 

@@ -29,7 +29,7 @@ or bound a search whose best machine lies within."""
 
 @dataclass
 class Report:
-    """What a campaign saw.
+    """Findings of a campaign.
 
     Attributes:
         lines: how many were run.

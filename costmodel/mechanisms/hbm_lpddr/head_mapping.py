@@ -70,7 +70,7 @@ class BySublayer(NamedTuple):
     fc: Real
 
     def rest(self, most: Real) -> BySublayer:
-        """All but these of as many of each."""
+        """The number on the other side, where both sides have as many of each sub-layer."""
         return BySublayer(most - self.attention, most - self.qkv, most - self.fc)
 
 

@@ -256,7 +256,7 @@ class EagerBlock(FlexgenBlock):
 
     @property
     def by_host(self) -> Real:
-        """Those of which `_wait` moves none: between halves they would wait on the GPU [1]."""
+        """Share of the hidden states that host memory holds between chunks: those not moved [1]."""
         return self.activations.gpu
 
     def prefill_layer(self, weights: WeightStream) -> Span:
