@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nearkv.costmodel.mechanisms.serving.arrivals import OF_WAITING
+from nearkv.costmodel.mechanisms.serving.replica import OF_WAITING
 from nearkv.solvers.subbatch.problem import CHUNK_TOKENS
 from nearkv.sweeps.simulate.iterations import Iterations
 

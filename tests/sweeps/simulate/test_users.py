@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from bench.load import served, unlike
 
-from nearkv.costmodel.mechanisms.serving.arrivals import PUT_BACK, of_users, under_load
+from nearkv.costmodel.mechanisms.serving.arrivals import PUT_BACK, under_load
+from nearkv.costmodel.mechanisms.serving.closed_loop import of_users
 from nearkv.costmodel.model.estimate import fits
 from nearkv.costmodel.model.workload import Arrivals, Serving, Workload
 from nearkv.sweeps.simulate.play import simulate

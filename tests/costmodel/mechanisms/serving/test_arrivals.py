@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from nearkv.costmodel.algebra.span import Leaf, Real, Span, serial
-from nearkv.costmodel.mechanisms.serving.arrivals import at_rate, laws_of, of_users, under_load
+from nearkv.costmodel.mechanisms.serving.arrivals import at_rate, laws_of, under_load
+from nearkv.costmodel.mechanisms.serving.closed_loop import of_users
 from nearkv.costmodel.model.estimate import fits
 from nearkv.costmodel.model.workload import Arrivals, Load, Serving, Workload
 from nearkv.solvers.goodput import first_within, quantile, within

@@ -1,0 +1,205 @@
+"""Users who ask again once they are answered: a closed network, counted in iterations.
+
+Decoding is a delay of m iterations, whatever an iteration takes, and prompts are served C tokens an
+iteration: mean-value analysis [1] with the residual life of a prompt, up to the rate at which each
+iteration is full [2].
+
+[1] Reiser and Lavenberg, Mean-value analysis of closed queuing networks, J. ACM 27, 1980.
+[2] Denning and Buzen, Operational analysis of queueing network models, ACM Surveys 10, 1978.
+
+Symbols: those of `replica`, and P requests of a replica in memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from nearkv.costmodel.algebra.span import Booleans, Real
+from nearkv.costmodel.mechanisms.serving.replica import (
+    BELOW_ONE,
+    LEAST_RATE,
+    OF_WAITING,
+    IterationTimes,
+    Replica,
+    Response,
+    choice_of,
+    pace_of,
+    residual_of,
+    waiting_line,
+)
+from nearkv.costmodel.mechanisms.serving.residents import (
+    bisect,
+    requests_held,
+    resident,
+)
+from nearkv.costmodel.model.estimate import Latency
+from nearkv.costmodel.model.workload import Serving, Workload
+
+_LEAST_STEPS = 1e-9
+"""Stands for the steps of answers of one token, which their prompts give [1]."""
+_RATE_HALVINGS = 36
+"""Prompts of an iteration are solved to 1e-11 of the most."""
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Users of a replica who ask again once they are answered.
+
+    Users ask again as an iteration ends. Prompts that come first therefore meet those of the same
+    iteration alone: none comes while decoding pauses. Where all requests are alike, a router with
+    several replicas parts users who meet, until they are in step; a prompt then meets another one
+    only if more than one begins in each iteration. On one replica users who began together stay
+    together, as far as an iteration has room for their prompts.
+
+    Attributes:
+        work, serving: the requests, and how they are served.
+        users: of a replica [1].
+        inside: of them in memory, at most [1].
+    """
+
+    work: Workload
+    serving: Serving
+    users: Real
+    inside: Real
+
+    @property
+    def strangers(self) -> Real:
+        """Share of those inside that are others [1]."""
+        return np.maximum(1 - 1 / self.inside, 0.0)
+
+    @property
+    def steps(self) -> Real:
+        """Tokens after the first, m [1]."""
+        return np.maximum(self.work.output - 1, _LEAST_STEPS)
+
+    @property
+    def most_starts(self) -> Real:
+        """Prompts that begin in an iteration where all decode, or where each is full [1]."""
+        return np.minimum(self.inside / self.steps, self.room)
+
+    @property
+    def room(self) -> Real:
+        """Prompts of an iteration that is full; without end where they come first [1]."""
+        serving, prompt = self.serving, self.work.prompt
+        of_budget = np.maximum(serving.budget - 1, 1.0) / (
+            prompt + self.strangers * self.steps
+        )
+        of_chunk = np.maximum(serving.minimum_chunk, 1.0) / prompt
+        full = np.where(np.greater(serving.budget, 0), of_budget, of_chunk)
+        return np.where(np.greater(serving.chunked, 0), full, np.inf)
+
+    def beside(self, starts: Real, alike: Booleans) -> Real:
+        """Prompts that begin in an iteration beside another one [1].
+
+        Args:
+            starts: that begin in one on average [1].
+            alike: whether all requests are.
+        """
+        in_step = np.maximum(starts - 1, 0.0)
+        together = self.strangers * starts
+        kept = np.minimum(together, np.maximum(self.room - 1, 0.0))
+        parted = np.where(np.greater(self.serving.replicas, 1), in_step, kept)
+        return np.where(alike, np.maximum(parted, in_step), together)
+
+    def respond(self, starts: Real) -> Response:
+        """The response in which as many prompts begin in an iteration, x.
+
+        A request that decodes meets mixed iterations but its own. Of X prompts that come at once
+        the first X / 4 stay with their replica, whose line is longest at that moment, and others
+        come within another's iteration.
+        """
+        work, serving = self.work, self.serving
+        n = starts * self.steps
+        alike = np.less_equal(work.spread.longest, 1)
+        beside = self.beside(starts, alike)
+        replica = Replica(work, serving, self.strangers * n)
+        added = replica.seconds_added(beside)
+        apart = np.where(alike, 1.0, replica.chance_of_own_chunk)
+        pace = pace_of(replica, starts, added, apart, choice_of(replica))
+        rate = starts / pace.mean
+        others = np.maximum(self.inside - 1, 0.0)
+        seen = pace.share * np.minimum(others / np.maximum(n, LEAST_RATE), 1.0)
+        tpot = replica.plain + (pace.mixed - replica.plain) * seen
+        tokens = np.maximum(replica.along_parts(work.outputs) - 1, 1.0)
+        filled = replica.over_prompts(replica.prompts / replica.prompt_budget)
+        rho = np.minimum(self.strangers * starts * filled, BELOW_ONE)
+        queue = np.where(alike, 0.0, self.queue(replica, pace, starts, rho))
+        in_chunks = queue + replica.behind(beside * work.prompt, added)
+        at_once = beside * replica.over_prompts(added) / 2
+        wait = np.where(np.greater(serving.chunked, 0), in_chunks, at_once)
+        together = 1 + beside
+        away = 1 - np.maximum(1.0, together / OF_WAITING) / together
+        several = np.greater(serving.replicas, 1)
+        residual = several * away * residual_of(replica, pace, n)
+        line = waiting_line(replica, pace, rho, wait, residual)
+        return Response(
+            replica=replica,
+            rate=rate,
+            pace=pace,
+            beside=self.strangers * n,
+            decoding=(work.output - 1) * tpot,
+            latency=Latency(line.mean, tpot),
+            line=line,
+            tokens=tokens,
+            seen=seen + 0.0 * tokens,
+            correlation=0.0 * tokens,
+        )
+
+    def queue(
+        self, replica: Replica, pace: IterationTimes, starts: Real, rho: Real
+    ) -> Real:
+        """Time in line for prompts of others, as in M/G/1 but counted in iterations [s].
+
+        Answers are counted so, too. A prompt fills S = l / C of them: each user brings no more than
+        one while another is computed, with mu of each an iteration (P - 1) (S - (1 - exp(-mu S)) /
+        mu) in place of x S^2 / 2, less rho / 2 that an iteration has begun with. A full one takes
+        as long as all its prompt tokens make it.
+
+        Args:
+            replica, pace: what serves, and its iterations.
+            starts: prompts that begin in one, x [1].
+            rho: share in which prompts wait [1].
+        """
+        filled = replica.prompts / replica.prompt_budget
+        of_each = starts / self.inside
+        late = filled + np.expm1(-of_each * filled) / of_each
+        met = np.maximum(self.inside - 1, 0.0) * replica.over_prompts(late)
+        chance = pace.chance(rho) / np.maximum(rho, LEAST_RATE)
+        iterations = np.maximum(chance * met / (pace.choice * (1 - rho)) - rho / 2, 0.0)
+        served = replica.over_prompts(replica.service(pace.added))
+        return iterations * served / np.maximum(replica.over_prompts(filled), LEAST_RATE)
+
+    def balanced(self) -> Response:
+        """The response in which as many are present as memory holds, or as there are users.
+
+        The others wait for a place.
+        """
+        most = self.most_starts
+
+        def is_room(part: Real) -> Booleans:
+            response = self.respond(part * most)
+            return np.less(response.rate * response.sojourn, self.inside)
+
+        part = bisect(is_room, 0.0 * self.users, 1.0 + 0.0 * self.users, _RATE_HALVINGS)
+        response = self.respond(part * most)
+        ttft = self.users / response.rate - response.decoding
+        line = replace(
+            response.line, wait=response.line.wait + ttft - response.latency.ttft
+        )
+        return replace(response, latency=replace(response.latency, ttft=ttft), line=line)
+
+
+def of_users(work: Workload, serving: Serving, users: Real) -> Response:
+    """The response to a closed loop.
+
+    Args:
+        work, serving: the requests, and how they are served.
+        users: over all replicas [1].
+    """
+    dp = serving.replicas
+    # as many as all fit keep their places when another one waits
+    held = np.floor(requests_held(work, serving))
+    inside = np.minimum(users, np.maximum(resident(work, serving), held))
+    return Loop(work, serving, users / dp, inside / dp).balanced()
