@@ -72,6 +72,22 @@ def test_what_the_page_says_of_smartssds_is_in_the_cells(atlas: ModuleType) -> N
     assert f"at a batch of 1 from {at[1]:.2f} GB/s on" in page
 
 
+def test_what_the_page_says_of_batches_beyond_a_memory_is_in_the_cells(atlas: ModuleType) -> None:
+    """Cells whose best is slower than another technology at a smaller batch."""
+    cells = pd.read_csv(atlas.CELLS).query("status == 'ok'").reset_index()
+    best = cells.drop_duplicates(atlas.KEYS)
+    pairs = best.merge(cells, on=["budget_usd", "context_tok"], suffixes=("", "_less"))
+    slower = pairs.query(
+        "batch_less < batch and technology_less != technology"
+        " and throughput_tok_s_less > throughput_tok_s"
+    )
+    counts = slower.drop_duplicates(atlas.KEYS)["budget_usd"].value_counts()
+    page = " ".join((DOCS / "atlas.md").read_text().split())
+    assert {*counts.index} == {20_000, 60_000}
+    words = f"In {counts[20_000]} of 40 cells within 20,000 USD and in {counts[60_000]} within"
+    assert words in page
+
+
 @pytest.mark.deep
 @pytest.mark.parametrize("seed", range(3))
 def test_three_cells_are_what_design_says_of_them_alone(atlas: ModuleType, seed: int) -> None:
