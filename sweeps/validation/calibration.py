@@ -272,7 +272,12 @@ def sentences(calibration: Calibration) -> list[str]:
             "the rows determine their combination better than either."
         )
     kept = [name for name, half in zip(factors, fit.half, strict=True) if half >= 1]
-    if kept:
+    if len(kept) == len(factors):
+        lines.append(
+            "A written platform is the base unchanged, as the rows determine none of the factors: "
+            "name fewer with --factor, or add rows that differ in system, batch or context."
+        )
+    elif kept:
         lines.append(
             f"A written platform leaves {', '.join(kept)} as stated, so it does not predict what "
             "stands under fitted."

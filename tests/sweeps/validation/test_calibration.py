@@ -109,6 +109,7 @@ def test_two_factors_of_a_product_are_not_determined(tmp_path: Path) -> None:
     )
     assert {row["hint"] for row in factor_rows(calibration)} == {"not determined"}
     assert {row["fitted"] for row in factor_rows(calibration)} == {None}
+    assert any("is the base unchanged" in sentence for sentence in sentences(calibration))
     # a row left out is predicted as well as it is fitted
     assert np.abs(calibration.left_out).max() < 1.5 * np.abs(calibration.fit.after).max()
 
