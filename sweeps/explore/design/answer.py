@@ -318,6 +318,10 @@ class Answer:
             said.append(OF_A_BATCH)
         if len(self.designs) > 1 and len(self.question.goal.objectives) == 1:
             said += self.flips()
+        elif self.question.draws and len(self.designs) == 1:
+            said.append(
+                "--band compares the best machines of two systems; only one has a row."
+            )
         return [*said, *self.without_a_row(), *self.search.left_out()]
 
     def without_a_row(self) -> list[str]:

@@ -35,6 +35,11 @@ def test_the_price_at_which_the_runner_up_costs_as_much(tmp_path: Path) -> None:
     assert float(after.split(" USD")[0]) == pytest.approx(second["cost_usd"], rel=1e-4)
 
 
+def test_a_band_of_one_machine_says_that_none_is_second() -> None:
+    table = nearkv.design("gpu", servers=SERVERS, band=90, **ASKED)
+    assert any("only one has a row" in text for text in table.attrs["conclusion"])
+
+
 def test_a_price_that_cannot_rise_so_far_turns_nothing(tmp_path: Path) -> None:
     prices = priced(tmp_path, 4000, 5000)
     table = nearkv.design("gpu,full-cache", servers=SERVERS, prices=prices, **ASKED)
