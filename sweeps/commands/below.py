@@ -160,4 +160,7 @@ def warn_beyond_windows(rows: Rows, study: Study) -> None:
         if beyond and not part.si["positions"]:
             window = f"{label} was made for {part.si['longest']:,.0f} tokens"
             times = "times and memory are right, what it writes would not be"
-            warn(f"{window}, and context_tok is up to {max(beyond):,.0f}: {times}")
+            reach = f"is up to {max(beyond):,.0f}"
+            if max(beyond) <= part.si["longest"]:
+                reach = "with output_tokens exceeds it"
+            warn(f"{window}, and context_tok {reach}: {times}")

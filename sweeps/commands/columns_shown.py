@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from nearkv.hardware.errors import InputError
+from nearkv.hardware.errors import InputError, a_few
 from nearkv.sweeps.commands.options import View
 from nearkv.sweeps.evaluate.catalogue import column_rows
 from nearkv.sweeps.study.bands import Band
@@ -63,7 +63,8 @@ def _refuse_absent(row: Row, names: Sequence[str]) -> None:
     for name in names:
         if name not in row and name in definitions:
             meaning = definitions[name]
-            raise InputError(f"--columns {name}: no row here has it ({meaning})")
+            others = f"rows have: {a_few(sorted(row), like=name)}"
+            raise InputError(f"--columns {name}: no row here has it ({meaning}); {others}")
 
 
 def with_ends(names: Sequence[str], rows: Rows, study: Study | None) -> list[str]:

@@ -155,6 +155,13 @@ width is the upper over the lower end of the band (median), score its interval s
 seen. `make bands` writes this page and the model errors.
 """
 
+COVERAGE_COLUMNS = [
+    "inside: share of the rows inside their 90 % band; inside_by_source: the mean of the sources' "
+    "shares; width: upper over lower end of the band, the median; score: interval score in "
+    "logarithms, less is better; strangers: rows of sources that no fit has seen."
+]
+"""Meaning of the columns of a coverage, below its table."""
+
 
 @options.with_options(options.View)
 def coverage(
@@ -176,4 +183,4 @@ def coverage(
     view = options.view_of(line)
     if view.form == "markdown":
         typer.echo(COVERAGE_HEADING)
-    print_table(table, view)
+    print_table(table, view, below=COVERAGE_COLUMNS)

@@ -259,6 +259,12 @@ def test_a_context_beyond_a_window_is_warned_of_once(models: str, warned: list[s
     assert "warning" not in done.stdout
 
 
+def test_a_prompt_that_fills_a_window_is_warned_of_its_answer() -> None:
+    words = ("--platform", "h200-node", "--context", "4k", "--columns", "decode_tok_s")
+    done = invoke("compare", "gpu", "--model", "llama2-7b", *words)
+    assert "4,096 tokens, and context_tok with output_tokens exceeds it" in done.stderr
+
+
 def test_a_blank_price_of_tokens_says_what_is_missing() -> None:
     """The price is known, its terms are not: no platform of the papers states any."""
     text = printed("estimate", "hilos", "--model", "opt-66b", "--columns", "usd_mtok,cost_usd")

@@ -119,3 +119,6 @@ def test_the_command_prints_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     assert page.startswith("# ")
     assert "| rows_of " in page
     assert "| papers " in page
+    assert "strangers: rows of sources that no fit has seen" in " ".join(
+        succeed("coverage").split()
+    )
