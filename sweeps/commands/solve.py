@@ -327,8 +327,8 @@ def hardware(
     An SLO is MEASURE=VALUE (the better side), >=, <=, or a ratio as in speedup:flexgen-ssd>=5;
     all must hold.
 
-    Example: nearkv solve hardware --model opt-66b --context 64k --vary csd.count \
---slo throughput_tok_s=0.5
+    Example: nearkv solve hardware --model opt-66b --context 64k --vary csd.count=1:16 \
+--slo throughput_tok_s=0.25
     """
     show_searched(line, "hardware", system, vary=vary, slo=limits)
 
