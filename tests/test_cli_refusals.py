@@ -150,7 +150,7 @@ LLAMA = {
 
 
 def sentence(words: list[str]) -> str:
-    """What a refused command line says."""
+    """Sentence of a refused command line."""
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 2
     lines = done.stderr.splitlines()

@@ -1,4 +1,4 @@
-"""What the author of a system may use: the words of the algebra, resources, shapes, registration.
+"""Names for authors of systems: the words of the algebra, resources, shapes, registration.
 
 >>> from nearkv.modelling import Estimate, fits, gpu, over_layers, overlap, system
 

@@ -51,7 +51,7 @@ def rows(browser: webdriver.Chrome) -> list[list[str]]:
 
 
 def logged(browser: webdriver.Chrome, kind: str) -> list[dict[str, str]]:
-    """What the browser wrote into one of its logs."""
+    """Lines that the browser wrote into one of its logs."""
     entries: list[dict[str, str]] = browser.get_log(kind)  # type: ignore[no-untyped-call]
     return entries
 

@@ -19,7 +19,7 @@ WORK = Workload(4.0, 2048.0, 16.0)
 
 
 def amounts(system: System, llm: LLM, unit: str) -> Real:
-    """What a step computes, or reads from memories [FLOP, B]."""
+    """Amounts that a step computes, or reads from memories [FLOP, B]."""
     step = system(machine_of(system), llm, WORK, middle(system)).step
     leaves = [(leaf, times) for _, leaf, times in step.leaves()]
     verb = {"FLOP": "run", "B": "read"}[unit]
@@ -30,7 +30,7 @@ def amounts(system: System, llm: LLM, unit: str) -> Real:
 
 @pytest.mark.parametrize("name", sorted(SYSTEMS))
 def test_a_step_counts_the_output_head_once(name: str) -> None:
-    """What a model of decoder layers alone does not compute: two FLOPs a weight and sequence."""
+    """A model of decoder layers alone does not compute it: two FLOPs a weight and sequence."""
     system, decoders = SYSTEMS[name], replace(NARROW, vocab=0.0)
     unit = "B" if system.platform == CHIPS else "FLOP"
     of_head = amounts(system, NARROW, unit) - amounts(system, decoders, unit)

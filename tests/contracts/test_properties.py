@@ -1,4 +1,4 @@
-"""What holds for every system on any machine, with any model, work and knobs."""
+"""Properties of every system on any machine, with any model, work and knobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a row prints of its knobs, stated again, gives the same row."""
+"""Knobs as a row prints them, stated again, give the same row."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ SHOWN = {
 
 @pytest.fixture(scope="module")
 def printed() -> dict[str, str]:
-    """What the commands of the page print on a terminal of 80 columns."""
+    """Lines that the commands of the page print on a terminal of 80 columns."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", "80")
         return {command: succeed(*shlex.split(command)) for command in SHOWN}

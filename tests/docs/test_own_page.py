@@ -17,7 +17,7 @@ BLOCK = re.compile(r"^```\{code-block\} (\w+)\n(?::caption: (\S+)\n)?(.*?)^```",
 
 
 def typed_lines() -> list[str]:
-    """What a user types: lines of files and commands."""
+    """Lines that a user types: of files, and commands."""
     lines = []
     for _, file, text in BLOCK.findall(PAGE):
         own = text.splitlines()

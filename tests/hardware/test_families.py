@@ -112,7 +112,7 @@ def doubled(config: Config, *keys: str) -> Config | None:
 
 
 def twins(config: Config) -> dict[str, Config | None]:
-    """What differs in bytes or FLOPs from a config, by what was done to it."""
+    """Configs that differ in bytes or FLOPs from one, by what was done to it."""
     text = text_of(config)
     window = text.get("sliding_window") or 1024
     halved: Config = {"sliding_window": window // 2}

@@ -127,7 +127,7 @@ LINES = {
 
 
 def answers(folder: Path, name: str, text: str) -> list[Outcome]:
-    """What the lines of a file print and write, the file itself apart."""
+    """Output of the lines of a file, printed and written, the file itself apart."""
     (folder / name).write_text(text)
     outcomes = []
     for line in LINES[name]:

@@ -109,7 +109,7 @@ def test_every_assertion_can_fail() -> None:
 
 
 def test_no_test_imports_another() -> None:
-    """What tests share lies in modules of their own."""
+    """Helpers that tests share lie in modules of their own."""
     imported = {file.name: list(sizes.imports(file)) for file in TESTS}
     assert not [
         (name, module)

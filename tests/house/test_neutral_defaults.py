@@ -1,4 +1,4 @@
-"""What nobody states changes nothing: amounts are 0 where they are added, 1 where they multiply."""
+"""Numbers left out change nothing: amounts are 0 where they are added, 1 where they multiply."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def built(folder: Path, kind: str) -> Path:
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a checkout holds that goes into a distribution, links included."""
+    """Files of a checkout that go into a distribution, links included."""
     folder = tmp_path_factory.mktemp("checkout") / "nearkv"
     unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info")
     folder.mkdir()
@@ -108,7 +108,7 @@ class Environment:
         return set(os.listdir(self.site)) - before
 
     def run(self, command: str, *arguments: str, folder: Path) -> str:
-        """What a command prints that is run from a folder, with no path of this checkout."""
+        """Output of a command that is run from a folder, with no path of this checkout."""
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         line = [str(self.bin / command), *arguments]
         done = subprocess.run(

@@ -13,7 +13,6 @@ SHARED_CONSTANTS = {
     "LACKS": "reasons why a mechanism does not model a kind of layer",
     "PIN": "the knob pin, declared by each system that has it",
     "PLATFORM": "the test bed of the paper whose claims a file checks",
-    "WRITEBACK": "the knob writeback, declared by each system that has it",
     "_ROUNDING": "the relative error of floats in this computation, which depends on its length",
 }
 """Constants that have a value in each of several files, and the reason."""

@@ -1,4 +1,4 @@
-"""What `auto` makes least, of a batch and where requests arrive."""
+"""Objective of `auto`, of a batch and where requests arrive."""
 
 from __future__ import annotations
 

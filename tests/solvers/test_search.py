@@ -35,7 +35,7 @@ def test_the_peak_is_the_best_of_all(seed: int) -> None:
 
 
 def reached(margin: Evaluate) -> Evaluate:
-    """Whether a margin is zero or more, NaN where it is."""
+    """1 where a margin is zero or more, else 0; NaN where it is."""
 
     def state(point: Indices, value: Numbers) -> Numbers:
         found = margin(point, value)

@@ -48,7 +48,7 @@ class Asked:
     rent: bool
 
     def design(self, files: Sequence[Path] = (), **changed: Any) -> pd.DataFrame:
-        """What `design` answers, of some of the servers."""
+        """Answer of `design`, of some of the servers."""
         side = "maximize" if higher_is_better(self.objective) else "minimize"
         asked: dict[str, Any] = {**self.workload, side: self.objective, **changed}
         servers = [str(file) for file in files or self.files]

@@ -76,7 +76,7 @@ class Design:
     knobs: dict[str, KnobSetting]
 
     def _repr_pretty_(self, printer: RepresentationPrinter, _: bool) -> None:
-        """What Hypothesis prints of a failing case: what differs from the paper's machine."""
+        """Print, for Hypothesis, where a failing case differs from the paper's machine."""
         work = (self.work.batch, self.work.prompt, self.work.output)
         paper = platform_of(self.system.name).machine()
         changed = {

@@ -1,4 +1,4 @@
-"""What tests of figures share: a table, and what of it is drawn."""
+"""Helpers of tests of figures: a table, and the marks that are drawn of it."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def finish(file: Path, *more: str) -> str:
 
 
 def refused(process: subprocess.Popen[str] | Running, code: int = 2) -> str:
-    """What a process that must fail prints: one sentence after the estimate, and no traceback."""
+    """Output of a process that must fail: one sentence after the estimate, and no traceback."""
     with process:
         _, printed = process.communicate()
     assert process.returncode == code, printed
@@ -86,7 +86,7 @@ def refused(process: subprocess.Popen[str] | Running, code: int = 2) -> str:
 
 
 def refused_sweep(file: Path, *more: str) -> str:
-    """What a sweep that must fail prints."""
+    """Output of a sweep that must fail."""
     return refused(start(file, *more))
 
 

@@ -96,7 +96,7 @@ def gpus_of_l3(
 
 
 def amounts(span: Span) -> dict[str, float]:
-    """What every resource carries, where it carries something."""
+    """Amount that every resource carries, where it carries something."""
     traffic = {" ".join(key): float(amount) for key, amount in span.traffic().items()}
     return {key: amount for key, amount in traffic.items() if amount}
 

@@ -85,7 +85,7 @@ class Running:
         self._process.kill()
 
     def communicate(self, timeout: float = 60) -> tuple[str, str]:
-        """What it printed on both streams. Raises TimeoutError after `timeout` seconds."""
+        """Output on both streams. Raises TimeoutError after `timeout` seconds."""
         self._process.join(timeout)
         if self._process.exitcode is None:
             self.kill()
@@ -136,7 +136,7 @@ def _run(
     streams: str,
     settings: Callable[[], AbstractContextManager[object]],
 ) -> None:
-    """What the forked process does."""
+    """Run the command in the forked process."""
     for number, name in enumerate(STREAMS):
         flags = os.O_RDWR | os.O_CREAT
         os.dup2(os.open(f"{streams}/{name}", flags), number)

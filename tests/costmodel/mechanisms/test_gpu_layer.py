@@ -1,4 +1,4 @@
-"""What dequantising moves through GPU memory, by hand."""
+"""Bytes that dequantising moves through GPU memory, by hand."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def at_memory(hw: Machine, memory: Real) -> Machine:
 
 
 def working_set(hw: Machine) -> float:
-    """What a chunk of 1,024 tokens needs beside K and V: activations, weights in transfer [B]."""
+    """Bytes of a chunk of 1,024 tokens beside K and V: activations, weights in transfer [B]."""
     weights = LLAMA.weight_buffer_bytes()
     return float(LLAMA.activation_bytes(1024.0) + weights)
 

@@ -1,4 +1,4 @@
-"""Which memory is short, and what is not modelled at all."""
+"""Memories that are short, and designs that are not modelled at all."""
 
 from __future__ import annotations
 

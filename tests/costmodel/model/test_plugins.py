@@ -36,7 +36,7 @@ REGISTERED = '@system("mine", platform="hilos-a100", owns=("gpu",))\ndef mine(hw
 
 @pytest.fixture(autouse=True)
 def own_registry() -> Iterator[None]:
-    """What a test registers is gone after it."""
+    """Forget after each test the systems that it registers."""
     before = registry.systems()
     yield
     registry._SYSTEMS.clear()

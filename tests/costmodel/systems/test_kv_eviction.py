@@ -1,4 +1,4 @@
-"""What HillInfer and the systems beside it keep in each tier, move and write back."""
+"""Bytes that HillInfer and the systems beside it keep in each tier, move and write back."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def stored(amount: float) -> dict[str, Real]:
 
 
 def demoted(share: float) -> dict[str, Real]:
-    """What DRAM gives up for promoted tokens."""
+    """Bytes that DRAM gives up for promoted tokens."""
     return {"ssd_link.out move": share * KV, "ssd.flash write": share * KV}
 
 

@@ -1,4 +1,4 @@
-"""What binds at a solved share: the two resources that balance there, or a memory."""
+"""Resources that bind at a solved share: the two that balance there, or a memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `compare` and `sweep` refuse to show together, and what they write all the same."""
+"""Options that `compare` and `sweep` refuse together, and files that they write all the same."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ SOLVED = "knobs solved; --published for the papers' settings"
 
 
 def shown(line: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What a command prints on a terminal, in one line."""
+    """Output of a command on a terminal, in one line."""
     screen = Screen(monkeypatch)
     app(shlex.split(line), standalone_mode=False)
     return " ".join(screen.text().split())

@@ -1,4 +1,4 @@
-"""What `solve` and the other commands of designers answer, and the sentence on what binds."""
+"""Answers of `solve` and the other commands of designers, and the sentence on what binds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cache takes by the numbers that `models show` prints."""
+"""Bytes of a cache by the numbers that `models show` prints."""
 
 from __future__ import annotations
 

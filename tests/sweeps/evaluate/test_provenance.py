@@ -1,4 +1,4 @@
-"""What a table tells of its question."""
+"""Record that a table keeps of its question."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `solve hardware` answers, against a sweep that tries everything."""
+"""Answers of `solve hardware`, against a sweep that tries everything."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def random_grid(random: np.random.Generator) -> dict[str, Any]:
 
 
 def points_of(table: pd.DataFrame, by: list[str]) -> set[tuple[float, ...]]:
-    """What rows are compared by, less is better, to nine digits."""
+    """Numbers by which rows are compared, less is better, to nine digits."""
     signs = [-1.0 if name == "throughput_tok_s" else 1.0 for name in by]
     values = (table[by].astype(float) * signs).dropna().to_numpy()
     return {tuple(float(f"{number:.9g}") for number in row) for row in values}

@@ -1,4 +1,4 @@
-"""What a figure draws of a table, and what it refuses."""
+"""Marks that a figure draws of a table, and tables that it refuses."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ GROUPS = ("system", "model", "batch", "context_tok", "status", "step_ms", "alpha
 
 
 def order_of(reducer: Best, rows: Columns, row: int) -> tuple[object, ...]:
-    """What a row is sorted by: ties go to the cheaper, the one of fewer parts, the first name."""
+    """Key that sorts a row: ties go to the cheaper, the one of fewer parts, the first name."""
     (by,) = reducer.by
     cost = float(rows[by][row]) * (-1 if higher_is_better(by) else 1)
     numbers = [float(rows[name][row]) for name in ("cost_usd", "parts")]

@@ -1,4 +1,4 @@
-"""What long work says of itself: how long it will take, how far it is."""
+"""Sentences of long work on itself: the time it will take, and how far it is."""
 
 from __future__ import annotations
 

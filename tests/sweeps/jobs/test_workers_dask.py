@@ -185,7 +185,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refused_here(file: Path, scheduler: str) -> str:
-    """What a sweep of this very process says that must fail."""
+    """Sentence of a sweep of this very process that must fail."""
     return refusal(*sweep_words(file, *SMALLER, "--quiet", "--scheduler", scheduler))
 
 

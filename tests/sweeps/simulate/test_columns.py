@@ -71,7 +71,7 @@ def test_random_traces_are_served_to_their_end(tmp_path: Path, seed: int) -> Non
 
 
 def test_a_row_of_a_simulation_holds_nothing_else(tmp_path: Path) -> None:
-    """What neither the machine nor the simulation says is blank, not of averages."""
+    """A column that neither the machine nor the simulation answers is blank, not of averages."""
     row = asked(tmp_path, *THREE)
     of_averages = asked(tmp_path, "1000,10,0", "2000,5,1", "500,20,2", method="fluid")
     said = {"batch_run", "total_s", "ttft_s", "tpot_ms", "throughput_tok_s"}

@@ -1,4 +1,4 @@
-"""How recent blocks are, against a list kept by hand."""
+"""Recency of blocks, against a list kept by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes rivals unequal is told once, and only what a reader does not see."""
+"""Inequalities of rivals are told once, and only those that a reader does not see."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ WINNERS = [
 
 
 def check_winner(winner: tuple[str, str, str, bool, str, str], count: int, samples: int) -> None:
-    """How often the first of two machines is no worse, beside which the second errs."""
+    """Compare the share of draws that the first of two machines wins; the second errs beside it."""
     first, second, name, is_more, model, context = winner
     asked = Question((first, second), model, name, context).asked
     goal = Goal((name,), (is_more,), (Target("total_s", "", False, 1e9, "--slo"),))

@@ -97,7 +97,7 @@ def test_a_claim_has_a_question_or_a_reason(paper: str) -> None:
 
 
 def unexplained(paper: str) -> Iterator[str]:
-    """What a model misses, without a paragraph that says why."""
+    """Claims that a model misses, without a paragraph that says why."""
     headings = explained()
     for row in rows(paper):
         if row["verdict"] == "miss" and not (row["explanation"] and row["id"] in headings):
@@ -105,7 +105,7 @@ def unexplained(paper: str) -> Iterator[str]:
 
 
 def unproven(paper: str) -> Iterator[str]:
-    """What is called inconsistent, without numbers that prove it."""
+    """Claims that are called inconsistent, without numbers that prove it."""
     proofs = {claim.id: claim.proof for claim in load(paper)}
     for row in rows(paper):
         if row["verdict"] == "inconsistent" and not re.search(r"\d", proofs[row["id"]]):

@@ -1,4 +1,4 @@
-"""What a user writes: a bad file of claims or of runs is one sentence."""
+"""Files that a user writes: a bad one of claims or of runs is refused in one sentence."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from nearkv.sweeps.validation.questions import WordedStudy, arithmetic, columns_
 
 
 def column_of(command: str, metric: str) -> list[float]:
-    """What a reproducing command prints; NaN where a point does not fit."""
+    """Numbers that a reproducing command prints; NaN where a point does not fit."""
     words = shlex.split(command)[1:]
     done = CliRunner().invoke(app, [*words, "--format", "csv"])
     assert done.exit_code == 0, done.stderr

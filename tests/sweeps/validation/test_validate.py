@@ -35,7 +35,7 @@ def rows_of(*words: str) -> list[dict[str, str]]:
 
 
 def column_of(command: str, metric: str) -> list[float]:
-    """What a reproducing command prints; NaN where a point does not fit."""
+    """Numbers that a reproducing command prints; NaN where a point does not fit."""
     words = shlex.split(command)[1:]
     done = CliRunner().invoke(app, [*words, "--format", "csv"])
     assert done.exit_code == 0, done.stderr

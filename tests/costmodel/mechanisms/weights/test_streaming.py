@@ -1,4 +1,4 @@
-"""Which bytes of weights cross the link, and by which copy."""
+"""Bytes of weights that cross the link, and the copy that brings them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What turns a ranking, by hand: a price at which two machines cost the same."""
+"""Numbers that turn a ranking, by hand: a price at which two machines cost the same."""
 
 from __future__ import annotations
 

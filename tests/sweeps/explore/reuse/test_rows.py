@@ -36,7 +36,7 @@ def requests(path: Path, *blocks: int) -> str:
 
 
 def of_conversations(nodes: int, *tiers: str) -> pd.DataFrame:
-    """What tiers do with the stored trace of conversations."""
+    """Rows of tiers under the stored trace of conversations."""
     return nearkv.reuse(MODEL, tiers=tiers, trace="conversation", nodes=nodes)
 
 

@@ -171,7 +171,7 @@ def test_reuse_says_the_same_of_the_answer(policy: str) -> None:
     "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(2, 30))]
 )
 def test_order_company_and_prices_of_tiers(seed: int) -> None:
-    """What must not change the cheapest sizes, and what must."""
+    """Changes that must leave the cheapest sizes as they are, and those that must not."""
     rng = random.Random(seed)
     made: dict[str, Any] = {"groups": 30, "prefix": "16k", "requests": 200, "rate": 2, "nodes": 1}
     sizes = {"dram": rng.sample(range(16, 300, 16), 4), "ssd": rng.sample(range(500, 4000, 250), 3)}
