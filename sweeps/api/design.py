@@ -143,7 +143,7 @@ or the `reason` why no machine serves |
     from nearkv.sweeps.explore.design.answer import best_machines
     from nearkv.sweeps.explore.design.atlas import GROUPS, Atlas
     from nearkv.sweeps.explore.design.fleet import serve
-    from nearkv.sweeps.explore.design.goal import OF_PRICE, served_at_once
+    from nearkv.sweeps.explore.design.goal import PRICE_COLUMN, served_at_once
     from nearkv.sweeps.explore.design.question import (
         Question,
         read_prices,
@@ -162,7 +162,7 @@ or the `reason` why no machine serves |
     level = _band_level(axes)
     study = _study(systems, model, users, axes)
     limits = _limits(names(budget, "--budget"), names(slo, "--slo"))
-    budgets = [limit for limit in limits if limit.quantity == OF_PRICE]
+    budgets = [limit for limit in limits if limit.quantity == PRICE_COLUMN]
     lengths = (len(study.context), len(study.batch), len(budgets))
     _check_cells(lengths)
     is_grid = bool(best_per or break_even) or borders or max(lengths) > 1

@@ -31,9 +31,16 @@ TIME_PREFIX = "time_s:"
 """Prefix of columns of seconds by resource."""
 FOOTPRINT = "footprint_gb:"
 """Prefix of columns of what a model keeps in memory."""
-OF_ONE_FIGURE = ("hbm_", "rank_pu_area_pct", "pu_power_pct", "rack_units", "parts")
+FIGURE_PREFIXES = ("hbm_", "rank_pu_area_pct", "pu_power_pct", "rack_units", "parts")
 """Prefixes of columns that one figure, or one question, asks for."""
-ON_REQUEST = (BOTTLENECK, STEP_BOTTLENECK, TIME_PREFIX, FOOTPRINT, *GROUND, *OF_ONE_FIGURE)
+ON_REQUEST = (
+    BOTTLENECK,
+    STEP_BOTTLENECK,
+    TIME_PREFIX,
+    FOOTPRINT,
+    *GROUND,
+    *FIGURE_PREFIXES,
+)
 """Columns that begin so take longer than others, or say what few decide by."""
 PARTLY = "fits in some draws alone (fits_share), and the band is of these"
 """The note of a design that does not fit in every draw of its band."""

@@ -25,7 +25,7 @@ from nearkv.sweeps.tables.table import Columns, Row
 
 ROUNDING = 1e-12
 """A relative difference below this is rounding."""
-OF_STEP = ("alpha", "interval")
+STEP_KNOBS = ("alpha", "interval")
 """Knobs that papers choose for one decode step (HILOS sec. 4.2, 4.3)."""
 NOTABLE = 0.005
 """Share of the whole request by which the best of a step takes longer, if that is told [1]."""
@@ -61,7 +61,7 @@ def find_best_knob(
 ) -> Columns:
     """Solve one knob of a system at every design point: for the whole request, as `auto` does.
 
-    Those of `OF_STEP` are solved for one decode step, as their papers do.
+    Those of `STEP_KNOBS` are solved for one decode step, as their papers do.
 
     Args:
         study: what to evaluate; every system in it must have the knob.
@@ -121,7 +121,7 @@ def _check_solvable(system: System, name: str, band: float) -> None:
 def _solved(block: Block, box: Slices, knob: str, measured: BestMeasured | None) -> Columns:
     """All columns of a box with the knob solved, its bound, what binds and the paper's rules."""
     hw, llm, work, settings = block.inputs(box)
-    system, timed = block.system, STEP if knob in OF_STEP else TOTAL
+    system, timed = block.system, STEP if knob in STEP_KNOBS else TOTAL
     _, bound_name, unit = MEASURES[timed]
     resolved = resolve_knobs(system, hw, llm, work, settings, explained=True, timed=timed)
     table: Columns = {}
@@ -232,7 +232,7 @@ def _compared(
         Nothing of a rule whose numbers this machine does not have.
     """
     hw, llm, work, settings = block.inputs(box)
-    timed = STEP if knob in OF_STEP else TOTAL
+    timed = STEP if knob in STEP_KNOBS else TOTAL
     measure, _, unit = MEASURES[timed]
     try:
         other = resolve_knobs(block.system, hw, llm, work, {**settings, knob: value})

@@ -25,8 +25,8 @@ from nearkv.hardware.platform import Platform
 from nearkv.hardware.schema import Quantity
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluate.columns import (
+    FIGURE_PREFIXES,
     FOOTPRINT,
-    OF_ONE_FIGURE,
     check_rows,
     evaluate,
     stack,
@@ -119,7 +119,7 @@ def columns_of(question: WordedStudy) -> Columns:
     """
     queues = _queues(question) if question.method == "simulate" else [question]
     if len(queues) == 1:
-        return stack(evaluate(blocks_of(queues[0]), (FOOTPRINT, *OF_ONE_FIGURE)))
+        return stack(evaluate(blocks_of(queues[0]), (FOOTPRINT, *FIGURE_PREFIXES)))
     return stack([columns_of(queue) for queue in queues])
 
 

@@ -15,7 +15,7 @@ from nearkv.costmodel.model.chosen import Compressed, Indexed
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
 
-_CHOOSING = (Indexed, Compressed)
+_CHOOSING_LAYERS = (Indexed, Compressed)
 """Layers in which every sequence reads other tokens of a prefix."""
 
 
@@ -92,7 +92,7 @@ def not_shareable(llm: LLM, shared: Real) -> dict[str, Booleans]:
     chooses = any(
         np.any(np.greater(layer_type.layers, 0))
         for layer_type in llm.layer_types.values()
-        if isinstance(layer_type, _CHOOSING)
+        if isinstance(layer_type, _CHOOSING_LAYERS)
     )
     sentence = "each sequence chooses tokens of its own from a shared prefix"
     return {sentence: np.greater(shared, 0) & chooses}

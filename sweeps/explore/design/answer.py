@@ -51,7 +51,7 @@ OVER, UNPRICED = "over the budget", "without a price"
 """Ends of machines that are not evaluated, beside those that cannot be better."""
 UNTRIED = (OVER, UNPRICED, NO_BETTER)
 """All ends of machines that are not evaluated."""
-OF_A_BATCH = (
+BATCH_SENTENCE = (
     "All sequences start at once: ttft_s is the mean over this batch, of which the last waits "
     "longest, and stages of a pipeline are taken as full. As many run at once as memory holds, so "
     "a machine of less memory may have a shorter tpot_ms. For users who come one by one put "
@@ -315,7 +315,7 @@ class Answer:
         """Sentences on the search, on the meaning of its times, and on what turns the ranking."""
         said = [self.search.text]
         if self.question.study.batch[0] > 1:
-            said.append(OF_A_BATCH)
+            said.append(BATCH_SENTENCE)
         if len(self.designs) > 1 and len(self.question.goal.objectives) == 1:
             said += self.flips()
         elif self.question.draws and len(self.designs) == 1:

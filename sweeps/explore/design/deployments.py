@@ -19,7 +19,7 @@ from nearkv.solvers.knob_values import tried_together
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluate.columns import Cell
 from nearkv.sweeps.explore.design.goal import Goal
-from nearkv.sweeps.explore.design.space import OF_PARTS, Machines, Read
+from nearkv.sweeps.explore.design.space import PART_COLUMNS, Machines, Read
 from nearkv.sweeps.jobs.search import Candidates, candidates_at
 from nearkv.sweeps.study.grid import Block
 from nearkv.sweeps.study.study import Study, blocks
@@ -80,7 +80,7 @@ class Deployments:
         known = self.machines.of_parts
         excess = np.zeros(len(self.machines))
         for limit in self.goal.limits:
-            if limit.quantity in OF_PARTS:
+            if limit.quantity in PART_COLUMNS:
                 excess = np.maximum(excess, -limit.margin(known[limit.quantity]))
         if is_of_costs(self.goal.columns):
             excess[np.isnan(known["cost_usd"])] = np.inf
@@ -129,7 +129,7 @@ class Deployments:
             among: which machines.
         """
         goal, known = self.goal, [self.excess]
-        if goal.objectives[0] in OF_PARTS:
+        if goal.objectives[0] in PART_COLUMNS:
             sign = -1.0 if goal.highest[0] else 1.0
             known.append(sign * self.machines.of_parts[goal.objectives[0]])
         order = np.lexsort([column[among] for column in known[::-1]])

@@ -24,7 +24,7 @@ from nearkv.sweeps.explore.design.answer import (
 from nearkv.sweeps.explore.design.deployments import Deployments
 from nearkv.sweeps.explore.design.goal import Goal
 from nearkv.sweeps.explore.design.question import Question
-from nearkv.sweeps.explore.design.space import OF_PARTS
+from nearkv.sweeps.explore.design.space import PART_COLUMNS
 from nearkv.sweeps.jobs.search import Best, Candidates, Kept
 from nearkv.sweeps.tables.table import Categories, Rows, cell_text, counted
 
@@ -33,7 +33,7 @@ SERVED = "throughput_tok_s"
 IDLE = "serve no class within the limits"
 """End of a machine that is no kind of node."""
 
-OF_CLASSES = (
+CLASSES_SENTENCE = (
     "A machine gives each class a share of its time, in batches that start together, with the "
     "knobs that serve this class fastest. --batch says how many sequences are a batch, of which as "
     "many run at once as fit; all mixes are of that batch alone."
@@ -69,7 +69,7 @@ class NodeKinds(MachineSearch):
         def served(_: Sequence[str]) -> Mapping[str, Cell]:
             speeds = np.max(self._speeds(deployments, machines), axis=1)
             serves = np.any(speeds > 0, axis=0)
-            cells: dict[str, Cell] = {name: known[name][machines] for name in OF_PARTS}
+            cells: dict[str, Cell] = {name: known[name][machines] for name in PART_COLUMNS}
             for name, speed in zip(self.speeds, speeds, strict=True):
                 cells[name] = np.where(serves, speed, np.nan)
             cells["row"] = candidates.rows.astype(float)
@@ -137,7 +137,7 @@ class Fleet(Answer):
         kinds = len(self.search.kept.rows)
         known = f"no mix of the {kinds:,} kinds that no other dominates needs less"
         need = f"{machines}, {name} {cell_text(self.value)} in all; {known}."
-        return [need, self.search.text, OF_CLASSES, *self.search.left_out()]
+        return [need, self.search.text, CLASSES_SENTENCE, *self.search.left_out()]
 
 
 def needs_of(question: Question) -> list[str]:
@@ -148,11 +148,11 @@ def needs_of(question: Question) -> list[str]:
     """
     goal = question.goal
     columns = list(dict.fromkeys([*goal.objectives, *budget(goal)]))
-    adds_up = {*columns} <= {*OF_PARTS} and not any(goal.highest)
+    adds_up = {*columns} <= {*PART_COLUMNS} and not any(goal.highest)
     if not adds_up or len(goal.objectives) > 1 or question.draws:
         raise InputError(
-            f"--class: of machines that share requests, {', '.join(OF_PARTS)} add up; make one of "
-            "them least, limit no other by --budget, and leave out --band"
+            f"--class: {', '.join(PART_COLUMNS)} add up over machines that share requests; make "
+            "one of them least, limit no other by --budget, and leave out --band"
         )
     return columns
 

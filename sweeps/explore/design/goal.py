@@ -15,10 +15,10 @@ from nearkv.sweeps.evaluate.slo import Target
 from nearkv.sweeps.jobs.search import Best, candidates_at
 from nearkv.sweeps.study.grid import NO_NUMBERS, Block
 
-OF_PRICE = "cost_usd"
+PRICE_COLUMN = "cost_usd"
 """The column that a budget in USD limits."""
 BUDGETS = {
-    "USD": (OF_PRICE, 1.0),
+    "USD": (PRICE_COLUMN, 1.0),
     "USD/s": ("usd_hour", 3600.0),
     "W": ("power_cap_w", 1.0),
 }
@@ -52,7 +52,7 @@ class Goal:
     @property
     def budget(self) -> Target | None:
         """The limit of the price."""
-        return next((each for each in self.limits if each.quantity == OF_PRICE), None)
+        return next((each for each in self.limits if each.quantity == PRICE_COLUMN), None)
 
     @property
     def best(self) -> Best:
@@ -94,7 +94,7 @@ def budget_limits(texts: Sequence[str]) -> tuple[Target, ...]:
     [('cost_usd', 100000.0), ('rack_units', 8.0)]
     """
     limits = sorted(map(_budget, texts), key=lambda limit: limit.value)
-    once([each.quantity for each in limits if each.quantity != OF_PRICE], "--budget")
+    once([each.quantity for each in limits if each.quantity != PRICE_COLUMN], "--budget")
     once([each.text for each in limits], "--budget")
     return tuple(limits)
 

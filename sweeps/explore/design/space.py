@@ -20,7 +20,7 @@ from nearkv.hardware.server import Fitted, Server, memory_of
 
 BROUGHT = ("chassis", "link")
 """Types of part that a server brings, whatever is in its slots."""
-OF_PARTS = ("cost_usd", "power_cap_w", "rack_units", "parts")
+PART_COLUMNS = ("cost_usd", "power_cap_w", "rack_units", "parts")
 """Columns that follow from the parts alone, so that they are known before an evaluation."""
 MOST_KINDS = 2**48
 """Numbers of kinds of machine, most of which none is of."""
@@ -258,13 +258,13 @@ class Machines:
     @cached_property
     def of_parts(self) -> dict[str, Numbers]:
         """Columns that follow from the parts alone; NaN where a part lacks a number for it."""
-        known = {name: np.full(len(self), np.nan) for name in OF_PARTS}
+        known = {name: np.full(len(self), np.nan) for name in PART_COLUMNS}
         read = Read(self)
 
         def evaluated(machines: Integers) -> Evaluated:
             hw = read.base(machines).machine().with_values(read.numbers(machines))
             answer = Evaluated(None, recording(hw, read.addresses), self.owns)  # type: ignore[arg-type]
-            for name in OF_PARTS:
+            for name in PART_COLUMNS:
                 known[name][machines] = COLUMNS[name].compute(answer)
             return answer
 
