@@ -93,18 +93,18 @@ def takes(width: float, operand: Real) -> Booleans:
 
 
 @lru_cache(PORTS_KEPT)
-def gpu(hw: Machine, role: str = "gpu") -> Gpu:
-    """Build the GPUs of a role, working as one.
+def gpu(hw: Machine) -> Gpu:
+    """Build the GPUs, working as one.
 
     Products of 8 bits reach `gemm_narrow` of their peak, of 4 bits `gemm_4bit`, those of prompts
     `derate.prefill` where a platform states it.
     """
-    part = hw[role]
+    part = hw.gpu
     peak = part.count * part.flops
-    run = Port(f"{role}.tensor", "run", peak * part.gemm, "FLOP")
+    run = Port("gpu.tensor", "run", peak * part.gemm, "FLOP")
     of_prompts = peak * hw.derate.maybe("prefill", part.gemm)
-    prompts = Port(f"{role}.tensor", "run", of_prompts, "FLOP")
-    read = Port(f"{role}.hbm", "read", part.count * part.bandwidth * part.hbm)
+    prompts = Port("gpu.tensor", "run", of_prompts, "FLOP")
+    read = Port("gpu.hbm", "read", part.count * part.bandwidth * part.hbm)
     reached = {"flops_8bit": "gemm_narrow", "flops_4bit": "gemm_4bit"}
     narrow = [
         (width, part.count * part[key] * part[reached[key]])

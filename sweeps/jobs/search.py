@@ -65,7 +65,6 @@ def candidates_at(
     block: Block,
     axes: Mapping[str, Numbers],
     numbers: Mapping[str, Numbers] = NO_NUMBERS,
-    least: tuple[float, ...] = (),
     read: set[str] | None = None,
 ) -> Candidates:
     """Design points of a block as a list, numbered from 0.
@@ -74,7 +73,6 @@ def candidates_at(
         block: of one point, which the others differ from.
         axes: axis of the block's grid, or a knob -> its values, that broadcast to the points.
         numbers: number of the machine, `role.key` -> its values, alike [SI].
-        least: as of `Candidates`.
         read: takes the name of each number that is read of the machine, `role.key`.
     """
     own = {
@@ -91,7 +89,7 @@ def candidates_at(
         extra = on_request(names)
         return cells_at(question, mesh, mesh, names, extra, None, numbers, read)
 
-    return Candidates(np.arange(shape[-1]), shape, evaluate, least)
+    return Candidates(np.arange(shape[-1]), shape, evaluate)
 
 
 @dataclass(frozen=True)
