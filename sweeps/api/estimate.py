@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ROOM = ("memory", "capacity", "count")
 """Numbers of a part that decide what it holds."""
-SHARED_ROOM = {"both": ("gpu.pool",)}
+SHARED_ROOM = {"both": ("gpu.pool", "lpddr.memory", "lpddr.count")}
 """Memories that hold something together -> the numbers that decide what they hold."""
 Phase = Literal["prefill", "step", "total"]
 
@@ -126,7 +126,7 @@ class Prediction:
     def lifted_by(self) -> str:
         """Numbers of the machine, each with a value at which all memories hold enough, in words.
 
-        What a memory must hold over what it can is the factor that is tried; empty where none does.
+        A number is tried at the factor that brings what is missing; empty where none is enough.
         """
         short, platform = self["short_of"], self.block.platform
         if not short:
@@ -142,7 +142,11 @@ class Prediction:
                 continue
             number = platform.key(address)
             step = 1.0 if number.whole else 1e9
-            enough = step * math.ceil(needed / available * scalar(hw[role][key]) / step)
+            part = hw[role]
+            # of memories that hold something together the larger one alone grows
+            room = scalar(part.count * part.memory) if role == "lpddr" else available
+            factor = 1 + (needed - available) / room
+            enough = step * math.ceil(factor * scalar(part[key]) / step)
             if self._fits_with(address, enough):
                 lifting.append(f"{address} = {number.text(enough)}")
         return f"{' or '.join(lifting)} would do." if lifting else ""

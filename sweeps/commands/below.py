@@ -23,12 +23,6 @@ A_MINUTE = {"ttft_s": 60.0, "tpot_ms": 60e3}
 """A minute to a first token, or to any other, in the unit of its column."""
 SHORTAGE = {"reason", "short_of"}
 """Columns that say why a design does not fit."""
-GIVES_MORE = {
-    "gpu": "; gpu.memory, gpu.count and engine.paged_memory give more",
-    "host": "; host.memory and host.usable give more",
-    "both": "; gpu.pool gives more, or lpddr.memory and lpddr.count",
-}
-"""Memory that is short -> the numbers that decide what it holds."""
 NO_POWER = (
     "a device that it owns states no idle_power, or no kernel_power_... of its kernel"
 )
@@ -76,8 +70,9 @@ def _left_out(rows: Rows, shown: Display, view: View) -> list[str]:
     short = next((row for row in rows if row.get("status") == "infeasible"), {})
     if "system" in short:
         asked = f"nearkv estimate {short['system']} ... --footprint"
-        more = GIVES_MORE.get(str(short.get("short_of")), "")
-        why.append(f"{asked} lists what lies in each memory{more}.")
+        why.append(
+            f"{asked} lists what lies in each memory, and which number would do, if any."
+        )
     return [*sentences, *dict.fromkeys(why)]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Numbers
+from nearkv.costmodel.algebra.span import Booleans, Numbers
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.sweeps.figures.policy_map import (
     BestPolicy,
@@ -246,7 +246,8 @@ def break_even_map(
     """Draw for each budget the value at which cells change hands, as a number in each and contours.
 
     Grey cells are those that the owners of the number win as stated. Where no value changes who
-    wins, the cell says `always` or `never`.
+    wins, the cell says `always` or `never`; an end of a band that is open has a dash, as has a cell
+    that the table lacks.
 
     Args:
         table: of `nearkv.design` with a `break_even`.
@@ -259,7 +260,7 @@ def break_even_map(
         The axes of the first map, to restyle.
 
     Raises:
-        InputError: a column does not exist or holds no numbers, or there are several numbers.
+        InputError: a column does not exist or holds no numbers, or a cell or the table has several.
     """
     if by or boundaries is not None:
         raise InputError("a map of a break-even has no --by and no --boundaries")
@@ -275,12 +276,16 @@ def break_even_map(
     by_budget = _by_budget(table)
     figure, panels = _panels(by_budget, width, 1, (x, y))
     for rows, panel in zip(by_budget.values(), panels[0], strict=True):
-        cells = rows.pivot_table([value, "owner_wins"], y, x, dropna=False)
-        wins = cells["owner_wins"].to_numpy(bool)
-        values = np.full(wins.shape, np.nan)
-        if value in cells:
-            values = cells[value].to_numpy(float)
-        _draw_cells(panel, wins, values)
+        if rows.duplicated([x, y]).any():
+            raise InputError(f"several rows have one {x} and {y}; keep one with --where")
+        cells = rows.set_index([y, x]).sort_index()
+        values, turns, wins = (
+            cells[name].astype(float).unstack().to_numpy()
+            for name in (value, "at", "owner_wins")
+        )
+        words = np.where(wins == 1, "always", "never")
+        words[np.isfinite(turns) | np.isnan(wins)] = "-"
+        _draw_cells(panel, wins == 1, values, words)
         _draw_contours(panel, values)
     unit = next(iter(table["unit"].dropna()), "")
     if value.startswith("usd_per_gb"):
@@ -291,14 +296,16 @@ def break_even_map(
     return first
 
 
-def _draw_cells(axes: Axes, wins: Numbers, values: Numbers) -> None:
-    """Shade the cells that the owners win, and write the value in each."""
+def _draw_cells(
+    axes: Axes, wins: Booleans, values: Numbers, words: NDArray[np.str_]
+) -> None:
+    """Shade the cells that the owners win, and write the value in each, or a word without one."""
     shade = np.where(wins, SHADE, 1.0)
     axes.imshow(shade, cmap="grey", vmin=0, vmax=1, origin="lower", aspect="auto")
     for (row, column), value in np.ndenumerate(values):
         text = short_number(float(f"{value:.3g}"))
         if np.isnan(value):
-            text = "always" if wins[row, column] else "never"
+            text = str(words[row, column])
         # a contour that passes ends beside it
         ground = {"color": str(shade[row, column]), "pad": 0.6}
         label = axes.text(column, row, text, ha="center", va="center", fontsize=TICK_SIZE)

@@ -32,7 +32,9 @@ def pivoted(rows: Rows, by: str, named: Sequence[str], axes: Sequence[str]) -> D
     values = _value_columns(rows, by, named, axes)
     texts = [name for name in named if name in KEY or not is_numeric(rows, name)]
     naming = dict.fromkeys([*axes, *texts])
-    index = [name for name in naming if name not in (by, *values)] or ["system"]
+    index = [name for name in naming if name not in (by, *values)]
+    if not index and "system" in rows[0]:
+        index = ["system"]
     heads = dict.fromkeys(cell_text(row[by]) for row in rows)
     lines: dict[str, Row] = {}
     for value, row in product(values, rows):

@@ -201,6 +201,8 @@ def test_an_infeasible_point_is_an_answer_with_empty_tables() -> None:
         with_more = {"host.memory": memory}
         more = nearkv.estimate("flexgen-dram", "opt-175b", context="128k", sets=with_more)
         assert more.status == status
+    both = nearkv.estimate("h2m2", "gpt3-175b", batch=32, context="8k")
+    assert both.lifted_by == "lpddr.memory = 702 GB or lpddr.count = 2 would do."
     assert point.breakdown().empty
     assert point.traffic().empty
     assert point.explain().empty

@@ -101,11 +101,21 @@ def test_a_map_of_one_budget_has_no_title_and_times_are_won_by_the_least() -> No
 
 def test_cells_have_their_value_or_say_that_none_turns_them() -> None:
     axes = plot.break_even_map(BREAK_EVENS)
-    texts = [text.get_text() for text in axes.texts]
-    assert texts[:6] == ["8", "4", "2", "1", "never", "always"]
+    assert texts(axes)[:6] == ["8", "4", "2", "1", "never", "always"]
     shades = np.asarray(axes.get_images()[0].get_array())
     assert (shades[:, 1] < shades[:, 0]).all()
     assert axes.get_title() == "20,000 USD"
+
+
+def test_an_open_end_of_a_band_and_a_cell_without_a_row_have_a_dash() -> None:
+    """The first cell turns at 8, in too many draws at no lower value; the last is left out."""
+    table = BREAK_EVENS.assign(at_p05=[np.nan, 3.0, 1.0, 0.5, np.nan, np.nan])
+    axes = plot.break_even_map(table[:-1], "at_p05")
+    assert texts(axes)[:6] == ["-", "3", "1", "0.5", "never", "-"]
+    shades = np.asarray(axes.get_images()[0].get_array())
+    assert shades[2, 1] == 1
+    with pytest.raises(InputError, match="several rows have one context_tok and batch"):
+        plot.break_even_map(pd.concat([table, table]))
 
 
 def test_contours_lie_where_the_logarithm_of_the_value_does() -> None:

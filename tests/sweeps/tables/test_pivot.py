@@ -54,6 +54,12 @@ def test_answers_of_a_solver_are_cells_of_a_pivot() -> None:
     assert re.search(r"^model +8192 +16384\n.*\nopt-66b +0\.\d+ +0\.\d+\nopt-30b ", text, re.M)
 
 
+def test_rows_of_no_system_are_pivoted_too() -> None:
+    """Answers of one program name no system; with one value each they are one line."""
+    rows = [{"model": "opt-30b", "ms": 1.0}, {"model": "opt-66b", "ms": 2.0}]
+    assert pivoted(rows, "model", ["ms"], []).rows == [{"opt-30b": 1.0, "opt-66b": 2.0}]
+
+
 @pytest.mark.slow
 def test_a_pivot_refuses_answers() -> None:
     words = ("compare", *TWO, "--set", "csd.count=4,8", "--pivot")
