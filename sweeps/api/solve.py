@@ -112,8 +112,10 @@ def measured_best(systems: Iterable[str], knob: str) -> dict[str, BestMeasured]:
     for name in systems:
         owner = find_system(name)
         declared = owner.knobs.get(knob)
-        # a variant of a user's own has the knobs of a paper's system, and no paper
         if declared is None or not declared.measured or owner.cite not in papers():
+            continue
+        # a paper measured nothing of a variant of a user's own
+        if owner.plugin:
             continue
         claim = claim_of(owner.cite, declared.measured)
         value = float(claim.low) / (100 if claim.unit == "%" else 1)

@@ -18,6 +18,7 @@ import nearkv.modelling
 from nearkv.costmodel.model import registry
 from nearkv.costmodel.model.plugins import Plugin
 from nearkv.hardware.errors import InputError
+from nearkv.sweeps.api.solve import measured_best
 from nearkv.sweeps.jobs.plan import digest_of, plan, unpacked
 from nearkv.sweeps.study.own_systems import load_plugins, new_system
 from nearkv.sweeps.study.study import Study
@@ -61,6 +62,18 @@ def test_a_system_of_a_file_is_a_system_like_any_other(tmp_path: Path) -> None:
     table = nearkv.compare("hilos,mine", "opt-66b", plugin=write(tmp_path, GOOD))
     step = table.set_index("system").loc["mine", "step_ms"]
     assert step == pytest.approx(1e3 * 16 * 64 * 2 * 9216 * 2 / (0.82 * 1555e9))
+
+
+def test_a_paper_measured_nothing_of_a_variant_of_a_file(tmp_path: Path) -> None:
+    body = """\
+from nearkv.modelling import find_system
+
+@system("mine", variant_of="hilos")
+def mine(hw, llm, work, **knobs):
+    return find_system("hilos")(hw, llm, work, knobs)
+"""
+    load_plugins([write(tmp_path, body)])
+    assert {*measured_best(("hilos", "mine"), "alpha")} == {"hilos"}
 
 
 def test_a_changed_file_replaces_its_systems(tmp_path: Path) -> None:
