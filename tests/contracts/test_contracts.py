@@ -122,6 +122,12 @@ def test_every_memory_names_what_lies_in_it(system: System, work: Workload) -> N
         assert sum(contents.values()) == pytest.approx(held.tiers[memory][0], rel=1e-12)
 
 
+def test_shares_of_attention_are_shares_of_one(system: System, work: Workload) -> None:
+    shares = evaluate(system, machine_of(system), model("opt-66b"), work).attention.values()
+    assert np.all([np.greater_equal(share, -1e-12) for share in shares])
+    assert np.all(np.abs(sum(shares) - 1) < 1e-12)
+
+
 def test_traffic_and_busy_agree_on_every_leaf(system: System, work: Workload) -> None:
     step = evaluate(system, machine_of(system), model("opt-66b"), work).step
     by_leaf: dict[str, Real] = {}
