@@ -153,8 +153,10 @@ def _warn_if_idle(name: str, study_blocks: Sequence[Block]) -> None:
 
 EffectTrial = tuple[Block, Sequence[tuple[Mapping[str, KnobSetting], Mesh]]]
 """A block, and knobs and hardware numbers to take in place of those of its study."""
-_FACTORS = (1.0, 1 / 1024, 1024.0)
-"""Factors of a hardware number, between which an answer changes if it depends on it."""
+_FACTOR = 1024
+"""Factor of a hardware number, within which an answer changes if it depends on it."""
+_COUNT_FACTOR = 8
+"""Factor of a count: a thousand GPUs have too many splits to try in passing."""
 
 
 def _warn_if_without_effect(address: str, study_blocks: Sequence[Block]) -> None:
@@ -163,15 +165,16 @@ def _warn_if_without_effect(address: str, study_blocks: Sequence[Block]) -> None
     for block in study_blocks:
         (axis,) = [axis for axis in block.grid.axes if block.sets.get(axis.name) == address]
         key = block.platform.key(address)
+        most = _COUNT_FACTOR if key.whole else _FACTOR
         values = {float(value) for value in axis.values}
-        for factor in _FACTORS:
+        for factor in (1.0, 1 / most, float(most)):
             value = factor * (axis.values[0] or 1.0)
             values.add(float(np.clip(np.ceil(value) if key.whole else value, *key.limits)))
         changes = [(NO_NUMBERS, {address: np.array(value)}) for value in sorted(values)]
         trials.append((block, changes))
     if _are_alike(trials):
         warn(
-            f"--set {address} changes nothing here: 1,024 times less and more give the same"
+            f"--set {address} changes nothing here: {most:,} times less and more give the same"
         )
 
 

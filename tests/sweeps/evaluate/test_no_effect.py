@@ -7,12 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from support.command_line import invoke
 
 import nearkv
 from nearkv.costmodel.model.registry import System
 from nearkv.hardware.errors import NearkvWarning
+from nearkv.sweeps.evaluate import no_effect
 
 MODEL = "opt-30b"
 UNREAD = {"csd.count": 4}
@@ -207,3 +209,17 @@ def test_the_knob_that_is_solved_for_is_not_looked_at() -> None:
         patch.setattr(System, "__call__", counted)
         nearkv.solve("alpha", "opt-66b", context="64k")
     assert calls <= 28
+
+
+def test_a_count_is_tried_eight_times_as_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand GPUs have so many splits that a solved share among them takes minutes."""
+    counts: set[float] = set()
+    metrics = no_effect._metrics
+
+    def seen(*args: Any, **options: Any) -> Any:
+        counts.update(np.ravel(options.get("numbers", {}).get("gpu.count", [])))
+        return metrics(*args, **options)
+
+    monkeypatch.setattr(no_effect, "_metrics", seen)
+    nearkv.compare("gpu", MODEL, context="1k", sets={"gpu.count": 1})
+    assert counts == {1.0, 8.0}
