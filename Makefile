@@ -4,8 +4,8 @@ BIN := .venv/bin
 # errors alone: what pip warns of, its own age and root's folders, is no news of nearkv
 PIP := PIP_ROOT_USER_ACTION=ignore $(BIN)/python -m pip install -qq --disable-pip-version-check
 CORES = $(shell $(PYTHON) -c 'import os; print(os.cpu_count() or 1)')
-# tests wait for the programs they start: two workers more than there are cores
-WORKERS = $(shell expr $(CORES) + 2)
+# tests wait for the programs they start: a worker more than there are cores
+WORKERS = $(shell expr $(CORES) + 1)
 # programs that tests start read modules that are compiled already
 export PYTHONDONTWRITEBYTECODE :=
 # what `make mutants` changes, and the tests that should notice

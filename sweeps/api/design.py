@@ -117,15 +117,13 @@ def design(
     Returns:
         The best machines, the best first:
 
-        | question | a row | columns beside those of `estimate` |
-        |---|---|---|
-        | one workload | a system | its parts |
-        | `pareto` | a machine of the front | its parts |
-        | `classes` | a kind of machine that serves one | how many `nodes` are built, how many of \
-them it keeps `busy`, `req_s` of it |
-        | a grid | a cell and a system, or technology | `budget_usd`, `best_share` of 256 draws; \
-or the `reason` why no machine serves |
-        | `break_even` | a cell | those of `sweeps.explore.design.break_even` |
+        - of one workload a row a system, with its parts;
+        - of `pareto` a row a machine of the front, with its parts;
+        - of `classes` a row a kind of machine that serves one, with how many `nodes` are built, how
+          many of them it keeps `busy`, and `req_s` of it;
+        - of a grid a row a cell and a system, or technology, with `budget_usd` and `best_share` of
+          256 draws, or the `reason` why no machine serves;
+        - of `break_even` a row a cell, with the columns of `sweeps.explore.design.break_even`.
 
         `attrs` holds the `conclusion`, what was `asked`, the `machine` of each row as TOML, the
         `command` that prints the row once the name of that file is appended, and whether Ctrl-C
