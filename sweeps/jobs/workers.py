@@ -165,6 +165,7 @@ def _on_cluster(
     """
     try:
         from distributed import Client, KilledWorker
+        from distributed.client import ClosedClientError
     except ImportError:
         install = "install it with `pip install 'nearkv[dask]'`"
         raise InputError(f"--scheduler needs Dask; {install}") from None
@@ -184,16 +185,27 @@ def _on_cluster(
         """Wait for an answer while a worker is left.
 
         Raises:
-            RuntimeError: none is.
+            ClosedClientError: the scheduler was lost, and the client has given up on it.
+            RuntimeError: no worker is left.
         """
         while True:
             try:
                 return future.result(PATIENCE)
             except TimeoutError:
+                if client.status == "closed":
+                    raise ClosedClientError from None
                 if not client.nthreads():
                     raise RuntimeError("no worker is left; start one") from None
 
-    lost = (CancelledError, KilledWorker, ImportError, OSError, RuntimeError, TypeError)
+    lost = (
+        CancelledError,
+        ClosedClientError,
+        KilledWorker,
+        ImportError,
+        OSError,
+        RuntimeError,
+        TypeError,
+    )
     try:
         with client:
             threads = sum(client.nthreads().values())

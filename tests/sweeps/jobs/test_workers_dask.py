@@ -22,6 +22,9 @@ from support.command_line import refusal
 from support.helpers import ROWS, content, finish, refused, start, sweep_words, until_safe
 from support.warm_command import forks
 
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.jobs.workers import Workers
+
 pytestmark = pytest.mark.processes
 
 SMALLER = ["--batch", "1:4:+1"]
@@ -182,6 +185,21 @@ def test_a_worker_of_other_code_is_refused_whenever_it_joins(
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cluster must answer in half a second."""
     monkeypatch.setattr("nearkv.sweeps.jobs.workers.PATIENCE", 0.5)
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("pause", [0.0, 0.2, 2.0], ids=["at-once", "reconnecting", "given-up"])
+def test_a_lost_scheduler_is_one_sentence_whenever_work_is_handed_out(
+    cluster: Cluster, pause: float
+) -> None:
+    """What is submitted while Dask reconnects is never heard of again; after that it refuses."""
+    answers = Workers(scheduler=cluster.address).run(abs, iter(range(-100, 0)))
+    assert next(answers) == (-100, 100)
+    assert cluster.scheduler
+    cluster.scheduler.kill()
+    time.sleep(pause)
+    with pytest.raises(InputError, match="the cluster cannot go on"):
+        list(answers)
 
 
 def refused_here(file: Path, scheduler: str) -> str:
