@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from inspect import signature
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from nearkv.sweeps.explore.design.answer import Design, Report
     from nearkv.sweeps.explore.design.atlas import Atlas
     from nearkv.sweeps.explore.design.goal import Goal
-    from nearkv.sweeps.explore.design.question import Question
+    from nearkv.sweeps.explore.design.question import Question, RequestClass
 
 MOST_CELLS = 10_000
 """Cells of the largest grid: each is a search of its own, of a tenth of a second or more."""
@@ -81,34 +81,35 @@ def design(
 
     All servers of the catalogue with all parts that fit their slots are candidates, on every
     system; a machine that cannot be assembled is none. Several contexts, batches or prices make a
-    grid, of which each cell is answered as it is alone.
+    grid, of which each cell is answered as it is alone; `best_per`, `borders` and `break_even` are
+    questions of a grid, which may be of one cell.
 
     Args:
         systems: names; all where none is named. Or a study, which holds model and workload too.
         model: one name, config.json or `load_model` object.
-        budget: limits told apart by their units: `100kUSD`, `30USD/h`, `10kW`, `8U`; of a grid,
-            several prices.
+        budget: limits told apart by their units: `100kUSD`, `30USD/h`, `10kW`, `8U`. Several prices
+            are an axis of the grid.
         classes: requests that several machines share, `name:context:output:rate` with the rate a
             second, in place of `context` and `output_tokens`; the budget is of all machines.
         slo: limits on columns, as `tpot_ms=66,ttft_s=10`.
-        minimize, maximize: the column to make best; where neither is named the price, of a grid
-            `throughput_tok_s`.
+        minimize, maximize: the column to make best; by default the least price, in a grid the
+            largest `throughput_tok_s`.
         pareto: two or three columns instead, whose front is asked for.
         users: sequences of one batch, which must all be served at once; in place of `batch`. They
             are no `users` of `estimate`, who ask again when answered.
-        best_per: of a grid, `system`, or `technology` for the best of all systems that keep KV in
-            one place and attend in one way.
-        borders: of a grid, find where exactly the best technology changes.
-        break_even: of a grid, a number of a part, as `lpddr.price`: instead of machines, at which
-            value of it the systems that own such a part win each cell, or lose it.
+        best_per: `system`, or `technology` for the best of all systems that keep KV in one place
+            and attend in one way; one row of each cell.
+        borders: find where exactly the best technology changes.
+        break_even: a number of a part, as `lpddr.price`: instead of machines, at which value of it
+            the systems that own such a part win each cell, or lose it.
         servers: names or files of servers; all of the catalogue where none is named.
         prices: CSV of part,usd[,low,high,basis,date,source] in place of the catalogue's prices.
         terms: `years`, `usd_kwh`, `pue`, `utilisation` in place of those of ownership.toml.
         rent: rank rented machines beside bought ones, by `usd_hour` or `usd_mtok`.
         seconds: after which the search stops with its best so far.
-        report: called with the number of machines that are done, and of all, after every chunk;
-            of a grid, with that of workloads.
-        file: of a grid, the output, beside which answers are kept until all are there.
+        report: called with the number of machines that are done, and of all, after every chunk; in
+            a grid with the numbers of workloads.
+        file: the output of a grid, beside which answers are kept until all are there.
         resume: go on with these.
         axes: batches, contexts, one output_tokens and value of each knob. With a `band` it is also
             said in how many draws of all uncertain numbers the best machine wins, or the band of a
@@ -117,18 +118,18 @@ def design(
     Returns:
         The best machines, the best first:
 
-        - of one workload a row a system, with its parts;
-        - of `pareto` a row a machine of the front, with its parts;
-        - of `classes` a row a kind of machine that serves one, with how many `nodes` are built, how
+        - one workload: a row a system, with its parts;
+        - `pareto`: a row a machine of the front, with its parts;
+        - `classes`: a row a kind of machine that serves one, with how many `nodes` are built, how
           many of them it keeps `busy`, and `req_s` of it;
-        - of a grid a row a cell and a system, or technology, with `budget_usd` and `best_share` of
-          256 draws, or the `reason` why no machine serves;
-        - of `break_even` a row a cell, with the columns of `sweeps.explore.design.break_even`.
+        - grid: a row a cell and a system, or technology, with `budget_usd` and `best_share` of 256
+          draws, or the `reason` why no machine serves;
+        - `break_even`: a row a cell, with the columns of `sweeps.explore.design.break_even`.
 
-        `attrs` holds the `conclusion`, what was `asked`, the `machine` of each row as TOML, the
-        `command` that prints the row once the name of that file is appended, and whether Ctrl-C
-        `interrupted` the search; of one workload how many machines were evaluated, `evaluations`;
-        of a grid the rows of `borders`.
+        `attrs` holds the `conclusion`, the question in words (`asked`), the `machine` of each row
+        as TOML, the `command` that prints the row once the name of that file is appended, and
+        whether Ctrl-C `interrupted` the search; also the `evaluations` of one workload, the number
+        of machines that were evaluated, and the `borders` of a grid.
 
     Raises:
         InputError: an argument that cannot be used.
@@ -138,25 +139,14 @@ def design(
     >>> spark["gpus"][0], int(spark["cost_usd"][0])
     ('1 x gb10', 4699)
     """
-    from nearkv.sweeps.explore.design.answer import best_machines
     from nearkv.sweeps.explore.design.atlas import GROUPS, Atlas
-    from nearkv.sweeps.explore.design.fleet import serve
     from nearkv.sweeps.explore.design.goal import PRICE_COLUMN, served_at_once
-    from nearkv.sweeps.explore.design.question import (
-        Question,
-        read_prices,
-        request_classes,
-    )
+    from nearkv.sweeps.explore.design.question import Question, read_prices
 
     if not seconds > 0:
         raise InputError(f"--seconds {seconds:g}: must be a number above 0")
     check_known("argument", axes, [*signature(design).parameters, *Axes.__annotations__])
-    shared = request_classes(names(classes, "--class"))
-    is_stated = isinstance(systems, Study) or {"context", "output_tokens"} & axes.keys()
-    if shared and is_stated:
-        raise InputError(
-            "--class states context and output length; leave out a study and both options"
-        )
+    shared = _classes(names(classes, "--class"), systems, axes)
     level = _band_level(axes)
     study = _study(systems, model, users, axes)
     limits = _limits(names(budget, "--budget"), names(slo, "--slo"))
@@ -166,10 +156,10 @@ def design(
     is_grid = bool(best_per or break_even) or borders or max(lengths) > 1
     if is_grid:
         limits = tuple(limit for limit in limits if limit not in budgets)
+        if not (minimize or pareto):
+            maximize = maximize or "throughput_tok_s"
     elif users:
         limits = (*limits, served_at_once(study.batch[0]))
-    if is_grid and not (minimize or pareto):
-        maximize = maximize or "throughput_tok_s"
     question = Question(
         study=study,
         goal=_goal(minimize, maximize, pareto, limits),
@@ -180,32 +170,68 @@ def design(
         draws=bool(level),
         classes=shared,
     )
-    if rent and not {*question.goal.objectives} <= {"usd_hour", "usd_mtok"}:
-        why = "rented and bought machines compare by the hour alone"
-        raise InputError(f"--rent: {why}; --minimize usd_hour or usd_mtok")
+    _check_rent(question)
     load_plugins(study.plugins)
     if not is_grid:
-        answer = (serve if shared else best_machines)(question, seconds, report)
-        table = _table(question, answer.rows(), answer.sentences(), answer.designs)
-        table.attrs["interrupted"] = answer.search.is_interrupted
-        table.attrs["evaluations"] = answer.search.evaluated
-        return table
+        return _best(question, seconds, report)
     if shared or pareto or seconds < np.inf:
         raise InputError("a grid of workloads takes no --class, --pareto or --seconds")
     per = best_per or GROUPS[0]
     check_known("column", [per], GROUPS, "--best-per")
     counts_draws = bool(level) and not break_even
     grid = Atlas(question, budgets, per, bool(users), counts_draws)
-    place = path_of(file, "file")
-    with keeping(grid, place, resume) if place else nullcontext(grid) as kept:
+    with _kept(grid, path_of(file, "file"), resume) as kept:
         if break_even:
             return _break_evens(kept, break_even, level, report)
         return _map(kept, borders, report)
 
 
+def _classes(
+    texts: Sequence[str], systems: Study | Names, axes: Axes
+) -> tuple[RequestClass, ...]:
+    """Classes of requests that several machines share; none where lengths are stated.
+
+    Raises:
+        InputError: a text that is no class, or lengths beside classes.
+    """
+    from nearkv.sweeps.explore.design.question import request_classes
+
+    shared = request_classes(texts)
+    is_stated = isinstance(systems, Study) or {"context", "output_tokens"} & axes.keys()
+    if shared and is_stated:
+        raise InputError(
+            "--class states context and output length; leave out a study and both options"
+        )
+    return shared
+
+
+def _check_rent(question: Question) -> None:
+    """Refuse to rank rented machines beside bought ones by a column that both do not have.
+
+    Raises:
+        InputError: a column that is neither a price of an hour nor one of tokens.
+    """
+    if question.rents and not {*question.goal.objectives} <= {"usd_hour", "usd_mtok"}:
+        why = "rented and bought machines compare by the hour alone"
+        raise InputError(f"--rent: {why}; --minimize usd_hour or usd_mtok")
+
+
+def _best(question: Question, seconds: float, report: Report | None) -> pd.DataFrame:
+    """The best machines for one workload, or for classes of requests."""
+    from nearkv.sweeps.explore.design.answer import best_machines
+    from nearkv.sweeps.explore.design.fleet import serve
+
+    find = serve if question.classes else best_machines
+    answer = find(question, seconds, report)
+    table = _table(question, answer.rows(), answer.sentences(), answer.designs)
+    table.attrs["interrupted"] = answer.search.is_interrupted
+    table.attrs["evaluations"] = answer.search.evaluated
+    return table
+
+
 @contextmanager
-def keeping(atlas: Atlas, file: str, resume: bool) -> Iterator[Atlas]:
-    """A grid whose answers are kept beside a file until all are there.
+def _kept(atlas: Atlas, file: str, resume: bool) -> Iterator[Atlas]:
+    """A grid whose answers are kept beside a file until all are there; as it is without a file.
 
     Raises:
         InputError: the file cannot be written, or answers of another question are beside it.
@@ -213,6 +239,9 @@ def keeping(atlas: Atlas, file: str, resume: bool) -> Iterator[Atlas]:
     """
     from nearkv.sweeps.jobs.parts import kept_answers
 
+    if not file:
+        yield atlas
+        return
     with kept_answers(place_of(Path(file)), atlas.depends_on, resume) as store:
         yield replace(atlas, store=store)
 
@@ -223,7 +252,7 @@ def _table(
     conclusion: Sequence[str],
     machines: Sequence[Design | None],
 ) -> pd.DataFrame:
-    """The answer, with the machine of each row as a file and as a command; none of some."""
+    """The answer, with the machine of each row, where it has one, as a file and as a command."""
     table = table_of_rows(rows, conclusion)
     table.attrs["machine"] = [each.machine_file() if each else "" for each in machines]
     table.attrs["command"] = [each.command() if each else "" for each in machines]
@@ -259,19 +288,19 @@ def _break_evens(
     turned = sum(row["factor"] is not None for row in rows)
     won = sum(row["owner_wins"] for row in rows)
     cells = counted(len(rows), "cell")
-    told = (
+    sentence = (
         f"Owners of {address} win {won} of {cells}; {turned} change hands at another value."
     )
-    table = _table(atlas.question, rows, [told], [None] * len(rows))
+    table = _table(atlas.question, rows, [sentence], [None] * len(rows))
     table.attrs["borders"] = []
     return table
 
 
 def _band_level(axes: Axes) -> float:
-    """The level of the band that is asked for, which leaves the axes; 0 where none is [%].
+    """Take the level of the band out of the axes; 0 where they have none [%].
 
     Raises:
-        InputError: it cannot be one.
+        InputError: no level of a band.
     """
     if "band" not in axes:
         return 0.0
@@ -300,7 +329,7 @@ def _limits(budget: Sequence[str], slo: Sequence[str]) -> tuple[Target, ...]:
 def _study(
     systems: Study | Names, model: Models | None, users: Values, axes: Axes
 ) -> Study:
-    """The workloads that are asked about.
+    """The workloads of the question.
 
     Raises:
         InputError: they differ in more than context and batch, or the study brings a machine.

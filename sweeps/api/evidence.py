@@ -35,10 +35,14 @@ def validate(
         record: compare later changes with these verdicts.
 
     Returns:
-        A row a claim: what is `stated` and `predicted`, the relative `error`, below zero where the
-        prediction is too low, and the `verdict`.
-        `counts_as` says what a row's agreement shows: a `number`, a `bound`, a `yes or no`, or
-        nothing where it is `restated` or what a number was `fitted to`.
+        A row a claim, with
+
+        - `stated`, `predicted`: the number of the paper and that of the model;
+        - `error`: relative, below zero where the prediction is too low;
+        - `verdict`: match, near, miss, inconsistent or excluded;
+        - `counts_as`: the weight of a row's agreement: a `number`, a `bound`, a `yes or no`, or
+          none where it is `restated` or a number was `fitted to` it.
+
         Of all claims of a paper, `table.attrs["counts"]` holds their score (`score.headline`), and
         `table.attrs["worse"]` a sentence for each verdict that is worse than the recorded one.
 

@@ -49,12 +49,16 @@ def compare(
         axes: batch, context, output_tokens, rate, platform, sets, knobs; see `LoadAxes`.
 
     Returns:
-        All columns, with `bottleneck` and `step_bottleneck`, and over the first system, on its
-        first platform and with its first knob values, `speedup` (of a decode step) and
-        `total_speedup` (of whole requests, prefill included); NaN where either has no answer, a
-        column without any is left out.
-        `note` says where platforms differ, `table.attrs["conclusion"]` which system is best, in
-        sentences; `attrs["units"]` has units, `attrs["provenance"]` the sources as JSON.
+        A row a design point, without columns that have no number, with
+
+        - all columns of `columns()`, with `bottleneck` and `step_bottleneck`;
+        - `speedup` of a decode step and `total_speedup` of whole requests, prefill included, over
+          the first system, on its first platform and with its first knob values; NaN where either
+          has no answer;
+        - `note`: where platforms differ.
+
+        `table.attrs` holds the `conclusion`, which system is best, in sentences, the `units` of the
+        columns, and the `provenance` of the numbers as JSON.
 
     Raises:
         InputError: an argument that cannot be used.
@@ -198,11 +202,14 @@ def sensitivity(
             `width_if_known` how wide the band is once a number is known.
 
     Returns:
-        A row a number, with its `elasticity` (percent of change for one percent) and, where it is
-        known within a range only, its `swing` (the largest relative change over that range); that
-        with the largest swing comes first. `table.attrs["band"]` holds the band of the prediction,
-        that of `estimate` (90 % unless `band` is given): `low`, `middle` and `high`;
-        `table.attrs["conclusion"]` the same in sentences.
+        A row a number, that with the largest swing first, with
+
+        - `elasticity`: percent of change for one percent;
+        - `swing`: where it is known within a range only, the largest relative change there.
+
+        `table.attrs["band"]` holds the band of the prediction, that of `estimate` (90 % unless
+        `band` is given): `low`, `middle` and `high`; `table.attrs["conclusion"]` says it in
+        sentences.
 
     Raises:
         InputError: an argument that cannot be used, or a point without an answer.

@@ -154,14 +154,24 @@ def reuse(
         arguments: as `ServerArguments` and `RequestArguments` say.
 
     Returns:
-        A row a tier, of all nodes together: `hit_share` of the blocks, `total_share` with the tiers
-        before it, between `total_low` and `total_high` if reuse drifts on as in the trace,
-        `prefix_tok` it has in the mean where it has any, milliseconds to load, recompute, do both,
-        load behind what is computed, or rebuild it from X, and of the whole prompt, from how many
-        tokens on loading pays, milliseconds of attention beside it, `read_gb_s` while it loads,
-        `asked_gb_s` on average, bytes written, the share of the path's rate that writing takes,
-        price, drive writes a day, drives that bear them at one a day, their life and what it costs;
-        then how the nodes serve. `table.attrs["conclusion"]` says it in sentences.
+        A row a tier, of all nodes together; `table.attrs["conclusion"]` says it in sentences.
+
+        - Hits: `hit_share` of the blocks; `total_share` with the tiers before it, between
+          `total_low` and `total_high` if reuse drifts on as in the trace; `prefix_tok`, the mean
+          length of a prefix that it has.
+        - Ways back of such a prefix: `load_ms`, `recompute_ms`, `both_ms` at once, `layerwise_ms`
+          (loading layer by layer behind the prompt), `restore_x_ms` (from X), `attend_near_ms`
+          (attention beside the tier); the `best` of them; `prompt_ms` of the whole prompt that way;
+          `load_pays_from_tok`, the length from which on loading pays; `near_pays_to_tok`, the
+          tokens that attend beside the tier in the time of one load.
+        - Traffic: `read_gb_s` while it loads, `asked_gb_s` in the mean, `write_gb_s`,
+          `reads_per_write`, and `write_share` of the path's rate.
+        - Price and wear: `usd`; `dwpd`, drive writes a day; `drives_1_dwpd`, drives that bear the
+          writes at one a day; `life_years`; `usd_tb_written`; `pays_from_reads`, how often a block
+          must be read to be worth its write.
+        - Service of the nodes: `nodes`, `load` (`plain_load` without tiers), `prefill_saved`,
+          `wait_s`, `ttft_s` with its quantiles, `tpot_ms`, `req_s`, `total_tok_s`, and `most_req_s`
+          within `slo`.
 
     Raises:
         InputError: an argument that cannot be used, or a trace that cannot be read.
@@ -223,8 +233,11 @@ def tier_sizes(
             Each may be left out.
 
     Returns:
-        One row: price of the tiers of all nodes for an hour, mean TTFT, hits and size of each tier;
-        how many sizes there are, `designs`, and how many were tried, `evaluations`.
+        One row, with
+
+        - `usd_hour`: price of the tiers of all nodes; `ttft_s`: the mean; `hit_share`;
+        - the size of each tier;
+        - `designs`: how many sizes there are; `evaluations`: how many were tried.
 
     Raises:
         InputError: an argument that cannot be used, a tier without a price, or too many sizes.

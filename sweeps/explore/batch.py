@@ -36,11 +36,15 @@ def find_batches(study: Study, slo: Sequence[str] = ()) -> Rows:
         slo: upper limits on columns that grow with the batch: `step_ms=50`, comma-separated.
 
     Returns:
-        A row per point: `largest_batch` over all values of the knobs that are `auto`, and what ends
-        it, a memory or a limit; `value`, the best batch, the knobs chosen for it, its
-        `throughput_tok_s`, `step_ms` and the limited columns, `bound_tok_s` that no batch up to the
-        largest exceeds, and the relative `gap` to it; both NaN where there are too many batches to
-        try each.
+        A row per point, with its axes and
+
+        - `largest_batch`: over all values of the knobs that are `auto`;
+        - `short_of`: the memory or the limit that ends it;
+        - `value`: the batch of best throughput, with the knobs chosen for it, its
+          `throughput_tok_s`, `step_ms` and the limited columns;
+        - `bound_tok_s`: a throughput that no batch up to the largest exceeds;
+        - `gap`: the relative distance to that bound. Both are NaN where there are too many batches
+          to try each.
 
     Raises:
         InputError: the study cannot be evaluated, has a band, or a limit cannot be used.

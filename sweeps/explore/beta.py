@@ -45,14 +45,19 @@ def find_beta(study: Study) -> Columns:
         study: what to evaluate.
 
     Returns:
-        `value`, the beta that is optimal in eq. 2 under eq. 3, with the time of its two paths over
-        a decode step, `bound_ms` that no split beats, the relative `gap` to it and what binds;
-        `rule` (eq. 4 as printed) and `rule_sec54`, each with its loss once cut to what fits;
-        `step_ms` and where K and V live at the optimum. Eq. 2 has no write-back of promoted tokens
-        and no queue for the drive: `fastest` is the beta with the shortest decode step, and
-        `fastest_ms` that step. Where nothing is off the GPU, or nothing on the drive, there is no
-        beta. With a band, how far beta moves (`value_p05` and so on) and what `value` loses in
-        each draw (`regret_p05`).
+        Columns with a row per point:
+
+        - `value`: the beta that is optimal in eq. 2 under eq. 3, with the time of its two paths
+          over a decode step and what binds;
+        - `bound_ms`: a time that no split beats; `gap`: the relative distance to it;
+        - `rule` (eq. 4 as printed) and `rule_sec54`, each with its loss once cut to what fits;
+        - `step_ms`, and where K and V live at the optimum;
+        - `fastest`: the beta with the shortest decode step, `fastest_ms`: eq. 2 has no write-back
+          of promoted tokens and no queue for the drive;
+        - with a band, `value_p05` and so on, how far beta moves, and `regret_p05` and so on, the
+          loss of `value` in the draws.
+
+        Where nothing is off the GPU, or nothing on the drive, there is no beta.
 
     Raises:
         InputError: a value for beta itself, another knob left to `auto`, or a study that cannot be

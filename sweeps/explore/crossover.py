@@ -47,15 +47,16 @@ def find_crossovers(study: Study, along: str, of: str) -> Rows:
         of: the column to compare by. A system that does not fit loses.
 
     Returns:
-        A row per change: `from` leads up to `below`, `to` leads from `above` on; `equal` stands
-        where both are equal. `from` is empty where neither fits. Where there is no crossing, a row
-        that says who leads throughout.
-        The column of both is that at `above`, or at the low end where there is no crossing.
-        `reason` says which system fits on one side only, and what is short on the other.
-        `resolution` is the relative distance between the values looked at: a crossing that is
-        reversed within it may go unseen. With a band, `above_p05` and so on: where the first
-        crossing in that direction lies in each draw, and `crossing_share`, the share of the draws
-        that have one.
+        A row per change; where there is no crossing, one row with the leader throughout:
+
+        - `from`: the system that leads up to `below`; empty where neither fits;
+        - `to`: the system that leads from `above` on. `equal` stands where both are equal;
+        - the column of both systems at `above`, or at the low end where there is no crossing;
+        - `reason`: the system that fits on one side only, and what is short on the other;
+        - `resolution`: the relative distance between the values looked at; a crossing that is
+          reversed within it may go unseen;
+        - with a band, `above_p05` and so on, where the first crossing in that direction lies in the
+          draws, and `crossing_share`, the share of the draws that have one.
 
     Raises:
         InputError: not two systems with the same points, or an axis or a column that cannot be

@@ -18,11 +18,15 @@ def time_tree(estimate: Estimate) -> Rows:
         estimate: what its system answered.
 
     Returns:
-        A row per span: `span` (a path), `word` (how its parts are composed), `seconds` it takes by
-        itself, `share` of the wall-clock time attributed to it, and of a leaf its `amount`, `unit`,
-        `resource` and `equation`. Spans that take no time are left out; an answer of one token,
-        which prefill makes, is followed by the tree of one decode step, its shares those of the
-        step.
+        A row per span that takes time:
+
+        - `span`: its path; `word`: how its parts are composed;
+        - `seconds`: of the span by itself;
+        - `share`: of the wall-clock time attributed to it;
+        - `amount`, `unit`, `resource`, `equation`: of a leaf.
+
+        An answer of one token, which prefill makes, is followed by the tree of one decode step, its
+        shares those of the step.
     """
     rows = _tree("", estimate.total)
     if not scalar(estimate.total.parts["decode"].seconds):

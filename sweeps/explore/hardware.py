@@ -59,14 +59,19 @@ def find_hardware(study: Study, vary: str, slo: Sequence[str]) -> Rows:
             `step_ms=50,prefill_s=2`.
 
     Returns:
-        A row per point: `limit` (`at least`, `at most`, `from`, `any` or `never`), `value` in
-        `unit` (with `from` also `up_to`, where the targets are lost again; with `any` the smallest
-        count), `again_from`, where they are next met beyond it, `bound`, the nearest value known to
-        miss them, the relative `gap` to it, the targets' quantities and `batch_run` at the value,
-        and `binds`: for the target that is met by least, the resource that takes most of its time,
-        or the rest of the price. Targets that are never reached: all this where they come closest.
+        A row per point, with its axes and
+
+        - `limit`: `at least`, `at most`, `from`, `any` or `never`;
+        - `value`, in `unit`: where the targets are reached; the smallest count with `any`, and
+          where they come closest with `never`;
+        - `up_to`: with `from`, where they are lost again; `again_from`: where they are next met;
+        - the targets' quantities and `batch_run` at the value;
+        - `binds`: for the target that is met by least, the resource that takes most of its time, or
+          the rest of the price;
+        - `bound`: the nearest value known to miss them; `gap`: the relative distance to it;
+        - `resolution`: the relative distance between the values looked at.
+
         Counts that the system does not model, as tensor parallelism over 3 GPUs, are passed over.
-        `resolution` is the relative distance between the values looked at.
 
     Raises:
         InputError: the study, the number or the targets cannot be used.

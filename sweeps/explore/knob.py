@@ -69,16 +69,22 @@ def find_best_knob(
         measured: system -> the best value that its paper measured.
 
     Returns:
-        `value` of the knob, its `total_s`, `bound_s` that no value beats and `gap`, the relative
-        distance between both. For each rule of the paper that the machine has the numbers for
-        `rule`, the value it picks, its `rule_total_s` and `rule_loss`, how much longer it takes;
-        rules beyond the first carry their own name behind `rule`. What the paper measured to be
-        best stands in `measured` likewise. Of a step `step_ms`, `bound_ms`
-        and `rule_step_ms`, and where the whole request is shorter by more than `NOTABLE` with what
-        `auto` takes, `auto_value` and `auto_total_s`. A share also comes with `bound_by`, the
-        resources that meet at the optimum, and `x_over_kv`, bytes of X over bytes of K and V. With
-        a band, how far the value moves (`value_p05` and so on) and what `value` loses in each draw
-        (`regret_p05`).
+        Columns with a row per point:
+
+        - `value`: of the knob; `total_s` with it;
+        - `bound_s`: a time that no value beats; `gap`: the relative distance to it;
+        - `rule`: the value that a rule of the paper picks, for each rule whose numbers the machine
+          has; `rule_total_s`, and `rule_loss`, how much longer that takes. Rules beyond the first
+          carry their own name behind `rule`;
+        - `measured`, `measured_total_s`, `measured_loss`: likewise of the value that the paper
+          measured to be best;
+        - `step_ms`, `bound_ms`, `rule_step_ms`: in place of seconds, where a step is solved;
+          `auto_value` and `auto_total_s` where the value that `auto` takes makes the whole request
+          shorter by more than `NOTABLE`;
+        - `bound_by`: of a share, the resources that meet at the optimum; `x_over_kv`: bytes of X
+          over bytes of K and V;
+        - with a band, `value_p05` and so on, how far the value moves, and `regret_p05` and so on,
+          the loss of `value` in the draws.
 
     Raises:
         InputError: a system has no such knob, or the study cannot be evaluated.

@@ -61,11 +61,14 @@ def find_mapping(study: Study, method: str) -> Columns:
         method: a key of METHODS.
 
     Returns:
-        The mapping by `method`, its `step_ms`, `bound_ms` that no mapping beats and the relative
-        `gap` to it, bytes on both sides, and of the paper's rule (Algorithm 1) and its majors the
-        `step_ms` and the loss, how much longer their step takes than the bound. NaN where nothing
-        fits. Of answers with more than one token also `total_s` and, where another mapping makes
-        that notably shorter, its `auto_total_s` and heads.
+        Columns with a row per point, NaN where nothing fits:
+
+        - the heads on HBM by `method`, bytes on both sides and `step_ms`;
+        - `bound_ms`: a step that no mapping beats; `gap`: the relative distance to it;
+        - of the paper's rule (Algorithm 1) and of its majors the `step_ms`, and the loss, how much
+          longer their step takes than the bound;
+        - of answers with more than one token `total_s` and, where another mapping makes that
+          notably shorter, its `auto_total_s` and heads.
 
     Raises:
         InputError: unknown method, or a model with attention that it does not model.

@@ -51,14 +51,21 @@ def find_elasticities(study: Study, of: str) -> tuple[Rows, dict[str, Any]]:
         of: the column.
 
     Returns:
-        A row per number that matters: its value; `elasticity`, percent of change per percent, by a
-        symmetric step on a logarithmic scale, or from one less to one more of what is counted;
-        `jump`, the relative change where the column is discontinuous at this very value (the
-        elasticity is then that of the smooth side); and for assumed and fitted numbers the column
-        at both ends of their range, and `swing`, the larger relative change there. Sorted by swing,
-        then by elasticity. And the band of the prediction,
-        that of `estimate --band`: its `low` and `high` end and `middle`, how many numbers are drawn
-        beside the model error, and the share of the draws in which the design fits.
+        Two things. First a row per number that matters, sorted by swing, then by elasticity:
+
+        - `value`: of the number;
+        - `elasticity`: percent of change per percent, by a symmetric step on a logarithmic scale,
+          or from one less to one more of what is counted;
+        - `jump`: the relative change where the column is discontinuous at this very value; the
+          elasticity is then that of the smooth side;
+        - `swing`: of assumed and fitted numbers, the larger relative change at the ends of their
+          range, with the column at both ends.
+
+        Then the band of the prediction, that of `estimate --band`:
+
+        - `low`, `middle`, `high`: its ends and its middle;
+        - `factors`: how many numbers are drawn beside the model error;
+        - `fits_share`: the share of the draws in which the design fits.
 
     Raises:
         InputError: not one design point, an unknown column, or a point that does not fit.

@@ -77,11 +77,15 @@ def find_split(question: SubbatchPoint) -> Rows:
     One batch, undivided, stands beside them.
 
     Returns:
-        Five rows. Where only tokens count, `larger_tok` is the larger half; elsewhere the times are
-        of the two phases, `decode_ms` the fastest decoding without prompts, `bound_ms` a
-        proven lower bound of it, `gap` the relative distance to that bound, `rule_loss` how much
-        longer decoding takes than the optimum's; `split_decode_ms` is the decoding of the split
-        printed, which may spend the slack to carry more prompts.
+        Five rows, two of `load` `tokens` and three of `modelled` time, with
+
+        - `larger_tok`: tokens of the larger half, where only tokens count;
+        - `phase_0_ms`, `phase_1_ms`, `iteration_ms`: times of both phases and of the iteration;
+        - `decode_ms`: the fastest decoding without prompts;
+        - `bound_ms`: a proven lower bound of it; `gap`: the relative distance to that bound;
+        - `rule_loss`: how much longer decoding takes than that of the optimum;
+        - `split_decode_ms`: decoding of the split printed, which may spend the slack to carry more
+          prompts.
 
     Raises:
         InputError: lengths that do not fit, an unknown name, or a platform without DIMM-PIM.
