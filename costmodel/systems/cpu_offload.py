@@ -21,9 +21,9 @@ from nearkv.costmodel.mechanisms.serving.cpu_share import (
     shared_layer,
     takes_excess,
 )
+from nearkv.costmodel.mechanisms.serving.engines import CHUNK
 from nearkv.costmodel.mechanisms.serving.fluid import steady
 from nearkv.costmodel.mechanisms.serving.parallel import (
-    CHUNK,
     activations_and_buffers,
     all_prompts_alone,
     data_parallel,

@@ -24,9 +24,9 @@ from nearkv.costmodel.mechanisms.serving.dimm import (
     rank_unit_area,
     unit_power,
 )
+from nearkv.costmodel.mechanisms.serving.engines import CHUNK
 from nearkv.costmodel.mechanisms.serving.fluid import POLICY, steady
 from nearkv.costmodel.mechanisms.serving.parallel import (
-    CHUNK,
     HEADS_AND_STATES,
     LACKS,
     activations_and_buffers,

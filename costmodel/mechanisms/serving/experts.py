@@ -23,7 +23,7 @@ from nearkv.costmodel.algebra.span import (
     stream,
 )
 from nearkv.costmodel.mechanisms.serving.dimm import imbalance
-from nearkv.costmodel.mechanisms.serving.split import GpuSplit, most_chosen
+from nearkv.costmodel.mechanisms.serving.split import GpuSplit
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.resources import Gpu, gpu
 from nearkv.hardware.machine import Machine
@@ -108,6 +108,21 @@ def grouped_products(
             compute=gpus.products(operand)(flops, "2 FLOPs a weight and row of tiles"),
         ),
     )
+
+
+def most_chosen(layer: LLM, copies: Real, ranks: Real) -> Real:
+    """Choices of the fullest of some GPUs, each with as many experts, over the mean [1].
+
+    The variance of a GPU's choices is that of the multinomial, R / m, and that of the shares of its
+    experts: as of fewer choices, m / (1 + m var).
+
+    Args:
+        layer: a model whose layers are all like it.
+        copies: tokens times the experts that each chooses [1].
+        ranks: GPUs, or groups of them, with other experts each [1].
+    """
+    alike = copies / (1 + copies * layer.choice_variance)
+    return imbalance(alike, ranks, 1.0)
 
 
 def through(memory: Port, behind: Port | None, amount: Real, eq: str) -> Span:

@@ -1,4 +1,4 @@
-"""GPUs that serve a queue: products and collectives, attention, prompts, what caches take.
+"""GPUs that serve a queue: products of a layer, attention, prompts, what caches take.
 
 Symbols: n tokens computed, L layers, W bytes of weights, P parameters, tp and dp degrees.
 """
@@ -10,7 +10,6 @@ from functools import partial
 import numpy as np
 
 from nearkv.costmodel.algebra.span import (
-    Booleans,
     Port,
     Real,
     Span,
@@ -26,7 +25,12 @@ from nearkv.costmodel.mechanisms.gpu_layer import (
     prompt_kernel,
 )
 from nearkv.costmodel.mechanisms.prompt_chunks import held_bytes, kept_share
+from nearkv.costmodel.mechanisms.serving.collectives import exchanges
 from nearkv.costmodel.mechanisms.serving.dimm import dimms
+from nearkv.costmodel.mechanisms.serving.engines import (
+    engine_memory,
+    usable_memory,
+)
 from nearkv.costmodel.mechanisms.serving.experts import (
     grouped_products,
     multiplied,
@@ -34,12 +38,12 @@ from nearkv.costmodel.mechanisms.serving.experts import (
     through,
     without_experts,
 )
-from nearkv.costmodel.mechanisms.serving.split import GpuSplit, exchanges
+from nearkv.costmodel.mechanisms.serving.split import GpuSplit
 from nearkv.costmodel.model.chosen import Compressed
 from nearkv.costmodel.model.latent import Latent
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.registry import MONOTONE_COLUMNS, Knob, KnobRule, Reversal
+from nearkv.costmodel.model.registry import MONOTONE_COLUMNS, Reversal
 from nearkv.costmodel.model.resources import gpu, link
 from nearkv.costmodel.model.workload import Load, Workload, over_layer_types
 from nearkv.hardware.machine import Machine
@@ -129,62 +133,6 @@ def beside_weights(hw: Machine, llm: LLM, work: Workload) -> Real:
 def activations_and_buffers(hw: Machine, llm: LLM, work: Workload) -> Real:
     """Bytes that the engine keeps on all GPUs for prompts, split as L3 splits models [B]."""
     return engine_memory(hw, llm, split_of(hw, llm), work.together)
-
-
-def usable_memory(hw: Machine) -> Real:
-    """Memory of all GPUs that the engine fills; what it leaves holds graphs [B]."""
-    return hw.engine.paged_memory * hw.gpu.count * hw.gpu.memory
-
-
-def of_engine(hw: Machine, key: str) -> Real:
-    """A default of the engine, which may be another on GPUs of little memory [1]."""
-    engine = hw.engine
-    is_large = np.greater_equal(hw.gpu.memory, engine.large_memory)
-    return choose(is_large, engine[key], engine.maybe(f"{key}_small", engine[key]))
-
-
-def engine_rule(key: str) -> KnobRule:
-    """The rule of a knob by which it is a default of the engine."""
-    return lambda hw, llm, work, stated: of_engine(hw, key)
-
-
-CHUNK = Knob(
-    "tokens of a prompt that pass the layers together; 0: the whole prompt; engine: its own number",
-    high=131_072,
-    default="engine",
-    kind="count",
-    rules={"engine": engine_rule("chunk")},
-    of_work="chunk",
-)
-
-
-def engine_memory(hw: Machine, llm: LLM, split: GpuSplit, chunk: Real) -> Real:
-    """Memory that the engine keeps on all GPUs at work beside weights and caches [B].
-
-    It profiles an iteration of `chunk` tokens, of every replica where they travel to experts, and
-    the sampling of as many sequences as it ever runs (vLLM, `determine_available_memory`). Of
-    what a token holds tp GPUs share all but its copies, one an expert that it has chosen.
-
-    Args:
-        hw, llm, split: what runs on which GPUs.
-        chunk: tokens of an iteration [1].
-    """
-    engine = hw.engine
-    gathered = np.where(split.dispatches, split.replicas, 1.0) * chunk
-    tokens = np.minimum(gathered, np.maximum(engine.maybe("experts_chunk", np.inf), chunk))
-    chosen = llm.most_of_a_layer(lambda layer: layer.is_moe * layer.active_experts)
-    copies = tokens * chosen * llm.hidden * llm.activation_width
-    activations = llm.activation_bytes(tokens) / split.tp + copies
-    sampled = of_engine(hw, "sequences") * llm.vocab * engine.sampler
-    return split.gpus * (engine.reserved + engine.activations * activations + sampled)
-
-
-def looked_up_on_host(hw: Machine, llm: LLM) -> Real:
-    """Token embeddings that the engine keeps in host memory, of cards with one of their own [B]."""
-    if "pool" in hw.gpu:
-        return 0.0
-    held = (llm.embedding_parameters - llm.head_parameters) * llm.embedding_width
-    return hw.engine.maybe("host_embeddings", 0.0) * held
 
 
 def split_of(hw: Machine, llm: LLM) -> GpuSplit:
@@ -423,21 +371,3 @@ def gpu_attention(hw: Machine, kv_width: Real = 2.0) -> Port:
 def copies(llm: LLM, tp: Real) -> Real:
     """Times that the cache of a layer is kept, over tp GPUs [1]."""
     return np.maximum(tp / llm.cache_shards, 1.0)
-
-
-def undivided(llm: LLM, tp: Real) -> dict[str, Booleans]:
-    """Mask of heads that do not divide over tp GPUs, by the sentence that says so.
-
-    Engines give every GPU as many query heads as any other, and whole KV heads or a copy of one
-    (vLLM, `verify_with_parallel_config`). A state divides by its channels.
-    """
-    uneven: Booleans = np.zeros((), bool)
-    for layer_type in (llm.layer_types or {"": llm}).values():
-        shards = layer_type.cache_shards
-        if np.all(np.isinf(shards)):
-            continue
-        copied = np.mod(tp, shards) == 0
-        kept = copied | (np.mod(shards, tp) == 0)
-        divides = kept & (np.mod(layer_type.heads, tp) == 0)
-        uneven = uneven | (~divides & np.greater(layer_type.layers, 0))
-    return {"heads do not divide over this many GPUs": uneven}

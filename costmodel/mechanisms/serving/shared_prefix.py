@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Booleans, Real, quotient
+from nearkv.costmodel.mechanisms.serving.parallel import copies
+from nearkv.costmodel.mechanisms.serving.split import GpuSplit
 from nearkv.costmodel.model.chosen import Compressed, Indexed
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
@@ -39,16 +41,15 @@ class SharedPrefix:
         context = self.rest.context
         return of_layer(1, self.tokens + context) - of_layer(1, context)
 
-    def stored_bytes(self, llm: LLM, copies: Callable[[LLM], Real]) -> Real:
-        """K and V of the prefix in all layers [B].
+    def stored_bytes(self, llm: LLM, split: GpuSplit) -> Real:
+        """K and V of the prefix in all layers, on every replica [B]."""
 
-        Args:
-            llm: the model.
-            copies: layer type -> times that its cache is kept [1].
-        """
-        return llm.sum_over_layers(
-            lambda layer_type: copies(layer_type) * layer_type.kv_bytes(1, self.tokens)
-        )
+        def of_layer(layer_type: LLM) -> Real:
+            """K and V in one layer of a replica [B]."""
+            kept = copies(layer_type, split.attention_tp)
+            return kept * layer_type.kv_bytes(1, self.tokens)
+
+        return split.replicas * llm.sum_over_layers(of_layer)
 
     def read_bytes(self, layer_type: LLM) -> Real:
         """Bytes of the prefix that a pass of one layer reads for all its sequences [B]."""

@@ -1,28 +1,26 @@
-"""Split of a model over GPUs: degrees of parallelism, what each holds, and what they exchange.
+"""Split of a model over GPUs: degrees of parallelism, what each GPU holds, and which may be.
 
-Symbols: tp, dp, pp, ep degrees of tensor, data, pipeline and expert parallelism, n tokens,
-k active experts, h hidden.
+Symbols: tp, dp, pp, ep degrees of tensor, data, pipeline and expert parallelism.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
 from nearkv.costmodel.algebra.span import (
     TINY,
     Booleans,
-    Port,
+    Numbers,
     Real,
-    Span,
     choose,
     quotient,
-    serial,
+    total,
 )
-from nearkv.costmodel.mechanisms.serving.dimm import imbalance
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.resources import link
 from nearkv.hardware.machine import Machine
 
 
@@ -141,9 +139,6 @@ def _attention_bytes(layer: LLM) -> Real:
     return layer.attention_parameters * layer.attention_width
 
 
-# --- what GPUs exchange -----------------------------------------------------------------------
-
-
 def peer_role(hw: Machine) -> str:
     """The links between GPUs of a node: NVLink and its like, or PCIe where cards have none."""
     return "nvlink" if "nvlink" in hw.roles else "gpu_link"
@@ -167,134 +162,76 @@ def unjoined(hw: Machine, split: GpuSplit) -> dict[str, Booleans]:
     return {"GPUs do not fill whole nodes": partly}
 
 
-def exchanges(
-    hw: Machine, layer: LLM, split: GpuSplit, tokens: Real, times: Real
-) -> dict[str, Span]:
-    """Collectives of one layer: two ring all-reduces, or tokens sent to their experts.
+def undivided(llm: LLM, tp: Real) -> dict[str, Booleans]:
+    """Mask of heads that do not divide over tp GPUs, by the sentence that says so.
 
-    All-reduces over tp GPUs follow attention, unless each GPU has attended alone, and the
-    feed-forward layer (Megatron-LM, sec. 3). Where tokens must travel to their experts, they go
-    and come back (all-to-all) in place of the second. A ring sends 2 (tp - 1) / tp of the
-    activations over each GPU's link; between m nodes every GPU reduces its part of the sum,
-    2 (m - 1) / m, over its adapter.
-
-    Args:
-        hw: the machine with the GPUs at work; roles nvlink or gpu_link, and fabric between nodes.
-        layer: a model whose layers are all like it.
-        split: the degrees of parallelism.
-        tokens: computed, over all replicas [1].
-        times: that a GPU takes part in each collective [1].
+    Engines give every GPU as many query heads as any other, and whole KV heads or a copy of one
+    (vLLM, `verify_with_parallel_config`). A state divides by its channels.
     """
-    role = peer_role(hw)
-    if role not in hw.roles:
-        return {}
-    near = np.minimum(split.tp, split.node)
-    nodes = split.tp / near
-    crosses = np.greater(nodes, 1)
-    apart = layer.is_moe * split.dispatches
-    reduces = 1 - split.attention_dp + 1 - apart
-    activations = layer.hidden * tokens * layer.activation_width
-    sent = apart * dispatched(layer, split, tokens)
-    group = np.minimum(split.expert_group, split.node)
-    far = 1 - group / split.expert_group
-    settled = reduces * ~crosses * settling(hw, near) + 2 * apart * settling(hw, group)
-    reduced = 2 * reduces * (near - 1) * nodes * activations
-    settle = Port(f"{role}.latency", "wait", 1.0, "s")
-    peers = link(hw, role, "link").outward
-    spans: dict[str, Span] = {
-        "settle": settle(times * settled, "collectives of a layer"),
-        "all_reduce": peers(
-            reduced + (1 - far) * sent, "2 (tp-1)/tp of the activations, twice"
-        ),
+    uneven: Booleans = np.zeros((), bool)
+    for layer_type in (llm.layer_types or {"": llm}).values():
+        shards = layer_type.cache_shards
+        if np.all(np.isinf(shards)):
+            continue
+        copied = np.mod(tp, shards) == 0
+        kept = copied | (np.mod(shards, tp) == 0)
+        divides = kept & (np.mod(layer_type.heads, tp) == 0)
+        uneven = uneven | (~divides & np.greater(layer_type.layers, 0))
+    return {"heads do not divide over this many GPUs": uneven}
+
+
+def indivisible(llm: LLM, split: GpuSplit) -> dict[str, Booleans]:
+    """Mask of layers, heads and experts that do not divide, by the sentence that says so."""
+    experts = llm.most_of_a_layer(lambda layer: layer.experts * layer.is_moe)
+    few = np.greater(split.ep, np.maximum(experts, 1.0))
+    group = split.expert_group
+    rests = [
+        np.mod(experts, split.ep),
+        np.mod(split.tp * split.dp, group),
+        np.mod(group, split.ep),
+        np.mod(group, split.tp),
+    ]
+    cut = llm.most_of_a_layer(lambda layer: np.mod(layer.ffn, split.slices(layer)))
+    return {
+        **undivided(llm, split.attention_tp),
+        "there are more stages than layers": np.greater(split.pp, llm.layers),
+        "the feed-forward layer does not divide over this many GPUs": np.greater(cut, 0),
+        "experts do not divide over this many GPUs": few
+        | (np.greater(split.ep, 1) & np.greater(total(rests), 0)),
     }
-    if "fabric" in hw.roles:
-        message = quotient(activations, split.dp * split.pp * times)
-        reduced_across = reduces * crosses * settling_across(hw, near, nodes, message)
-        sent_across = 2 * apart * np.greater(far, 0) * hw.fabric.latency
-        wait = Port("fabric.latency", "wait", 1.0, "s")
-        across = 2 * reduces * (nodes - 1) * activations + far * sent
-        spans["hops"] = wait(times * (reduced_across + sent_across), "between nodes")
-        spans["fabric"] = adapters(hw, split)(across, "2 (m-1)/m of the activations, twice")
-    return spans
 
 
-def settling(hw: Machine, gpus: Real) -> Real:
-    """Fixed time of one collective over GPUs of a node [s].
-
-    Behind a switch it grows as the bytes of a ring do, `latency` being that of a ring without end
-    over two; in a ring over PCIe, and of AttAcc's model, each further GPU adds a `hop`.
-    """
-    peer = hw[peer_role(hw)]
-    switched = 2 * (gpus - 1) / gpus * peer.maybe("latency", 0.0)
-    return switched + (gpus - 1) * peer.maybe("hop", 0.0)
-
-
-def settling_across(hw: Machine, near: Real, nodes: Real, message: Real) -> Real:
-    """Fixed time of one all-reduce over GPUs of several nodes [s].
-
-    An engine's own kernels end with the node, so NCCL reduces over all GPUs (vLLM's
-    `CustomAllreduce`): t = start + (g - 1) hop + 2 log2(m) latency + min(s / (a r), long). It
-    starts, passes the g GPUs of each node, and goes up a tree of m nodes and down. A message of s
-    bytes fills a adapters at r until the protocol for long messages is faster. Measured on two
-    and four nodes of eight H100 (nccl-tests, issue 309).
+def splits(hw: Machine, llm: LLM) -> Mapping[str, Numbers]:
+    """All splits that GPUs, heads, layers and experts allow.
 
     Args:
-        hw: role fabric.
-        near: GPUs of each node [1].
-        nodes: that take part [1].
-        message: bytes that each GPU reduces [B].
+        hw: role gpu; of several counts, those of the largest are tried.
+        llm: the model.
+
+    Returns:
+        Values of each knob, as many as there are splits [1].
     """
-    fabric = hw.fabric
-    shortest = fabric.start + (near - 1) * fabric.hop + 2 * np.log2(nodes) * fabric.latency
-    growing = message / (fabric.count * fabric.short_rate)
-    return shortest + np.minimum(growing, fabric.long)
-
-
-def adapters(hw: Machine, split: GpuSplit) -> Port:
-    """Adapters of all nodes at work, `fabric.count` in each [B]."""
-    nodes = np.maximum(split.gpus / split.node, 1.0)
-    of_a_node = link(hw, "fabric", "link").outward
-    return of_a_node.with_rate(nodes * of_a_node.rate)
-
-
-def most_chosen(layer: LLM, copies: Real, ranks: Real) -> Real:
-    """Choices of the fullest of some GPUs, each with as many experts, over the mean [1].
-
-    The variance of a GPU's choices is that of the multinomial, R / m, and that of the shares of its
-    experts: as of fewer choices, m / (1 + m var).
-
-    Args:
-        layer: a model whose layers are all like it.
-        copies: tokens times the experts that each chooses [1].
-        ranks: GPUs, or groups of them, with other experts each [1].
-    """
-    alike = copies / (1 + copies * layer.choice_variance)
-    return imbalance(alike, ranks, 1.0)
-
-
-def dispatched(layer: LLM, split: GpuSplit, tokens: Real) -> Real:
-    """Activations sent to other experts' GPUs and back, as if all sent as much as the fullest [B].
-
-    A token goes once to each of the ep (1 - (1 - 1/ep)^k) places where it has experts, of which
-    one in ep is its own.
-    """
-    places = split.ep * (1 - (1 - 1 / split.ep) ** layer.active_experts)
-    others = places * (1 - 1 / split.ep)
-    fullest = most_chosen(layer, tokens * layer.active_experts, split.ep)
-    return 2 * others * fullest * layer.hidden * tokens * layer.activation_width
-
-
-def hand_over(hw: Machine, llm: LLM, split: GpuSplit, tokens: Real) -> Span:
-    """Activations that each stage hands to the next, in a pass of all tokens."""
-    handed = (split.pp - 1) * llm.hidden * tokens * llm.activation_width
-    role = peer_role(hw)
-    near = Port(f"{role}.out", "move", np.inf)
-    if role in hw.roles:
-        near = link(hw, role, "link").outward
-    beyond = np.greater(split.tp * split.pp, split.node)
-    spans: dict[str, Span] = {
-        "near": near(~beyond * handed, "activations to the next stage")
-    }
-    if "fabric" in hw.roles:
-        spans["far"] = adapters(hw, split)(beyond * handed, "activations to the next stage")
-    return serial(**spans)
+    most = int(np.max(hw.gpu.count))
+    degrees = np.arange(1, most + 1.0)
+    if np.all(hw.engine.by_layers):
+        one = np.ones_like(degrees)
+        return {"tp": one, "pp": degrees, "dp": one, "ep": one, "attention": 0 * one}
+    layer_types = tuple(llm.layer_types.values()) or (llm,)
+    layers = np.ravel(llm.layers)[:, np.newaxis]
+    fullest = np.ceil(layers / degrees)
+    # stages beyond the fewest with as many layers in the fullest have no more room
+    pps = np.unique(np.ceil(layers / fullest))
+    experts = np.ravel(llm.most_of_a_layer(lambda layer: layer.experts * layer.is_moe))
+    eps = [ep for ep in degrees if ep == 1 or np.any(np.mod(experts[experts > 0], ep) == 0)]
+    tried = list[tuple[float, ...]]()
+    for tp in degrees:
+        heads_divide = any(np.any(np.mod(kind.heads, tp) == 0) for kind in layer_types)
+        attention = [0.0] if heads_divide else []
+        if tp > 1:
+            attention.append(1.0)
+        for pp in pps:
+            for dp in degrees[: int(most // (tp * pp))]:
+                own = [ep for ep in eps if ep <= tp * dp and (ep % tp == 0 or tp % ep == 0)]
+                tried += product([tp], [pp], [dp], own, attention)
+    names = ("tp", "pp", "dp", "ep", "attention")
+    return dict(zip(names, np.array(tried).T, strict=True))

@@ -32,17 +32,13 @@ from support.tiny import (
 
 import nearkv
 from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.mechanisms.serving.collectives import settling, settling_across
 from nearkv.costmodel.mechanisms.serving.dimm import imbalance
-from nearkv.costmodel.mechanisms.serving.split import (
-    GpuSplit,
-    most_chosen,
-    settling,
-    settling_across,
-)
+from nearkv.costmodel.mechanisms.serving.experts import most_chosen
+from nearkv.costmodel.mechanisms.serving.split import GpuSplit, splits
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
-from nearkv.costmodel.systems.gpu import splits
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.knobs import resolve_knobs

@@ -10,15 +10,14 @@ from support.command_line import refusal, succeed
 from support.systems import SYSTEMS, model
 from support.tiny import TINY, WORK, split
 
-from nearkv.costmodel.mechanisms.serving.parallel import (
+from nearkv.costmodel.mechanisms.serving.engines import (
     engine_memory,
     looked_up_on_host,
     of_engine,
     usable_memory,
 )
-from nearkv.costmodel.mechanisms.serving.split import GpuSplit
+from nearkv.costmodel.mechanisms.serving.split import GpuSplit, splits
 from nearkv.costmodel.model.workload import Workload
-from nearkv.costmodel.systems.gpu import splits
 from nearkv.hardware.catalog import load_part, load_platform
 from nearkv.hardware.machine import Machine
 

@@ -20,8 +20,8 @@ from nearkv.costmodel.mechanisms.serving.parallel import (
     prefill_attention,
     prompts_alone,
     tensor_parallel,
-    undivided,
 )
+from nearkv.costmodel.mechanisms.serving.split import undivided
 from nearkv.costmodel.model.workload import Load, Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.sweeps.evaluate.columns import table

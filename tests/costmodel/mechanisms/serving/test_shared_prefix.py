@@ -8,6 +8,7 @@ from support.tiny import TINY, two_kinds
 
 import nearkv
 from nearkv.costmodel.mechanisms.serving.shared_prefix import SharedPrefix, divided
+from nearkv.costmodel.mechanisms.serving.split import GpuSplit
 from nearkv.costmodel.model.workload import Workload
 
 WORK = Workload(4.0, 100.0, 10.0)
@@ -40,7 +41,7 @@ def test_a_context_that_is_stated_counts_the_prefix() -> None:
 
 def test_a_layer_keeps_reads_and_multiplies_all_of_a_prefix() -> None:
     prefix = SharedPrefix(900.0, WORK)
-    assert prefix.stored_bytes(TINY, lambda _: 2.0) == 2 * TINY.kv_cache_bytes(1, 900.0)
+    assert prefix.stored_bytes(TINY, GpuSplit(1.0, 2.0)) == 2 * TINY.kv_cache_bytes(1, 900.0)
     assert prefix.read_bytes(TINY) == pytest.approx(TINY.kv_bytes(1, 900.0))
     assert prefix.step_flops(TINY) == pytest.approx(TINY.attention_flops(1, 900.0))
 
