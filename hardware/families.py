@@ -371,7 +371,7 @@ def painted(rules: Iterable[LayerRule], shape: ConfigShape, layers: int) -> Kind
         InputError: a key holds something that no rule models.
     """
     kinds = [""] * layers
-    before, listed = "", False
+    earlier, any_list = "", False
     for rule in rules:
         form = next(iter(rule))
         named = _named(form, rule, shape.config, layers)
@@ -382,11 +382,13 @@ def painted(rules: Iterable[LayerRule], shape: ConfigShape, layers: int) -> Kind
         kinds = [_over(rule, kind, new) for kind, new in zip(old, named, strict=True)]
         stated = rule[form]
         key = shape.config.first_stated([stated] if isinstance(stated, str) else stated)
-        listed |= form != "all" and isinstance(named[0], str)
-        if key and before and listed and kinds != old and "prefix" not in rule:
-            conflict = f"{key} and {before} say otherwise of some layers; {key} is followed"
+        any_list |= form != "all" and isinstance(named[0], str)
+        if key and earlier and any_list and kinds != old and "prefix" not in rule:
+            conflict = (
+                f"{key} and {earlier} say otherwise of some layers; {key} is followed"
+            )
             warn(f"{shape.config.where}: {conflict}")
-        before = key or before
+        earlier = key or earlier
     return kinds
 
 
@@ -485,7 +487,7 @@ def _every(rule: LayerRule, config: Config, layers: int) -> list[bool] | KindNam
     return [layer % period == offset for layer in range(layers)]
 
 
-def blocks(shape: ConfigShape) -> list[LayerKind] | None:
+def layers_of_blocks(shape: ConfigShape) -> list[LayerKind] | None:
     """Mixer and MLP of every layer of a model whose config lists them as blocks.
 
     A mixer and the MLP behind it are a layer, as in other models; either may stand alone. None
@@ -527,8 +529,7 @@ uses beside the projections of its heads, or beside its MLP or experts."""
 
 
 def grouped(shape: ConfigShape, kind: str = "full") -> LayerSizes:
-    """Grouped heads. Where values are narrower than keys, of their mean size, which has as much
-    of everything.
+    """Grouped heads, of the mean size of keys and values: bytes and FLOPs are those of both.
 
     Raises:
         InputError: a size of zero, or a width that the heads do not divide.
@@ -551,8 +552,8 @@ def grouped(shape: ConfigShape, kind: str = "full") -> LayerSizes:
 
 def _kv_heads(shape: ConfigShape, kind: str, heads: int) -> int:
     stated = shape.count("kv_heads", kind, default=heads, low=min(heads, 1))
-    alike = 1 if shape.flag("one_kv_head") else heads
-    return stated if shape.flag("grouped") else alike
+    ungrouped = 1 if shape.flag("one_kv_head") else heads
+    return stated if shape.flag("grouped") else ungrouped
 
 
 def _head_size(shape: ConfigShape, kind: str, heads: int) -> int:
@@ -655,14 +656,13 @@ def _compressed(shape: ConfigShape, rate: int, indexed: bool = False) -> LayerSi
     if indexed:
         indexer = _indexer(shape)
     index_heads, index_size = indexer["index_heads"], indexer["index_size"]
-    mixer: float = queries + hidden * size + outputs + hidden * halves
-    mixer += (rank * index_size + hidden) * index_heads + hidden * 4 * index_size
+    indexing = (rank * index_size + hidden) * index_heads + hidden * 4 * index_size
     state = 2 * (1 + indexed) * rate * halves + 2 * 2 * rate * 4 * index_size
     return {
         "heads": heads,
         "kv_heads": 0.5,
         "head_size": size,
-        "mixer_parameters": mixer,
+        "mixer_parameters": queries + hidden * (size + halves) + outputs + indexing,
         "window": shape.count("window", low=1),
         "rate": rate,
         "state_size": state,
@@ -877,7 +877,7 @@ def layers_of(shape: ConfigShape) -> dict[str, dict[str, float]]:
     Raises:
         InputError: the config leaves a layer or a size of it unsaid.
     """
-    kinds = blocks(shape)
+    kinds = layers_of_blocks(shape)
     if kinds is None:
         layers = shape.config.layers
         mixers = painted(shape.family.mixers, shape, layers)

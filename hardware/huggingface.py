@@ -215,14 +215,14 @@ def _common(shape: ConfigShape) -> dict[str, float]:
         raise shape.config.refuse(
             "word_embed_proj_dim", "differs from hidden_size; not modelled"
         )
-    common = {
-        "hidden": float(hidden),
-        "vocab": float(shape.count("vocab")),
-        "positions": float(positions if shape.family.defaults["learned"] else 0),
-        "tied": float(shape.flag("tied")),
+    common: dict[str, float] = {
+        "hidden": hidden,
+        "vocab": shape.count("vocab"),
+        "positions": positions if shape.family.defaults["learned"] else 0,
+        "tied": shape.flag("tied"),
     }
     if positions:
-        common["longest"] = max(float(positions), _widened(shape.config))
+        common["longest"] = max(positions, _widened(shape.config))
     return common
 
 
@@ -252,11 +252,11 @@ def _idle(shape: ConfigShape, table: FileTable, layers: float) -> dict[str, floa
     embeddings = layers * rows * (shape.count("per_layer_vocab") if rows else 0)
     idle = embeddings + _vision_parameters(table, shape.config.where, shape.hidden)
     drafts = shape.count("mtp_layers")
-    numbers = {"idle_parameters": float(idle), "mtp_layers": float(drafts)}
+    numbers = {"idle_parameters": idle, "mtp_layers": drafts}
     return {key: value for key, value in numbers.items() if value}
 
 
-def _vision_parameters(table: FileTable, where: str, hidden: int) -> float:
+def _vision_parameters(table: FileTable, where: str, hidden: int) -> int:
     """Parameters of the blocks, patches and projector that `vision_config` describes [1].
 
     A block has four matrices of attention and two of its MLP; a patch is projected once; the
@@ -268,7 +268,7 @@ def _vision_parameters(table: FileTable, where: str, hidden: int) -> float:
         hidden: width of the text model [1].
     """
     if not isinstance(table.get("vision_config"), dict):
-        return 0.0
+        return 0
     config = Config(table["vision_config"], f"{where}: vision_config")
     try:
         depth = config.count("depth", "num_hidden_layers", "vt_num_hidden_layers")
@@ -280,12 +280,11 @@ def _vision_parameters(table: FileTable, where: str, hidden: int) -> float:
         joined = config.count("spatial_merge_size", default=1) ** 2 * width
     except InputError as problem:
         warn(f"{problem}; the vision tower is not counted")
-        return 0.0
+        return 0
     blocks = depth * width * (4 * width + 2 * inner)
-    hidden_of_projector = joined * joined if joined > width else 0
-    return float(
-        blocks + colours * frames * patch**2 * width + hidden_of_projector + joined * hidden
-    )
+    patches = colours * frames * patch**2 * width
+    projector = joined * hidden + (joined**2 if joined > width else 0)
+    return blocks + patches + projector
 
 
 def _typical(tables: Iterable[LayerSizes]) -> dict[str, float]:
@@ -395,6 +394,7 @@ def _scheme_widths(config: Config, scheme: Config) -> LayerSizes:
     if method == "gguf":
         experts, others = (_gguf_bits(config, scheme, key) for key in ("experts", "others"))
         return {"weight_width": experts, "dense_width": others, "head_width": others}
+    # DeepSeek-V4 states the type of its experts beside the scheme
     fp4_experts = config.value("expert_dtype") == "fp4"
     if scheme.value("quant_algo") == "MIXED_PRECISION":
         return _mixed(config, scheme)
@@ -402,7 +402,7 @@ def _scheme_widths(config: Config, scheme: Config) -> LayerSizes:
     kept = [name for key in _KEPT_UNDER for name in scheme.listed(key, str, "names")]
     attention_kept = any("attn" in name or "attention" in name for name in kept)
     widths = {
-        "weight_width": mxfp4["bits"].value if fp4_experts else weight,  # DeepSeek-V4
+        "weight_width": mxfp4["bits"].value if fp4_experts else weight,
         "dense_width": NATIVE_BITS if attention_kept else weight,
         "head_width": NATIVE_BITS,
         "operand_width": operand,
