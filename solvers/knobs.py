@@ -549,10 +549,9 @@ def _solve_share(question: _Question) -> Resolved:
         )
     (name,) = unsolved
     knob = question.system.knobs[name]
-    if knob.beside and np.any(
-        stated[knob.beside] == question.system.knobs[knob.beside].high
-    ):
-        return _beside_faster(question, name)
+    choice = knob.faster_of
+    if choice and np.any(stated[choice] == question.system.knobs[choice].high):
+        return _at_each_of(question, name, choice)
     try:
         solved = _minimum(question, name, knob.low)
     except NotAffineError as problem:
@@ -566,12 +565,11 @@ def _solve_share(question: _Question) -> Resolved:
     return replace(resolved, choice=solved.choice, bound_by=solved.bound_by)
 
 
-def _beside_faster(question: _Question, name: str) -> Resolved:
-    """Solve a share beside a choice that takes the faster of its others: at each of them."""
-    choice = question.system.knobs[name].beside
+def _at_each_of(question: _Question, name: str, choice: str) -> Resolved:
+    """Solve a share at each value of a choice but the last, which takes the faster of them."""
     others = np.arange(question.system.knobs[choice].high)
-    apart = others.reshape(-1, *(1,) * len(question.shape))
-    shares = _solve_share(question.having({choice: apart})).knobs[name]
+    along_first_axis = others.reshape(-1, *(1,) * len(question.shape))
+    shares = _solve_share(question.having({choice: along_first_axis})).knobs[name]
     resolved = question.having(_best_of(question, {name: np.asarray(shares)})).resolved()
     seconds = question.timed(resolved.estimate).seconds
     unbounded = Minimum(resolved.knobs[name], seconds, np.nan, 0.0, 1.0)

@@ -58,12 +58,11 @@ class Knob:
         breaks: shares between which every amount is affine in this share; without it, amounts are
             affine over all of its range.
         settled: whether the least share is the best at each point, whatever the other knobs.
-        share: of a choice, the share that its first value leaves open; beyond 0 it is another
-            placement, with a name of its own. Where the choice is `auto`, that share is solved for
-            the least seconds of the whole batch, no less than stated, and the other values are
-            tried beside it.
-        beside: a choice whose last value takes the faster of its others. Beside that value amounts
-            are not affine in a share: it is solved beside each of the others, the best pair taken.
+        share: of a choice, the share that its first value leaves open; a share above 0 makes
+            another placement, with a name of its own. Where the choice is `auto`, the other values
+            are tried, and for the first one the share that takes a whole batch the least time.
+        faster_of: of a share, a choice whose last value stands for the faster of the others.
+            Amounts are not affine in the share there, so it is solved at each of the others.
         follows: the knob with whose statement this one takes its first value, unless stated too.
         within: the number of the workload that bounds what a count can use, as `batch`; a larger
             count is noted.
@@ -85,7 +84,7 @@ class Knob:
     breaks: Breaks | None = None
     settled: Settled | None = None
     share: str = ""
-    beside: str = ""
+    faster_of: str = ""
     follows: str = ""
     within: str = ""
     of_work: str = ""

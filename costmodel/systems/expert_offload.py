@@ -168,7 +168,7 @@ def expert_breaks(hw: Machine, llm: LLM, work: Workload, knobs: ByName) -> list[
 GPU_EXPERTS = Knob(
     "share of the routed experts in GPU memory, the most chosen; of a dense model, of its layers",
     breaks=expert_breaks,
-    beside="prompts",
+    faster_of="prompts",
 )
 
 
