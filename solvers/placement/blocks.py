@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import sqrt
+from math import isqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -67,34 +67,22 @@ class BlockBox(NamedTuple):
         """Sequences of its smallest block [1]."""
         return self.gbs_low * self.nb_low
 
-    def halves(self, sequences: float) -> tuple[BlockBox, BlockBox]:
+    def halves(self) -> tuple[BlockBox, BlockBox]:
         """Cut the GPU batch, or the number of batches where that spans far more octaves.
 
-        The GPU batch is cut halfway from its geometric middle to the smallest that makes a block
-        of a relaxation's `sequences`, the number of batches at the lower of the two: the blocks
-        that the relaxation points to are isolated in fewer cuts.
+        Either is cut at its geometric middle.
         """
-        gbs_middle = sqrt(self.gbs_low * self.gbs_high)
-        nb_middle = sqrt(self.nb_low * self.nb_high)
         wider = self.gbs_high**2 * self.nb_low >= self.nb_high * self.gbs_low**2
         if wider and self.gbs_low < self.gbs_high:
-            smallest = min(sequences / self.nb_high, self.gbs_high)
-            middle = sqrt(max(smallest, self.gbs_low) * gbs_middle)
-            cut = _between(middle, self.gbs_low, self.gbs_high)
+            cut = isqrt(self.gbs_low * self.gbs_high)
             return self._replace(gbs_high=cut), self._replace(gbs_low=cut + 1)
-        pointed = sequences / self.gbs_low
-        cut = _between(min(pointed, nb_middle), self.nb_low, self.nb_high)
+        cut = isqrt(self.nb_low * self.nb_high)
         return self._replace(nb_high=cut), self._replace(nb_low=cut + 1)
 
     def block(self, sequences: float) -> BlockBox:
         """The block of its smallest GPU batch with about this many sequences."""
         nb = int(min(max(sequences / self.gbs_low, self.nb_low), self.nb_high))
         return BlockBox(self.gbs_low, self.gbs_low, nb, nb)
-
-
-def _between(place: float, low: int, high: int) -> int:
-    """The last number of the lower part of a range cut at a place; neither part is empty."""
-    return min(max(int(place), low), high - 1)
 
 
 def single_block(gpu_batch: int, num_batches: int) -> BlockBox:

@@ -66,18 +66,16 @@ class Optimum:
         bound: no feasible point costs less.
         x: value of each column.
         prices: what one unit more of each row's limit adds to `value`.
-        basis: of the solver, to begin a similar program with.
     """
 
     value: float
     bound: float
     x: Numbers
     prices: Numbers
-    basis: Any = None
 
 
 class Simplex:
-    """HiGHS in process; programs start from the basis of one of their size.
+    """HiGHS in process.
 
     Attributes:
         solved: programs solved so far.
@@ -96,23 +94,14 @@ class Simplex:
         for option, value in options.items():
             self._highs.setOptionValue(option, value)
         self.solved = 0
-        self._rows = 0
 
-    def __call__(self, program: Program, basis: Any = None) -> Optimum | None:
+    def __call__(self, program: Program) -> Optimum | None:
         """Solve a program; None where no point satisfies it.
 
-        Args:
-            program: any.
-            basis: of a similar program's optimum; by default of the program before.
-
         Raises:
-            InputError: the solver says neither, from the basis nor from the start.
+            InputError: the solver says neither.
         """
-        if basis is None and self._rows == len(program.limit):
-            basis = self._highs.getBasis()
         self._pass(program)
-        if basis is not None and basis.valid:
-            self._highs.setBasis(basis)
         self._highs.run()
         self.solved += 1
         statuses = highspy.HighsModelStatus
@@ -132,11 +121,10 @@ class Simplex:
         solution = self._highs.getSolution()
         x, prices = np.array(solution.col_value), np.array(solution.row_dual)
         value, bound = float(program.cost @ x), program.bound(prices)
-        return Optimum(value, bound, x, prices, self._highs.getBasis())
+        return Optimum(value, bound, x, prices)
 
     def _pass(self, program: Program) -> None:
         rows, columns = program.matrix.shape
-        self._rows = rows
         index = np.tile(np.arange(columns, dtype=np.int32), rows)
         self._highs.passModel(
             columns,

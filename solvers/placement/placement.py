@@ -73,13 +73,11 @@ class _Open(NamedTuple):
         bound: no block in it takes less [s/sequence].
         order: of boxes with equal bounds.
         box: all its blocks.
-        relaxed: what proves the bound.
     """
 
     bound: float
     order: int
     box: BlockBox
-    relaxed: Optimum
 
 
 def full(problem: BlockProblem, solve: Simplex, space: BlockBox) -> BestBlock | None:
@@ -94,44 +92,23 @@ def full(problem: BlockProblem, solve: Simplex, space: BlockBox) -> BestBlock | 
         return None
     best = BestBlock(block, smallest.value, smallest.bound)
     order = count()
-    boxes = [_Open(0.0, next(order), space, smallest)]
+    boxes = [_Open(0.0, next(order), space)]
     closed = np.inf
     while boxes and boxes[0].bound < best.value * (1 - SMALLEST_GAP):
-        parent = heappop(boxes)
-        parts = _relaxed_parts(problem, solve, parent)
-        # a bound that halving does not raise may be that of a block, which then ends the search
-        ceiling = parent.bound * (1 + SMALLEST_GAP)
-        level = all(relaxed.bound <= ceiling for _, relaxed in parts)
-        for part, relaxed in parts:
-            if part.single or level:
-                best = _better_of_box(problem, solve, part, relaxed, best)
+        box = heappop(boxes).box
+        for part in (box,) if box.single else box.halves():
+            relaxed = (
+                None if part.sequences > problem.most else solve(problem.program(part))
+            )
+            if relaxed is None:
+                continue
+            best = _better_of_box(problem, solve, part, relaxed, best)
             if part.single:
                 closed = min(closed, relaxed.bound)
             else:
-                heappush(boxes, _Open(relaxed.bound, next(order), part, relaxed))
+                heappush(boxes, _Open(relaxed.bound, next(order), part))
     bound_of_open = boxes[0].bound if boxes else np.inf
     return BestBlock(best.block, best.value, min(best.value, closed, bound_of_open))
-
-
-def _relaxed_parts(
-    problem: BlockProblem, solve: Simplex, parent: _Open
-) -> list[tuple[BlockBox, Optimum]]:
-    """The parts of a box in which blocks fit, each with a bound of all its blocks."""
-    box, fitting = parent.box, []
-    sequences = _sequences(box, parent.relaxed)
-    for part in (box,) if box.single else box.halves(sequences):
-        if part.sequences > problem.most:
-            continue
-        relaxed = solve(problem.program(part), parent.relaxed.basis)
-        if relaxed is not None:
-            fitting.append((part, relaxed))
-    return fitting
-
-
-def _sequences(box: BlockBox, relaxed: Optimum) -> float:
-    """Sequences that the relaxation of a box points to [1]."""
-    share = max(relaxed.x[Y], _LEAST_Y)
-    return float(box.sequences / share)
 
 
 def _better_of_box(
@@ -140,7 +117,7 @@ def _better_of_box(
     """The block that the relaxation of a box points to, where it beats the best so far."""
     if relaxed.bound >= best.value * (1 - SMALLEST_GAP):
         return best
-    block = box.block(_sequences(box, relaxed))
+    block = box.block(box.sequences / max(relaxed.x[Y], _LEAST_Y))
     exact = relaxed if block == box else solve(problem.program(block))
     if exact is None or exact.value >= best.value * (1 - SMALLEST_GAP):
         return best

@@ -28,39 +28,14 @@ from nearkv.solvers.placement.placement import _gpu_batches, place
     ],
 )
 def test_a_box_is_cut_where_it_is_widest(box: BlockBox, halves: tuple[BlockBox, BlockBox]) -> None:
-    middle = box.nb_high * (box.gbs_low * box.gbs_high) ** 0.5
-    assert box.halves(middle) == halves
+    assert box.halves() == halves
     assert not box.single
-
-
-@pytest.mark.parametrize(
-    ("sequences", "low"),
-    [
-        (0.0, 4),  # halfway from 8 to 2, the box's smallest, in octaves
-        (60.0, 4),
-        (240.0, 8),
-        (640.0, 13),  # 30 batches of 21.3: the square root of 21.3 * 8 is 13.06
-        (1e12, 16),
-    ],
-)
-def test_the_gpu_batch_is_cut_near_what_a_relaxation_points_to(sequences: float, low: int) -> None:
-    box = BlockBox(2, 32, 3, 30)
-    assert box.halves(sequences) == (BlockBox(2, low, 3, 30), BlockBox(low + 1, 32, 3, 30))
-
-
-@pytest.mark.parametrize(("sequences", "low"), [(0.0, 1), (5.0, 1), (9.0, 2), (1e12, 2)])
-def test_the_number_of_batches_is_cut_no_higher_than_its_middle(sequences: float, low: int) -> None:
-    """Of batches of four: 5 sequences are one and 9 two, the middle of 1 and 8 is 2.8."""
-    assert BlockBox(4, 4, 1, 8).halves(sequences) == (
-        BlockBox(4, 4, 1, low),
-        BlockBox(4, 4, low + 1, 8),
-    )
 
 
 @pytest.mark.parametrize("low", [10**17 + 1, 10**17 + 15])
 def test_no_part_of_a_huge_box_is_empty(low: int) -> None:
-    """Roots of such numbers are rounded to 10^17, below the box, or to 10^17 + 16, its end."""
-    parts = BlockBox(low, low + 1, 1, 1).halves(1e18)
+    """A root in floating point is rounded to 10^17, below the box, or to 10^17 + 16, its end."""
+    parts = BlockBox(low, low + 1, 1, 1).halves()
     assert parts == (BlockBox(low, low, 1, 1), BlockBox(low + 1, low + 1, 1, 1))
 
 

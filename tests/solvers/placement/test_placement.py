@@ -319,8 +319,8 @@ def test_an_answer_that_its_prices_do_not_prove_is_refused(
     prices: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Unproven(Simplex):
-        def __call__(self, program: Program, basis: Any = None) -> Optimum | None:
-            optimum = super().__call__(program, basis)
+        def __call__(self, program: Program) -> Optimum | None:
+            optimum = super().__call__(program)
             if optimum is None:
                 return None
             return replace(optimum, bound=program.bound(prices * optimum.prices))
