@@ -11,7 +11,6 @@ Symbols: those of `replica`, and u share of the time that prompts add.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -56,7 +55,7 @@ FULL_SHARE = 0.85
 
 
 def open_pace(replica: Replica, rate: Real) -> IterationTimes:
-    """The iterations under a stream, of which a prompt shares its own with what comes during one.
+    """The iterations under a stream, in which a prompt is joined by those that come during one.
 
     Args:
         replica: where requests are served.
@@ -72,8 +71,8 @@ def open_pace(replica: Replica, rate: Real) -> IterationTimes:
 def chance_behind_prompt(replica: Replica, rate: Real, pace: IterationTimes) -> Real:
     """Chance that the iteration after one's own prompt is mixed [1].
 
-    It is as often as a departure leaves a prompt behind, fewer where a router finds a replica
-    without one.
+    It is so as often as a prompt that is done leaves another behind, and more seldom where a
+    router finds a replica without one.
 
     Args:
         replica, rate, pace: as in `line_of`.
@@ -109,9 +108,8 @@ def respond(replica: Replica, rate: Real) -> Response:
     """The response to a stream, given how many others decode beside a request.
 
     A request begins after its own prompt; from then on the chance of a mixed iteration returns to
-    w at a rate r. The next request goes to the replica with fewest, so that others =
-    n^2 / (n + 1 - 1 / dp), none where a few have a replica each, and of n that decode as many see
-    the prompt of one.
+    w at a rate r. The next request goes to the replica with fewest, so that a request of n finds
+    others = n^2 / (n + 1 - 1 / dp), and mixed iterations by w others / n.
 
     Args:
         replica: where requests are served.
@@ -124,10 +122,10 @@ def respond(replica: Replica, rate: Real) -> Response:
     after = chance_behind_prompt(replica, rate, pace)
     r = correlation(replica, w, after)
     others, not_first = replica.others, 1 - 1 / replica.serving.replicas
-    at_others = (others + np.sqrt(others**2 + 4 * not_first * others)) / 2
-    w_seen = w * (at_others + LEAST_RATE) / (at_others + not_first + LEAST_RATE)
-    seen = w_seen + (after - w_seen) * (1 - r**m) / ((1 - r) * m)
-    tpot = plain + (pace.mixed - plain) * seen
+    among = (others + np.sqrt(others**2 + 4 * not_first * others)) / 2
+    w_met = w * (among + LEAST_RATE) / (among + not_first + LEAST_RATE)
+    mixed_met = w_met + (after - w_met) * (1 - r**m) / ((1 - r) * m)
+    tpot = plain + (pace.mixed - plain) * mixed_met
     decoding = mean_of_parts(steps * tpot)
     # answers of one token have none
     has_second = np.greater(steps, 0)
@@ -140,12 +138,12 @@ def respond(replica: Replica, rate: Real) -> Response:
         replica=replica,
         rate=rate,
         pace=pace,
-        beside=n * n / np.maximum(n + not_first, LEAST_RATE),
+        others=n * n / np.maximum(n + not_first, LEAST_RATE),
         decoding=decoding,
         latency=Latency(line.mean, mean_tpot),
         line=line,
         tokens=m,
-        seen=seen,
+        mixed_met=mixed_met,
         correlation=r,
     )
 
@@ -153,8 +151,9 @@ def respond(replica: Replica, rate: Real) -> Response:
 def laws_of(response: Response) -> LatencyLaws:
     """Spread of the latencies of requests.
 
-    As many others as a Poisson law says decode beside one. A request meets mixed iterations by a
-    Beta law: what m iterations say that are correlated by r. The longest carries a full chunk.
+    The number of others follows a Poisson law. The share of mixed iterations that a request meets
+    follows a Beta law, as the mean of m iterations correlated by r. The longest carries a full
+    chunk.
     """
     replica, pace = response.replica, response.pace
     m, r = response.tokens, response.correlation
@@ -173,7 +172,7 @@ def laws_of(response: Response) -> LatencyLaws:
         least=replace(replica, others=0.0 * replica.others).plain,
         scatter=replica.slope * np.sqrt(replica.others),
         longest=np.maximum(longer * unequal, LEAST_RATE),
-        mixed=np.clip(response.seen / unequal, 1e-9, 1 - 1e-9),
+        mixed=np.clip(response.mixed_met / unequal, 1e-9, 1 - 1e-9),
         size=1 / np.clip(correlated / m, 1e-9, BELOW_ONE) - 1,
         line=response.line,
     )
@@ -182,8 +181,8 @@ def laws_of(response: Response) -> LatencyLaws:
 def line_of(replica: Replica, rate: Real, pace: IterationTimes, n: Real) -> WaitingLine:
     """Time before a first token: other prompts, the iteration that runs, and one's own.
 
-    Prompts before one's own wait as in M/G/1, beyond what the iteration that runs holds of them. It
-    is longer the more often it is met. Those behind fill the rest of one's last chunk.
+    One waits for prompts before one's own as in M/G/1, less what the iteration that runs computes
+    of them; long iterations are met more often. Prompts behind fill the rest of one's last chunk.
 
     Args:
         replica, rate: as in `respond`.
@@ -205,38 +204,25 @@ def line_of(replica: Replica, rate: Real, pace: IterationTimes, n: Real) -> Wait
 
 
 def at_rate(work: Workload, serving: Serving, rate: Real) -> Response:
-    """The response to a rate.
+    """The response to a rate, in which as many decode beside a request as it brings about.
 
     Args:
         work, serving: the requests, and how they are served.
         rate: requests per second over all replicas [1/s].
     """
     of_each = rate / serving.replicas
-    return _balanced(work, serving, lambda replica: respond(replica, of_each), of_each)
-
-
-def _balanced(
-    work: Workload, serving: Serving, answer: Callable[[Replica], Response], like: Real
-) -> Response:
-    """The response in which as many decode beside a request as it brings about.
-
-    Args:
-        work, serving: the requests, and how they are served.
-        answer: replica, given how many decode beside a request -> its response.
-        like: numbers of the shape of the answer.
-    """
     most = resident(work, serving) / serving.replicas
-    doublings = np.log1p(most) + 0.0 * like
+    doublings = np.log1p(most) + 0.0 * of_each
 
-    def at(part: Real) -> Response:
+    def response_at(part: Real) -> Response:
         """The response at a part of the way from no others to the most, on a logarithmic scale."""
-        return answer(Replica(work, serving, np.expm1(part * doublings)))
+        return respond(Replica(work, serving, np.expm1(part * doublings)), of_each)
 
-    def more(part: Real) -> Real:
-        """Difference that the response lacks, as a logarithm [1]."""
-        return np.log1p(at(part).beside) - part * doublings
+    def lacking(part: Real) -> Real:
+        """Others that the response brings about beyond those supposed, as a logarithm [1]."""
+        return np.log1p(response_at(part).others) - part * doublings
 
-    return at(crossing(more, 0.0 * doublings, 1.0 + 0.0 * doublings))
+    return response_at(crossing(lacking, 0.0 * doublings, 1.0 + 0.0 * doublings))
 
 
 def _first_token(work: Workload, serving: Serving, ttft: Real) -> Span:
@@ -258,9 +244,9 @@ def under_load(
 ) -> Estimate:
     """The answer to requests that arrive: of a mean request, and of the iterations it meets.
 
-    The batch is that of the requests present, so that by Little's law throughput is their tokens
-    over the time of one. A replica rests while none is: as many are as a Poisson law says, or as
-    there are users.
+    The batch is the number of requests present, so that by Little's law throughput is their tokens
+    over the time of one. It follows a Poisson law, or is the number of users; a replica without a
+    request rests.
 
     Args:
         work: the requests, and how they arrive.
@@ -268,38 +254,36 @@ def under_load(
     """
     arrivals, dp = work.arrivals, serving.replicas
     assert arrivals is not None, "a batch is answered by `fluid.steady`"
+    held = requests_held(work, serving)
+    is_short = np.greater(work.batch, held)
     if arrivals.users is None:
         response = at_rate(work, serving, arrivals.rate)
+        rate = arrivals.rate
+        busy = -np.expm1(-rate * response.sojourn / dp)
         if arrivals.overload:
             fits = fits.without({arrivals.overload: response.overloaded})
-        latency, rate = response.latency, arrivals.rate
-        busy = -np.expm1(-rate * response.sojourn / dp)
+        full = np.greater(dp * response.at_once, FULL_SHARE * held)
+        notes = {FULL: full & is_short & ~fits.unmodelled}
     else:
         response = of_users(work, serving, arrivals.users)
-        latency, rate = response.latency, dp * response.rate
+        rate = dp * response.rate
         busy = np.minimum(arrivals.users / dp, 1.0)
+        by_memory = np.less(held, serving.most_running) & np.less(serving.reserve, 1)
+        notes = {PUT_BACK: is_short & by_memory}
     n = dp * response.at_once
     carried = rate * work.prompt * response.pace.mean
     iteration = serving.iteration_of(work, n, serving.chunked * carried)
     tokens = np.maximum(work.output - 1, LEAST_RATE)
     paced = response.decoding / (tokens * np.maximum(iteration.seconds, LEAST_RATE))
-    held = requests_held(work, serving)
-    is_short = np.greater(work.batch, held)
-    if arrivals.users is None:
-        full = np.greater(n, FULL_SHARE * held)
-        notes = {FULL: full & is_short & ~fits.unmodelled}
-    else:
-        by_memory = np.less(held, serving.most_running) & np.less(serving.reserve, 1)
-        notes = {PUT_BACK: is_short & by_memory}
     return Estimate(
-        prefill=_first_token(work, serving, latency.ttft),
+        prefill=_first_token(work, serving, response.latency.ttft),
         step=paced * iteration,
         fits=fits,
         work=replace(work, batch=rate * response.sojourn),
         batch_run=n,
         step_carries=carried,
         serving=serving,
-        queued=latency,
+        queued=response.latency,
         laws=laws_of(response),
         busy=busy,
         notes=notes,

@@ -90,60 +90,59 @@ class Loop:
         full = np.where(np.greater(serving.budget, 0), of_budget, of_chunk)
         return np.where(np.greater(serving.chunked, 0), full, np.inf)
 
-    def beside(self, starts: Real, alike: Booleans) -> Real:
-        """Prompts that begin in an iteration beside another one [1].
+    def companions(self, starts: Real, are_alike: Booleans) -> Real:
+        """Other prompts that begin in the iteration in which one begins [1].
 
         Args:
-            starts: that begin in one on average [1].
-            alike: whether all requests are.
+            starts: that begin in an iteration on average [1].
+            are_alike: whether all requests are.
         """
         in_step = np.maximum(starts - 1, 0.0)
-        together = self.strangers * starts
-        kept = np.minimum(together, np.maximum(self.room - 1, 0.0))
+        by_chance = self.strangers * starts
+        kept = np.minimum(by_chance, np.maximum(self.room - 1, 0.0))
         parted = np.where(np.greater(self.serving.replicas, 1), in_step, kept)
-        return np.where(alike, np.maximum(parted, in_step), together)
+        return np.where(are_alike, np.maximum(parted, in_step), by_chance)
 
     def respond(self, starts: Real) -> Response:
         """The response in which as many prompts begin in an iteration, x.
 
-        A request that decodes meets mixed iterations but its own. Of X prompts that come at once
-        the first X / 4 stay with their replica, whose line is longest at that moment, and others
-        come within another's iteration.
+        A request that decodes meets mixed iterations of others alone. Of X prompts that come at
+        once, the first X / 4 find their replica between two iterations. The others are sent to
+        replicas with shorter lines, and wait there for the iteration that runs to end.
         """
         work, serving = self.work, self.serving
         n = starts * self.steps
-        alike = np.less_equal(work.spread.longest, 1)
-        beside = self.beside(starts, alike)
+        are_alike = np.less_equal(work.spread.longest, 1)
+        companions = self.companions(starts, are_alike)
         replica = Replica(work, serving, self.strangers * n)
-        added = replica.seconds_added(beside)
-        apart = np.where(alike, 1.0, replica.chance_of_own_chunk)
-        pace = pace_of(replica, starts, added, apart, choice_of(replica))
-        rate = starts / pace.mean
+        added = replica.seconds_added(companions)
+        own_chunk = np.where(are_alike, 1.0, replica.chance_of_own_chunk)
+        pace = pace_of(replica, starts, added, own_chunk, choice_of(replica))
         others = np.maximum(self.inside - 1, 0.0)
-        seen = pace.share * np.minimum(others / np.maximum(n, LEAST_RATE), 1.0)
-        tpot = replica.plain + (pace.mixed - replica.plain) * seen
+        mixed_met = pace.share * np.minimum(others / np.maximum(n, LEAST_RATE), 1.0)
+        tpot = replica.plain + (pace.mixed - replica.plain) * mixed_met
         tokens = np.maximum(replica.along_parts(work.outputs) - 1, 1.0)
         filled = replica.over_prompts(replica.prompts / replica.prompt_budget)
         rho = np.minimum(self.strangers * starts * filled, BELOW_ONE)
-        queue = np.where(alike, 0.0, self.queue(replica, pace, starts, rho))
-        in_chunks = queue + replica.behind(beside * work.prompt, added)
-        at_once = beside * replica.over_prompts(added) / 2
+        queue = np.where(are_alike, 0.0, self.queue(replica, pace, starts, rho))
+        in_chunks = queue + replica.behind(companions * work.prompt, added)
+        at_once = companions * replica.over_prompts(added) / 2
         wait = np.where(np.greater(serving.chunked, 0), in_chunks, at_once)
-        together = 1 + beside
-        away = 1 - np.maximum(1.0, together / OF_WAITING) / together
-        several = np.greater(serving.replicas, 1)
-        residual = several * away * residual_of(replica, pace, n)
+        coming = 1 + companions
+        sent_away = 1 - np.maximum(1.0, coming / OF_WAITING) / coming
+        sent_away = sent_away * np.greater(serving.replicas, 1)
+        residual = sent_away * residual_of(replica, pace, n)
         line = waiting_line(replica, pace, rho, wait, residual)
         return Response(
             replica=replica,
-            rate=rate,
+            rate=starts / pace.mean,
             pace=pace,
-            beside=self.strangers * n,
+            others=replica.others,
             decoding=(work.output - 1) * tpot,
             latency=Latency(line.mean, tpot),
             line=line,
             tokens=tokens,
-            seen=seen + 0.0 * tokens,
+            mixed_met=mixed_met + 0.0 * tokens,
             correlation=0.0 * tokens,
         )
 
@@ -152,10 +151,10 @@ class Loop:
     ) -> Real:
         """Time in line for prompts of others, as in M/G/1 but counted in iterations [s].
 
-        Answers are counted so, too. A prompt fills S = l / C of them: each user brings no more than
-        one while another is computed, with mu of each an iteration (P - 1) (S - (1 - exp(-mu S)) /
-        mu) in place of x S^2 / 2, less rho / 2 that an iteration has begun with. A full one takes
-        as long as all its prompt tokens make it.
+        A prompt fills S = l / C iterations. In M/G/1, x S^2 / 2 of those that others fill come
+        meanwhile. Here each of P - 1 others brings one prompt at most, at mu = x / P an iteration:
+        (P - 1) (S - (1 - exp(-mu S)) / mu). The iteration that runs has computed rho / 2 of them.
+        One that prompts fill takes the time of all their tokens.
 
         Args:
             replica, pace: what serves, and its iterations.
@@ -164,8 +163,8 @@ class Loop:
         """
         filled = replica.prompts / replica.prompt_budget
         of_each = starts / self.inside
-        late = filled + np.expm1(-of_each * filled) / of_each
-        met = np.maximum(self.inside - 1, 0.0) * replica.over_prompts(late)
+        of_one_user = filled + np.expm1(-of_each * filled) / of_each
+        met = np.maximum(self.inside - 1, 0.0) * replica.over_prompts(of_one_user)
         chance = pace.chance(rho) / np.maximum(rho, LEAST_RATE)
         iterations = np.maximum(chance * met / (pace.choice * (1 - rho)) - rho / 2, 0.0)
         served = replica.over_prompts(replica.service(pace.added))

@@ -85,8 +85,8 @@ class Replica:
     def prompt_budget(self) -> Real:
         """Prompt tokens of an iteration, C; all where prompts come first [1]."""
         serving = self.serving
-        beside = serving.budget - 1 - self.others
-        budget = np.where(np.greater(serving.budget, 0), beside, serving.minimum_chunk)
+        left = serving.budget - 1 - self.others
+        budget = np.where(np.greater(serving.budget, 0), left, serving.minimum_chunk)
         return np.where(np.greater(serving.chunked, 0), np.maximum(budget, 1.0), np.inf)
 
     @property
@@ -100,14 +100,14 @@ class Replica:
         left = self.over_prompts(self.chunks) * self.prompt_budget - self.work.prompt
         return np.minimum(self.work.prompt / np.maximum(left, LEAST_RATE), 1.0)
 
-    def seconds_added(self, beside: Real) -> Real:
+    def seconds_added(self, companions: Real) -> Real:
         """Seconds by which each prompt makes iterations longer, or stops them [s].
 
         Args:
-            beside: other prompts that share its iterations, which hides less than each alone [1].
+            companions: other prompts that share its iterations, which hide less of it [1].
         """
         prompts, chunked = self.prompts, np.greater(self.serving.chunked, 0)
-        chunk = np.minimum(self.prompt_budget, prompts + beside * self.work.prompt)
+        chunk = np.minimum(self.prompt_budget, prompts + companions * self.work.prompt)
         riding = prompts / chunk * (self.iteration(chunk, prompts) - self.plain)
         if np.all(chunked):
             return riding
@@ -169,24 +169,24 @@ class Response:
         replica: where they are served.
         rate: requests per second of a replica, lambda [1/s].
         pace: the iterations.
-        beside: others that decode beside a request, which are `replica.others` in the end [1].
+        others: that decode beside a request; `replica.others` in the end [1].
         decoding: from first to last token, on average [s].
         latency: of a mean request.
         line: what precedes a first token.
         tokens: after the first, m, of parts of the requests by their answers [1].
-        seen: share of the iterations met that are mixed, by part [1].
+        mixed_met: share of mixed iterations among those that a request meets, by part [1].
         correlation: of an iteration with the next, r [1].
     """
 
     replica: Replica
     rate: Real
     pace: IterationTimes
-    beside: Real
+    others: Real
     decoding: Real
     latency: Latency
     line: WaitingLine
     tokens: Real
-    seen: Real
+    mixed_met: Real
     correlation: Real
 
     @property
@@ -236,7 +236,7 @@ class IterationTimes:
 
 
 def pace_of(
-    replica: Replica, starts: Real, added: Real, apart: Real, choice: Real
+    replica: Replica, starts: Real, added: Real, own_chunk: Real, choice: Real
 ) -> IterationTimes:
     """The iterations in which prompts begin.
 
@@ -248,13 +248,14 @@ def pace_of(
         replica: where requests are served.
         starts: prompts that begin in an iteration, x [1].
         added, choice: as in `IterationTimes`.
-        apart: a, or 1 where no prompt shares an iteration [1].
+        own_chunk: a, or 1 where no prompt shares an iteration [1].
     """
     chunked, plain = replica.serving.chunked, replica.plain
     mean = plain + starts * replica.over_prompts(added)
-    each = replica.over_prompts(replica.chunks) * starts
-    each = each * (chunked + (1 - chunked) * plain / mean)
-    share = np.clip(apart * each - (1 - apart) * np.expm1(-each), LEAST_RATE, 1 - 1e-9)
+    carried = replica.over_prompts(replica.chunks) * starts
+    carried = carried * (chunked + (1 - chunked) * plain / mean)
+    share = own_chunk * carried - (1 - own_chunk) * np.expm1(-carried)
+    share = np.clip(share, LEAST_RATE, 1 - 1e-9)
     mixed = plain + (mean - plain) / share
     busy = np.minimum(share * mixed / mean, 1.0)
     return IterationTimes(mixed, mean, added, share, busy, choice)
@@ -263,8 +264,8 @@ def pace_of(
 def choice_of(replica: Replica) -> Real:
     """Replicas among which the router finds the one with fewest prompts [1].
 
-    The next request goes to the replica with the least of 4 x waiting + running [3], which says
-    little of prompts where the numbers that run, apart by sqrt(n), differ by more than 4.
+    The next request goes to the replica with the least of 4 x waiting + running [3]. Replicas
+    differ by about sqrt(n) running requests; where that is more than 4, prompts decide little.
     """
     dp = replica.serving.replicas
     return 1 + (dp - 1) / (1 + np.sqrt(replica.others) / OF_WAITING)
