@@ -1,7 +1,8 @@
 """Evaluate design points and whole studies into columns.
 
 A *cell* is a column before it is spread over the design points: a number that depends on the
-context alone is computed once for each context, however many other axes there are.
+context alone is computed once for each context, however many other axes there are. `cells` of a box
+of a grid, `spread` over it, are its `columns`; each has a form `..._at` for other points.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from nearkv.costmodel.model.registry import Knob
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import LackingError, Resolved, resolve_knobs
+from nearkv.sweeps.evaluate.freed_memory import keep_freed_memory
 from nearkv.sweeps.evaluate.ground import GROUND, ground
 from nearkv.sweeps.study.grid import NO_NUMBERS, Block, Grid, Mesh, Slices, shape_of
 from nearkv.sweeps.study.study import Study, blocks
@@ -115,7 +117,7 @@ def columns(
     shape = shape_of(box)
     answers: Columns = {}
     for name, cell in cells(block, box, wanted, extra, resolved).items():
-        answers[name] = all_rows(cell, shape)
+        answers[name] = spread(cell, shape)
     return answers
 
 
@@ -276,7 +278,7 @@ def without_answer(block: Block, reason: str) -> Columns:
     answers = _point(block, mesh, shown, work, stated)
     text = {"status": STATUSES[2], "reason": reason, "short_of": "", "note": ""}
     answers |= {name: Categories(EVERYWHERE, (value,)) for name, value in text.items()}
-    return {name: all_rows(cell, shape_of(box)) for name, cell in answers.items()}
+    return {name: spread(cell, shape_of(box)) for name, cell in answers.items()}
 
 
 def _shortage(fits: Fits) -> dict[str, Cell]:
@@ -356,7 +358,7 @@ def _footprint(llm: LLM, work: Workload) -> dict[str, Cell]:
     }
 
 
-def some_rows(cell: Cell, shape: Shape, rows: Integers) -> CellArray:
+def spread_at(cell: Cell, shape: Shape, rows: Integers) -> CellArray:
     """A column at some rows of a box, by their place in row-major order."""
     if isinstance(cell, Categories):
         places = np.broadcast_to(cell.places, shape).ravel()[rows]
@@ -364,7 +366,7 @@ def some_rows(cell: Cell, shape: Shape, rows: Integers) -> CellArray:
     return np.broadcast_to(cell, shape).ravel()[rows]
 
 
-def all_rows(cell: Cell, shape: Shape) -> CellArray:
+def spread(cell: Cell, shape: Shape) -> CellArray:
     """A column at all rows of a box; of one value everywhere, a view of that."""
     dtype = None
     if isinstance(cell, Categories):
@@ -388,18 +390,6 @@ def all_rows(cell: Cell, shape: Shape) -> CellArray:
 
 MOST_IN_MEMORY = 2_000_000
 """More rows than this do not belong in one table in memory."""
-_KEPT = 31 << 20
-"""Bytes below the largest block that glibc's malloc learns from [B]."""
-
-
-def keep_freed_memory() -> None:
-    """Have the C library keep what NumPy frees.
-
-    A box of design points takes a few hundred arrays of half a megabyte one after the other, which
-    glibc's malloc would fetch anew from the kernel each. Once a block of this size was freed, it
-    keeps blocks of up to twice that.
-    """
-    np.empty(_KEPT, np.uint8)
 
 
 def columns_at(block: Block, places: Integers, extra: Collection[str] = ()) -> Columns:
@@ -413,7 +403,7 @@ def columns_at(block: Block, places: Integers, extra: Collection[str] = ()) -> C
     mesh = _at_places(block.grid, places)
     shown = _at_places(block.display_grid, places)
     computed = cells_at(block, mesh, shown, extra=extra)
-    return {name: all_rows(cell, (len(places),)) for name, cell in computed.items()}
+    return {name: spread(cell, (len(places),)) for name, cell in computed.items()}
 
 
 def _at_places(grid: Grid, places: Integers) -> dict[str, Numbers]:

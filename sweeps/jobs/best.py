@@ -24,7 +24,7 @@ from nearkv.sweeps.evaluate.columns import (
     cells,
     columns_at,
     on_request,
-    some_rows,
+    spread_at,
     stack,
 )
 from nearkv.sweeps.evaluate.slo import higher_is_better
@@ -194,7 +194,7 @@ def _rows_of_block(
         if len(inside):
             answers = cells(block, box, extra=extra)
             yield {
-                name: some_rows(cell, shape_of(box), inside)
+                name: spread_at(cell, shape_of(box), inside)
                 for name, cell in answers.items()
             }
         first = last

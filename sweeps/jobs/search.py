@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from nearkv.costmodel.algebra.span import Indices, Numbers
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.solvers.frontier import frontier
-from nearkv.sweeps.evaluate.columns import Cell, cells_at, on_request, some_rows
+from nearkv.sweeps.evaluate.columns import Cell, cells_at, on_request, spread_at
 from nearkv.sweeps.evaluate.slo import Target
 from nearkv.sweeps.jobs.plan import ColumnKind
 from nearkv.sweeps.study.grid import NO_NUMBERS, Block
@@ -243,14 +243,14 @@ class Best:
         groups = np.broadcast_to(numbers, shape).ravel()
         rows = self._promising(compared, groups)
         ties = [
-            np.asarray(some_rows(cells[name], shape, rows), np.float64)
+            np.asarray(spread_at(cells[name], shape, rows), np.float64)
             for name in self.ties
         ]
         known = [np.where(np.isnan(column), np.inf, column) for column in ties]
         costs = np.stack([*compared[:, rows], *known])
         best = self.choose(costs, groups[rows])
         rows, costs = rows[best], costs[:, best]
-        shared = tuple(some_rows(cells[name], shape, rows) for name in self.per)
+        shared = tuple(spread_at(cells[name], shape, rows) for name in self.per)
         return Kept(np.broadcast_to(candidates.rows, shape).ravel()[rows], costs.T, shared)
 
     def merge(self, kept: Kept, later: Kept) -> Kept:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from warnings import catch_warnings
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluate.columns import keep_freed_memory
+from nearkv.sweeps.evaluate.freed_memory import keep_freed_memory
 
 Item = TypeVar("Item")
 _Result = TypeVar("_Result")

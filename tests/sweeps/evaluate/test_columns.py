@@ -12,7 +12,7 @@ import pytest
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.registry import System
 from nearkv.sweeps.evaluate import columns
-from nearkv.sweeps.evaluate.columns import all_rows, on_request, table
+from nearkv.sweeps.evaluate.columns import on_request, spread, table
 from nearkv.sweeps.study.study import Study, blocks
 from nearkv.sweeps.tables.table import Categories, Columns
 
@@ -82,13 +82,13 @@ def test_a_gpu_batch_without_a_sequence_hides_nothing(system: str) -> None:
 
 def test_one_text_at_every_point_takes_no_room_for_each() -> None:
     places = np.ones((1, 3), int)
-    rows = all_rows(Categories(places, ("", "beyond the positions")), (2, 3))
+    rows = spread(Categories(places, ("", "beyond the positions")), (2, 3))
     assert rows.tolist() == ["beyond the positions"] * 6
     assert rows.strides == (0,)
 
 
 def test_texts_that_differ_stand_in_row_major_order() -> None:
-    rows = all_rows(Categories(np.array([[0, 1, 0]]), ("a", "bc")), (2, 3))
+    rows = spread(Categories(np.array([[0, 1, 0]]), ("a", "bc")), (2, 3))
     assert rows.tolist() == ["a", "bc", "a", "a", "bc", "a"]
 
 
