@@ -133,7 +133,7 @@ HEADINGS = {
 }
 """By section: its title, a sentence, and the first heading of its table."""
 INTRODUCTION = """\
-# What it costs
+# Time and memory
 
 For those who plan a sweep, or change what is slow.
 Seconds and bytes of whole commands, written by `make performance`; a row is the median

@@ -21,7 +21,7 @@ TEXT = """# Validation: published claims beside their predictions
 For those who want every published claim beside its prediction.
 Match: within 10 %; near: within 25 %; miss: further, explained in [misses](misses.md);
 inconsistent: the paper contradicts itself, its tables or physics, with the proof in
-[the same page](misses.md#where-papers-contradict-themselves).
+[the same page](misses.md#contradictions-of-the-papers).
 
 Errors are those of numbers that a measurement or a simulation gave. Counted apart is what agrees by
 itself or does not say by how much: yes_no and bounds (one-sided ones, ticks of axes, "about") hold

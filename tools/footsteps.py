@@ -25,7 +25,7 @@ QUESTIONS = (
     "solve alpha --system hilos --model opt-66b --context 64k",
 )
 
-PAGE = """# How a question walks through the code
+PAGE = """# Walk of a question through the code
 
 For those who open the code for the first time. `make walk` asks `nearkv {words}`
 and lists the {count} files that it enters once everything is imported, in the order in which it

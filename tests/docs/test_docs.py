@@ -71,8 +71,8 @@ FORM = (
     "Numbered equations",
     "One (decode step|decode layer|iteration)",
     "Baselines|",
-    "What the paper leaves open",
-    "Where it misses",
+    "Open points of the paper",
+    "Misses",
 )
 
 
