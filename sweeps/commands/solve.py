@@ -30,7 +30,7 @@ MAPPING = (
 BETA = (
     "model,platform,batch,batch_run,context_tok,output_tokens,sigma,hop,status,short_of,step_ms,"
     "kv_gpu_gb,kv_host_gb,kv_drive_gb,value,t_cpu_ms,t_csd_ms,bound_ms,gap,bound_by,rule,"
-    "rule_loss,rule_sec54,rule_sec54_loss,fastest,fastest_ms"
+    "rule_loss,rule_sec54,rule_sec54_loss,total_s,auto_value,auto_total_s"
 )
 """Columns that a terminal shows of `solve beta`."""
 PLACED = (
@@ -153,7 +153,7 @@ def beta(line: typer.Context) -> None:
     """Find the best split of the KV cache between host DRAM and SmartSSD, with a lower bound.
 
     Best is meant as in eq. 2 (HillInfer). Beside it stand eq. 4 and the formula of sec. 5.4, what
-    each loses there, and the split with the shortest decode step, write-back included.
+    each loses there, and the split of the shortest request, write-back included.
     With --band, how far it moves.
 
     Example: nearkv solve beta --model qwen-7b --batch 8 --context 12k --platform aipc-4090

@@ -20,8 +20,8 @@ from nearkv.solvers.beta import (
     PaperRule,
     best_beta,
 )
-from nearkv.solvers.knobs import Resolved, resolve_knobs
-from nearkv.solvers.objective import STEP, TOTAL, Timed
+from nearkv.solvers.knobs import resolve_knobs
+from nearkv.solvers.objective import STEP
 from nearkv.sweeps.evaluate.columns import columns, stack
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.explore.knob import (
@@ -52,12 +52,12 @@ def find_beta(study: Study) -> Columns:
         - `bound_ms`: a time that no split beats; `gap`: the relative distance to it;
         - `rule` (eq. 4 as printed) and `rule_sec54`, each with its loss once cut to what fits;
         - `step_ms`, and where K and V live at the optimum;
-        - `fastest`: the beta with the shortest decode step, `fastest_ms`: eq. 2 has no write-back
-          of promoted tokens and no queue for the drive;
+        - `auto_value` and `auto_total_s`, as of `find_best_knob`: eq. 2 has no write-back of
+          promoted tokens and no queue for the drive;
         - with a band, `value_p05` and so on, how far beta moves, and `regret_p05` and so on, the
           loss of `value` in the draws.
 
-        Where nothing is off the GPU, or nothing on the drive, there is no beta.
+        Where nothing is off the GPU there is no beta.
 
     Raises:
         InputError: a value for beta itself, another knob left to `auto`, or a study that cannot be
@@ -119,32 +119,15 @@ def _solved(block: Block) -> Columns:
         if name in ("step_ms", "total_s") or name not in COLUMNS
     }
     ok = (table["status"] == "ok").reshape(block.grid.shape)
-    seconds, auto = table["total_s"].reshape(ok.shape), _auto(block)
+    auto = resolve_knobs(block.system, hw, llm, work, {**settings, "hot_share": "auto"})
+    seconds = table["total_s"].reshape(ok.shape)
     whole = of_whole_request(seconds, auto, {"auto_value": "hot_share"})
     if whole:
         whole["auto_value"] = whole["auto_value"] / (1 - whole["auto_value"])
-    beside = {**_answer_columns(answer), **_fastest(block, answer), **whole}
-    table |= answer_columns(beside, ok)
+    table |= answer_columns({**_answer_columns(answer), **whole}, ok)
     if block.band is not None:
         table |= _over_draws(block, table["hot_share"].astype(float))
     return table
-
-
-def _auto(block: Block, timed: Timed = TOTAL) -> Resolved:
-    """The answer with the split that is shortest in a span."""
-    hw, llm, work, settings = block.inputs(block.grid.whole)
-    solved = {**settings, "hot_share": "auto"}
-    return resolve_knobs(block.system, hw, llm, work, solved, timed=timed)
-
-
-def _fastest(block: Block, answer: BestBeta) -> dict[str, Real]:
-    """The split with the shortest decode step, and that step [ms]."""
-    resolved = _auto(block, STEP)
-    hot_share = resolved.knobs["hot_share"]
-    is_split = (answer.bound_by != NOT_SPLIT) & np.less(hot_share, 1)
-    hot_share = np.where(is_split, hot_share, np.nan)
-    beta = hot_share / (1 - hot_share)
-    return {"fastest": beta, "fastest_ms": 1e3 * resolved.estimate.step.seconds}
 
 
 def _answer_columns(answer: BestBeta) -> dict[str, Real | NDArray[np.str_]]:
@@ -170,10 +153,6 @@ def _rule_columns(name: str, rule: PaperRule, answer: BestBeta) -> dict[str, Rea
             rule.at.seconds, np.where(is_split, answer.best.seconds, np.nan)
         ),
     }
-
-
-_NEARLY = 1.001
-"""A step this many times the shortest is as good as that [1]."""
 
 
 MOVES_BETA = {
@@ -207,14 +186,4 @@ def why_beta(row: Row) -> str:
     times = f"T_CPU = {cpu:.4g} ms {sign} T_SmartSSD = {csd:.4g} ms: {straggler}"
     moves = MOVES_BETA.get(bound_by)
     reason = f"{optimum} {bound_by}; {times}{f'; {moves}' if moves else ''}."
-    reason += why_auto(row)
-    if row["step_ms"] <= _NEARLY * row["fastest_ms"]:
-        return reason
-    shortest = "with nothing on the drive"
-    if row["fastest"] is not None:
-        shortest = f"at beta = {row['fastest']:.4g}"
-    return (
-        f"{reason} Eq. 2 leaves out what else a step does there, such as writing back promoted "
-        f"tokens: the decode step takes {row['step_ms']:.4g} ms, and is shortest "
-        f"{shortest}, {row['fastest_ms']:.4g} ms."
-    )
+    return f"{reason}{why_auto(row)}"

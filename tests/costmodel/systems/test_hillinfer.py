@@ -291,17 +291,17 @@ def test_a_cache_that_fits_the_gpu_has_no_beta() -> None:
     assert told(rows)[0] == "qwen-7b: the KV cache fits the GPU, so there is nothing to split."
 
 
-def test_the_split_of_the_shortest_whole_step_stands_beside_that_of_eq_2() -> None:
+def test_the_split_of_the_shortest_request_stands_beside_that_of_eq_2() -> None:
     """Eq. 2 has no write-back of promoted tokens, which keeps the drive busy: a scan says so."""
     answer = beta_table(STUDY)
     shares = np.linspace(0.9, 0.97, 701)
     scanned = table(STUDY.but(knobs={"hot_share": listed(shares)}))
-    fastest = np.argmin(scanned["step_ms"])
-    (beta,), (step,) = answer["fastest"], answer["fastest_ms"]
-    assert 0.999 * scanned["step_ms"][fastest] < step <= scanned["step_ms"][fastest]
+    fastest = np.argmin(scanned["total_s"])
+    (beta,), (total,) = answer["auto_value"], answer["auto_total_s"]
+    assert 0.999 * scanned["total_s"][fastest] < total <= scanned["total_s"][fastest]
     assert beta == pytest.approx(shares[fastest] / (1 - shares[fastest]), rel=5e-3)
-    assert answer["step_ms"][0] > 1.1 * step
-    assert "shortest at beta = 14." in told(answer)[0]
+    assert answer["total_s"][0] > 1.1 * total
+    assert "with 14.8, which auto takes" in told(answer)[0]
 
 
 def listed(numbers: NDArray[np.float64]) -> str:

@@ -35,15 +35,6 @@ def test_the_split_of_beta_has_a_band() -> None:
     assert 0 <= row["regret_p05"] < row["regret_p95"]
 
 
-def test_a_step_that_is_fastest_without_the_drive_has_no_beta() -> None:
-    """Beta is what host DRAM holds over what the drive holds, here nothing."""
-    table = nearkv.solve("beta", "qwen-7b", batch=4, context=1)
-    row = table.iloc[0]
-    assert np.isnan(row["fastest"])
-    assert row["fastest_ms"] < row["step_ms"]
-    assert any("shortest with nothing on the drive" in text for text in table.attrs["conclusion"])
-
-
 def test_beta_splits_what_shorter_chunks_leave_off_the_gpu() -> None:
     """A chunk takes less of the GPU than a whole prompt, so that more of the cache is there.
 
