@@ -130,7 +130,6 @@ def calibrate(
     claims: str = "",
     platform: Value = "",
     factors: Iterable[str] = (),
-    without: Iterable[str] = (),
 ) -> Fit:
     """Fit assumed numbers of a platform inside their ranges.
 
@@ -140,7 +139,6 @@ def calibrate(
         claims: a paper, to fit to its measured claims instead.
         platform: the machine; by default that of the claims or of the first system.
         factors: at most six numbers to fit, as `derate.pcie`; by default the derates that matter.
-        without: rows to leave out: `line 5`, or the id of a claim.
 
     Raises:
         InputError: neither or both of measurements and claims, or a bad file or name.
@@ -150,7 +148,7 @@ def calibrate(
     True
     """
     from nearkv.sweeps.validation import calibration
-    from nearkv.sweeps.validation.evidence import claimed, leave_out, measured
+    from nearkv.sweeps.validation.evidence import claimed, measured
 
     file = path_of(measurements, "measurements") if measurements is not None else ""
     if bool(file) == bool(claims):
@@ -158,7 +156,7 @@ def calibrate(
         raise InputError(f"calibrate needs either measurements or claims, {options}")
     bed = path_of(platform, "platform")
     evidence = measured(file, bed) if file else claimed(claims, bed)
-    fitted = calibration.fit_factors(leave_out(evidence, list(without)), list(factors))
+    fitted = calibration.fit_factors(evidence, list(factors))
     return Fit(
         factors=table_of_rows(calibration.factor_rows(fitted)),
         residuals=table_of_rows(calibration.residual_rows(fitted)),

@@ -103,9 +103,6 @@ def calibrate(
     factor: Annotated[
         list[str], option("ROLE.KEY", "A number to fit: derate.pcie. At most six.")
     ] = [],
-    without: Annotated[
-        list[str], option("ROW", "Leave out: 'line 5', or a claim's id.")
-    ] = [],
     file: Annotated[
         str, option("FILE.toml", "Write the fitted platform.", "--output-file", "-o")
     ] = "",
@@ -130,7 +127,6 @@ def calibrate(
         claims=claims,
         platform=platform,
         factors=factor,
-        without=without,
     )
     if place:
         fit.save(place)

@@ -16,7 +16,7 @@ import numpy as np
 from nearkv.costmodel.algebra.span import Indices, Numbers
 from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.catalog import load_platform
-from nearkv.hardware.errors import InputError, a_few, unknown
+from nearkv.hardware.errors import InputError, a_few
 from nearkv.hardware.platform import Platform
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.study.bands import MODEL_ERROR, RATIO_ERROR, Band
@@ -189,28 +189,6 @@ def _evidence(what: str, source: str, platform: Platform, runs: Sequence[Run]) -
 
     values = np.array(list(stated.values()))
     return Evidence(what, source, platform, tuple(stated), values, predict_all)
-
-
-def leave_out(evidence: Evidence, left_out: Sequence[str]) -> Evidence:
-    """The evidence without some rows, by name; the id of a claim stands for both of its ends.
-
-    Raises:
-        InputError: no such row.
-    """
-    kept = list(range(len(evidence.names)))
-    for row in left_out:
-        matches = {row, f"{row} low", f"{row} high"}
-        if matches.isdisjoint(evidence.names):
-            raise unknown("row", row, evidence.names, "--without")
-        kept = [place for place in kept if evidence.names[place] not in matches]
-
-    def predict_kept(numbers: Mesh) -> Numbers:
-        return evidence.predict(numbers)[:, kept]
-
-    names = tuple(evidence.names[place] for place in kept)
-    return replace(
-        evidence, names=names, stated=evidence.stated[kept], predict=predict_kept
-    )
 
 
 def claimed(paper: str, platform: str = "") -> Evidence:
