@@ -34,7 +34,7 @@ from nearkv.sweeps.explore.lines import (
 )
 from nearkv.sweeps.study.grid import Block
 from nearkv.sweeps.study.sizes import names
-from nearkv.sweeps.study.study import Study, blocks
+from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.tables.table import Row, Rows, cell_text, plain
 
 REACH = 1000.0
@@ -77,14 +77,10 @@ def find_hardware(study: Study, vary: str, slo: Sequence[str]) -> Rows:
         InputError: the study, the number or the targets cannot be used.
     """
     if study.band:
-        block = blocks(study)[0]
-        along = line_of(vary, block)
-        key, present, _ = number_stated(block, along.axis)
-        center = present or float(along.values[len(along.values) // 2])
-        sizes = ",".join(f"{key.shown(factor * center):g}" for factor in (0.5, 1, 2))
+        number = vary.partition("=")[0]
         raise InputError(
             "--band: solve hardware gives one size, not a band; "
-            f"compare --set {along.axis}={sizes} --band {study.band:g} gives that of each"
+            f"compare --set {number}=VALUES --band {study.band:g} gives that of each"
         )
     targets = parse_targets(names(slo, "--slo"))
     rows: Rows = []
