@@ -265,44 +265,26 @@ def _one_step_less(chunks: ChunkPlan) -> ChunkPlan:
     return tuple(others)
 
 
-@dataclass(frozen=True)
-class Halves:
-    """Requests in two halves.
+def evenest(contexts: Numbers) -> BatchSplit:
+    """Step 2 alone, solved: the split whose larger half has fewest tokens.
 
-    Attributes:
-        in_one: True where a request is in the second half.
-        larger: tokens of the half that has more [1].
-        bound: no split has a smaller larger half [1].
+    Every sum of requests up to half of all tokens is reached, request by request; the largest is
+    one of the halves.
     """
-
-    in_one: BatchSplit
-    larger: float
-    bound: float
-
-
-def evenest(contexts: Numbers, time_limit: float = 10.0) -> Halves:
-    """Step 2 alone, solved: the split whose larger half has fewest tokens."""
-    total = float(contexts.sum())
-    shares = (contexts / total).tolist()
-    program = pulp.LpProblem("halves", pulp.LpMinimize)
-    larger = program.add_variable("larger", 0)
-    z = [program.add_variable(f"z{i}", cat="Binary") for i in range(len(contexts))]
-    half = pulp.lpSum(share * taken for share, taken in zip(shares, z, strict=True))
-    program += larger
-    program += larger >= half
-    program += larger >= 1 - half
-    proof = _run_until(program, time.monotonic() + time_limit)
-    solved = np.array([(taken.value() or 0) > 0.5 for taken in z])
-
-    def larger_half(split: BatchSplit) -> float:
-        return float(max(contexts[split].sum(), contexts[~split].sum()))
-
-    best = min((even_halves(contexts), solved), key=larger_half)
-    most = larger_half(best)
-    # token counts are whole, so the bound may be rounded up; half of all holds without a search
-    searched = proof.bound * total * (1 - _MILP_TOLERANCE)
-    least = max(searched, total / 2, float(contexts.max()))
-    return Halves(best, most, min(float(np.ceil(least)), most))
+    sizes = contexts.astype(int)
+    half = int(sizes.sum()) // 2
+    reached_by = np.full(half + 1, -1)  # the request by which a sum is first reached
+    reached_by[0] = len(sizes)
+    for request, size in enumerate(sizes.tolist()):
+        new = (reached_by[size:] < 0) & (reached_by[: max(half + 1 - size, 0)] >= 0)
+        reached_by[size:][new] = request
+    in_one = np.zeros(len(sizes), bool)
+    tokens = int(np.flatnonzero(reached_by >= 0)[-1])
+    while tokens:
+        request = reached_by[tokens]
+        in_one[request] = True
+        tokens -= sizes[request]
+    return in_one
 
 
 # --- the integer program -----------------------------------------------------------------------
@@ -319,18 +301,6 @@ class _Proof:
 
     complete: bool
     bound: float
-
-
-def _run_until(program: Any, end: float) -> _Proof:
-    """Run HiGHS until a moment of the monotonic clock [s]."""
-    left = end - time.monotonic()
-    if left <= 0:
-        return _Proof(False, -np.inf)
-    program.solve(pulp.HiGHS(msg=False, timeLimit=left, gapRel=_GAP))
-    bound = float(program.solverModel.getInfo().mip_dual_bound)
-    optimal = program.status == pulp.LpStatusOptimal
-    proven = program.sol_status == pulp.LpSolutionOptimal
-    return _Proof(bool(optimal and proven), bound)
 
 
 @dataclass(frozen=True)
@@ -453,11 +423,18 @@ class _ScheduleProgram:
                     self.lp += ride.chord(k)
 
     def solve(self, end: float) -> _Proof:
-        """Run HiGHS until a moment; the bound is in [s], or in -tokens where prompts ride."""
-        proof = _run_until(self.lp, end)
-        if self.rides:
-            return proof
-        return _Proof(proof.complete, proof.bound * self.scale)
+        """Run HiGHS until a moment of the monotonic clock [s].
+
+        The bound is in [s], or in -tokens where prompts ride.
+        """
+        left = end - time.monotonic()
+        if left <= 0:
+            return _Proof(False, -np.inf)
+        self.lp.solve(pulp.HiGHS(msg=False, timeLimit=left, gapRel=_GAP))
+        bound = float(self.lp.solverModel.getInfo().mip_dual_bound)
+        is_optimal = self.lp.status == pulp.LpStatusOptimal
+        is_proven = self.lp.sol_status == pulp.LpSolutionOptimal
+        return _Proof(is_optimal and is_proven, bound if self.rides else bound * self.scale)
 
     @property
     def split(self) -> BatchSplit | None:
