@@ -58,12 +58,13 @@ class Knob:
         breaks: shares between which every amount is affine in this share; without it, amounts are
             affine over all of its range.
         settled: whether the least share is the best at each point, whatever the other knobs.
-        share: of a choice, the share that its first value leaves open; a share above 0 makes
-            another placement, with a name of its own. Where the choice is `auto`, the other values
-            are tried, and for the first one the share that takes a whole batch the least time.
-        faster_of: of a share, a choice whose last value stands for the faster of the others.
-            Amounts are not affine in the share there, so it is solved at each of the others.
-        follows: the knob with whose statement this one takes its first value, unless stated too.
+        share: name of the share that the first value of a choice leaves open. A share above 0 makes
+            another placement, with a name of its own. Where the choice is `auto`, its first value
+            is tried with the share that takes a whole batch the least time.
+        faster_of: name of a choice whose last value stands for the faster of its other values.
+            Amounts are not affine in this share there, so it is solved at each of these.
+        follows: name of a knob; once that is stated, this one takes its first value unless it is
+            stated too.
         within: the number of the workload that bounds what a count can use, as `batch`; a larger
             count is noted.
         of_work: field of the workload that it sets, where rules, breaks and the model find it.

@@ -124,8 +124,7 @@ class View:
         str,
         option(
             "FILE",
-            "Write FILE.csv, .jsonl or .parquet, or for readers .tex, .md or .json, and the "
-            "sources of its numbers beside it; compare and sweep also draw FILE.pdf, .svg or .png.",
+            "Write FILE.csv, .jsonl, .parquet, .json, .md or .tex, and its sources beside it.",
             "--output-file",
             "-o",
         ),
@@ -134,8 +133,8 @@ class View:
         str,
         option(
             "COLUMN",
-            "Make a column of each value of this one: context_tok. Cells show those of "
-            "--columns that are answers.",
+            "Make a column of each value of this one: context_tok. Cells show the answers among "
+            "--columns.",
         ),
     ] = ""
     caption: Annotated[

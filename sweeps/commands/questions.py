@@ -48,7 +48,8 @@ def compare(
     """Put systems side by side; ratios are over the first, on its first platform and knob value.
 
     `speedup` compares decode steps, `total_speedup` whole requests, prefill included. `note`
-    says where devices or precision differ: compare per dollar with --ratio tok_s_per_kusd.
+    says where devices or precision differ: compare per dollar with --ratio tok_s_per_kusd. With
+    -o FILE.pdf, .svg or .png the rows are drawn.
 
     Example: nearkv compare flexgen-ssd flexgen-dram hilos --model opt-66b --context 16k:128k:x2
     """
@@ -134,7 +135,8 @@ def sweep(
     """Evaluate a grid of design points into a file, or keep only the best.
 
     FILE.csv, FILE.jsonl or FILE.parquet (a folder of parts) appears when complete; a sweep that
-    was stopped or killed goes on with --resume. STUDY is a file or a study of the catalogue.
+    was stopped or killed goes on with --resume. With FILE.pdf, .svg or .png the rows are drawn.
+    STUDY is a file or a study of the catalogue.
 
     Example: nearkv sweep --system hilos --model opt-66b --context 8k:128k:x2 -o out.csv
     """

@@ -47,11 +47,11 @@ _RATE_HALVINGS = 36
 class Loop:
     """Users of a replica who ask again once they are answered.
 
-    Users ask again as an iteration ends. Prompts that come first therefore meet those of the same
-    iteration alone: none comes while decoding pauses. Where all requests are alike, a router with
-    several replicas parts users who meet, until they are in step; a prompt then meets another one
-    only if more than one begins in each iteration. On one replica users who began together stay
-    together, as far as an iteration has room for their prompts.
+    Users ask again as an iteration ends. Where prompts come before decoding, a prompt therefore
+    meets only those of the same iteration, as none comes while decoding pauses. Where all requests
+    are alike, a router with several replicas parts users who meet until they are in step: a prompt
+    then meets another one only if more than one begins in each iteration. On one replica users who
+    began together stay together, as far as an iteration has room for their prompts.
 
     Attributes:
         work, serving: the requests, and how they are served.
@@ -66,7 +66,7 @@ class Loop:
 
     @property
     def strangers(self) -> Real:
-        """Share of those inside that are others [1]."""
+        """Share of the users in memory that are not the one who asks [1]."""
         return np.maximum(1 - 1 / self.inside, 0.0)
 
     @property
@@ -81,7 +81,7 @@ class Loop:
 
     @property
     def room(self) -> Real:
-        """Prompts of an iteration that is full; without end where they come first [1]."""
+        """Prompts of a full iteration; infinite where they come before decoding [1]."""
         serving, prompt = self.serving, self.work.prompt
         of_budget = np.maximum(serving.budget - 1, 1.0) / (
             prompt + self.strangers * self.steps
@@ -91,11 +91,11 @@ class Loop:
         return np.where(np.greater(serving.chunked, 0), full, np.inf)
 
     def companions(self, starts: Real, are_alike: Booleans) -> Real:
-        """Other prompts that begin in the iteration in which one begins [1].
+        """Other prompts that begin in the same iteration as a prompt [1].
 
         Args:
-            starts: that begin in an iteration on average [1].
-            are_alike: whether all requests are.
+            starts: prompts that begin in an iteration on average [1].
+            are_alike: whether all requests are alike.
         """
         in_step = np.maximum(starts - 1, 0.0)
         by_chance = self.strangers * starts
@@ -106,9 +106,9 @@ class Loop:
     def respond(self, starts: Real) -> Response:
         """The response in which as many prompts begin in an iteration, x.
 
-        A request that decodes meets mixed iterations of others alone. Of X prompts that come at
-        once, the first X / 4 find their replica between two iterations. The others are sent to
-        replicas with shorter lines, and wait there for the iteration that runs to end.
+        A decoding request meets the mixed iterations of other requests alone. The first quarter of
+        the prompts that come at once find their replica between two iterations. The router sends
+        the others to replicas with shorter lines, where they wait for the running iteration to end.
         """
         work, serving = self.work, self.serving
         n = starts * self.steps
@@ -151,10 +151,10 @@ class Loop:
     ) -> Real:
         """Time in line for prompts of others, as in M/G/1 but counted in iterations [s].
 
-        A prompt fills S = l / C iterations. In M/G/1, x S^2 / 2 of those that others fill come
-        meanwhile. Here each of P - 1 others brings one prompt at most, at mu = x / P an iteration:
-        (P - 1) (S - (1 - exp(-mu S)) / mu). The iteration that runs has computed rho / 2 of them.
-        One that prompts fill takes the time of all their tokens.
+        A prompt fills S = l / C iterations. Prompts of others that come meanwhile fill x S^2 / 2 in
+        M/G/1. Here each of P - 1 others brings one prompt at most, at mu = x / P an iteration, so
+        they fill (P - 1) (S - (1 - exp(-mu S)) / mu). The running iteration has computed rho / 2 of
+        these. An iteration that prompts fill takes the time of all their tokens.
 
         Args:
             replica, pace: what serves, and its iterations.
@@ -171,7 +171,7 @@ class Loop:
         return iterations * served / np.maximum(replica.over_prompts(filled), LEAST_RATE)
 
     def balanced(self) -> Response:
-        """The response in which as many are present as memory holds, or as there are users.
+        """The response with as many users present as memory holds, or as there are.
 
         The others wait for a place.
         """

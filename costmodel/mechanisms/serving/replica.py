@@ -62,7 +62,7 @@ class Replica:
 
     @cached_property
     def slope(self) -> Real:
-        """Time that one sequence more adds to it [s]."""
+        """Time that one sequence more adds to a plain iteration [s]."""
         return replace(self, others=self.others + 1).plain - self.plain
 
     @cached_property
@@ -96,7 +96,7 @@ class Replica:
 
     @property
     def chance_of_own_chunk(self) -> Real:
-        """Chance that another prompt does not fit what one leaves of its last chunk, a [1]."""
+        """Chance that another prompt does not fit the rest of a prompt's last chunk, a [1]."""
         left = self.over_prompts(self.chunks) * self.prompt_budget - self.work.prompt
         return np.minimum(self.work.prompt / np.maximum(left, LEAST_RATE), 1.0)
 
@@ -126,10 +126,10 @@ class Replica:
         return added + self.serving.chunked * self.plain * self.chunks
 
     def behind(self, came: Real, added: Real) -> Real:
-        """Time that others take which fill the rest of one's last chunk [s].
+        """Time of other prompts that fill the rest of a prompt's last chunk [s].
 
         Args:
-            came: tokens of their prompts [1].
+            came: tokens of the other prompts [1].
             added: by each prompt to iterations [s].
         """
         rest = np.minimum(self.prompt_budget * self.chunks - self.prompts, came)

@@ -7,12 +7,16 @@ sequences through the layers, a GPU batch at a time. All seconds are of one laye
 Every quantity here is a row over `PLACEMENT_VARIABLES`: what one unit of each share adds, what
 each sequence of the block adds and what each sequence of the GPU batch adds. No entry is negative.
 
-FlexGen writes the rows for OPT; its terms are these of any decoder: 8 h1^2 + 4 h1 h2 are the bytes
-of a layer's matrices (of all experts, three matrices in a gated MLP, half a byte at 4 bits) and
-also 2 FLOPs a weight and token; 4 t h1 bytes are K and V of t tokens (fewer with GQA); 2 t h1
-bytes are activations, or Q where attention holds them; 2 h2 the inner activation (twice when gated,
-once an active expert). Its attention rates are FLOP/s, and query heads count there: GQA saves
-bytes moved and held, not attention time.
+FlexGen writes the rows for OPT. Its terms, and what they become for any decoder:
+
+- 8 h1^2 + 4 h1 h2: bytes of a layer's matrices, and FLOPs of a token. All experts are stored, a
+  gated MLP has three matrices, and 4 bits are half a byte.
+- 4 t h1: bytes of K and V of t tokens; fewer with GQA.
+- 2 t h1: bytes of activations, or of Q where attention holds them.
+- 2 h2: bytes of the inner activation; twice as many when gated, and once an active expert.
+
+Rates of attention are FLOP/s of all query heads: GQA saves bytes moved and held, not attention
+time.
 
 Symbols: s prompt, n output, l layers, bls block, gbs GPU batch, p prefill, g decode.
 """

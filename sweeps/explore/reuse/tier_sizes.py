@@ -1,8 +1,8 @@
 """`solve tiers`: the cheapest sizes of tiers with which requests meet a mean time to first token.
 
-All sizes are tried, the cheapest first. What wears out sooner than it is paid for is bought again,
-so a price before wear is never above that after it: sizes that are dearer before it than the best
-are left out.
+All sizes are tried, the cheapest before wear first. Drives that wear out before they are paid for
+are bought again, so wear only adds to a price. The search therefore ends at the first size whose
+price before wear is above the best price after it.
 """
 
 from __future__ import annotations
