@@ -10,8 +10,8 @@ _SAMPLE = 512
 """Rows that are compared each with each to find strong ones."""
 _STRONG = 8
 """Strong rows that all rows are compared with; the first few drop nearly all there is to drop."""
-_COMPARED_AT_ONCE = 512
-"""Rows that are compared together with those that are kept before them."""
+_PAIRWISE = 256
+"""Rows that are compared each with each to find those that none of them dominates."""
 
 
 def frontier(costs: Numbers) -> Booleans:
@@ -21,14 +21,15 @@ def frontier(costs: Numbers) -> Booleans:
     or fall together; a row with a NaN is never on the frontier and dominates nothing.
 
     Args:
-        costs: rows by columns, smaller is better; infinities are allowed.
+        costs: rows by at most three columns, smaller is better; infinities are allowed.
 
     Returns:
         True where a row is on the frontier.
     """
     known = np.flatnonzero(~np.isnan(costs).any(axis=1))
     promising = known[_promising(costs[known].T)]
-    distinct, place = np.unique(costs[promising], axis=0, return_inverse=True)
+    columns = np.pad(costs[promising], ((0, 0), (3 - costs.shape[1], 0)))
+    distinct, place = np.unique(columns, axis=0, return_inverse=True)
     marked = np.zeros(len(costs), bool)
     marked[promising] = _non_dominated(distinct)[place]
     return marked
@@ -36,16 +37,20 @@ def frontier(costs: Numbers) -> Booleans:
 
 def _non_dominated(rows: Numbers) -> Booleans:
     """Rows that none dominates, of different ones in lexicographic order: none before them."""
-    marked = np.zeros(len(rows), bool)
-    for start in range(0, len(rows), _COMPARED_AT_ONCE):
-        chunk = rows[start : start + _COMPARED_AT_ONCE]
-        rivals = np.concatenate([rows[:start][marked[:start]], chunk])
-        no_larger = np.ones((len(chunk), len(rivals)), bool)
-        for rival, own in zip(rivals.T, chunk.T, strict=True):
-            no_larger &= rival <= own[:, np.newaxis]
+    if len(rows) <= _PAIRWISE:
+        no_larger = np.all(rows <= rows[:, np.newaxis], axis=-1)
         # a row is no larger than itself
-        marked[start : start + _COMPARED_AT_ONCE] = no_larger.sum(axis=1) == 1
-    return marked
+        is_alone: Booleans = no_larger.sum(axis=1) == 1
+        return is_alone
+    half = len(rows) // 2
+    before, after = _non_dominated(rows[:half]), _non_dominated(rows[half:])
+    # the first column of those before is no larger, so the others decide
+    _, second, third = rows[:half][before].T
+    order = np.argsort(second)
+    least = np.append(np.nan, np.minimum.accumulate(third[order]))
+    count = np.searchsorted(second[order], rows[half:, 1], side="right")
+    is_beaten = least[count] <= rows[half:, 2]
+    return np.concatenate([before, after & ~is_beaten])
 
 
 def _promising(columns: Numbers) -> Booleans:
