@@ -45,6 +45,7 @@ class Trace:
         prompt, output: tokens each brings and generates [1].
         arrival: when each comes; None where a trace does not say [s].
         known: tokens of each prompt that a cache has, or takes the time of; None where none [1].
+        weights: share of all requests that each stands for; None where each is one.
     """
 
     name: str
@@ -52,6 +53,11 @@ class Trace:
     output: NDArray[np.float64]
     arrival: NDArray[np.float64] | None = None
     known: NDArray[np.float64] | None = None
+    weights: NDArray[np.float64] | None = None
+
+    def mean(self, values: NDArray[np.float64]) -> float:
+        """The mean of a number of each request."""
+        return float(np.average(values, weights=self.weights))
 
     @property
     def computed(self) -> NDArray[np.float64]:
@@ -73,14 +79,14 @@ class Trace:
         s, n, c = self.prompt, self.output, self.computed
         products, c_squares, n_squares = s * n, c * c, n * n
         contexts_squared = products * (s + n) + n_squares * n / 3
-        prompt, output = float(c.mean()), float(n.mean())
-        product, n_square = float(products.mean()), float(n_squares.mean())
+        prompt, output = self.mean(c), self.mean(n)
+        product, n_square = self.mean(products), self.mean(n_squares)
         context = (product + n_square / 2) / output
         spread = Spread(
-            prompt_square=float(c_squares.mean()) / prompt**2,
+            prompt_square=self.mean(c_squares) / prompt**2,
             output_square=n_square / output**2,
             product=product / (prompt * output),
-            context_square=float(contexts_squared.mean()) / output / context**2,
+            context_square=self.mean(contexts_squared) / output / context**2,
             longest=float((s + n).max()) / (prompt + output),
             longest_output=float(n.max()) / output,
             lengths=self._lengths(),
@@ -90,11 +96,11 @@ class Trace:
     def _lengths(self) -> Lengths:
         """A step meets a request once for each token it generates."""
         s, n, c = self.prompt, self.output, self.computed
-        once = np.ones_like(s)
-        requests_per_token = _parts(1 / c, c)
+        once = np.ones_like(s) if self.weights is None else self.weights
+        requests_per_token = _parts(1 / c, once * c)
         return Lengths(
-            contexts=_parts(s + n * _MIDDLES, n / TRACE_PARTS),
-            finals=_parts(s + n, n),
+            contexts=_parts(s + n * _MIDDLES, once * n / TRACE_PARTS),
+            finals=_parts(s + n, once * n),
             prompts=_parts(c, once),
             prompt_parts=tuple(1 / part for part in requests_per_token),
             outputs=_parts(n, once),
@@ -188,12 +194,11 @@ def is_file(name: str) -> bool:
     return name.endswith((".csv", ".jsonl", ".gz"))
 
 
-def load_trace(name: str, requests: int = REQUESTS, seed: int = 0) -> Trace:
+def load_trace(name: str, seed: int = 0) -> Trace:
     """Draw a trace of the catalogue, or read a CSV.
 
     Args:
         name: of the catalogue (L3 Table 4), or a path: CSV, or a published format.
-        requests: how many to draw; a CSV is taken as it is [1].
         seed: of the random numbers.
 
     Raises:
@@ -204,7 +209,7 @@ def load_trace(name: str, requests: int = REQUESTS, seed: int = 0) -> Trace:
         return _lengths_of(path) if _is_published(path) else _read(path)
     if name not in names("trace"):
         raise unknown("trace", name, [*names("trace"), "FILE.csv"])
-    return draw(load_part(name, "trace"), requests, seed)
+    return draw(load_part(name, "trace"), REQUESTS, seed)
 
 
 def draw(part: Part, requests: int, seed: int) -> Trace:

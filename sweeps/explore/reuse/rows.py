@@ -38,6 +38,8 @@ from nearkv.sweeps.tables.table import Rows, counted
 TTFT_QUANTILES = {"ttft_p50_s": 0.5, "ttft_p90_s": 0.9, "ttft_p99_s": 0.99}
 STATIONARY = 0.1
 """Largest drift of the hits of a trace that is called stationary [1]."""
+TOLD_WAIT = 1e-3
+"""Share of a mean TTFT from which on a wait is told [1]."""
 
 
 def evaluate_reuse(question: Reuse) -> tuple[Rows, list[str]]:
@@ -85,7 +87,8 @@ def _service_columns(question: Reuse, hits: Hits, service: Service) -> dict[str,
     """Columns of the service: load, share of prefill saved, wait, TTFT and its quantiles."""
     node = question.node
     saved = hits.mean(node.compute(hits.cached)) / hits.mean(node.prefill(hits.prompts))
-    wait = service.ttft - hits.mean(service.seconds)
+    # seconds lie between those of lengths that were tried, the TTFT is of the exact length
+    wait = max(service.ttft - hits.mean(service.seconds), 0.0)
     tokens = hits.mean(hits.prompts + hits.outputs)
     quantiles = dict.fromkeys(TTFT_QUANTILES, np.nan)
     if hits.is_whole:
@@ -230,7 +233,10 @@ def _sentences(
     if reasons:
         return [*told, *(f"infeasible: {reason}." for reason in reasons)]
     first = f"The first token comes after {service['ttft_s']:.3g} s in the mean"
-    told.append(f"{first}, {service['wait_s']:.2g} s of it waiting.")
+    waiting = f"{service['wait_s']:.2g} s"
+    if service["wait_s"] < TOLD_WAIT * service["ttft_s"]:
+        waiting = "none"
+    told.append(f"{first}, {waiting} of it waiting.")
     if service["ttft_s"] > question.ttft > 0:
         told.append(_missed(question, service["most_req_s"]))
     return told

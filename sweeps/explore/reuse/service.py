@@ -202,7 +202,8 @@ def _beside_decoding(
     """
     node = question.node
     computed = np.minimum(node.equivalent(alone.seconds), hits.prompts)
-    trace = Trace("", hits.prompts, hits.outputs, known=hits.prompts - computed)
+    known = hits.prompts - computed
+    trace = Trace("", hits.prompts, hits.outputs, known=known, weights=hits.weights)
     batch = ENDLESS_TOKENS if arrivals.users is None else arrivals.users
     distinct = _distinct(question)
     work = replace(trace.workload, batch=batch, arrivals=arrivals, distinct=distinct)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from nearkv.hardware.catalog import load_part
 from nearkv.hardware.errors import InputError, NearkvWarning
-from nearkv.sweeps.study.traces import Trace, load_trace, workload_of
+from nearkv.sweeps.study.traces import Trace, draw, load_trace, workload_of
 
 
 @pytest.mark.parametrize(
@@ -24,7 +25,7 @@ from nearkv.sweeps.study.traces import Trace, load_trace, workload_of
 def test_drawn_traces_have_the_moments_of_table_4(
     name: str, prompt: float, prompt_std: float, output: float, output_std: float
 ) -> None:
-    trace = load_trace(name, requests=200_000, seed=1)
+    trace = draw(load_part(name, "trace"), 200_000, seed=1)
     assert trace.prompt.mean() == pytest.approx(prompt, rel=0.02)
     assert trace.prompt.std() == pytest.approx(prompt_std, rel=0.03)
     assert trace.output.mean() == pytest.approx(output, rel=0.03)
@@ -36,7 +37,7 @@ def test_the_law_decides_how_many_answers_are_one_token() -> None:
     # mean 89.8 and deviation 213.7 (Table 4): variance of the logarithm ln(1 + 5.66) = 1.90, so
     # the median is 89.8 e^-0.95 = 34.8; a Beta law of the same moments has 0.1 answers below 1
     beta, lognormal = (
-        load_trace(name, requests=100_000, seed=1).output
+        draw(load_part(name, "trace"), 100_000, seed=1).output
         for name in ("longbench", "longbench-lognormal")
     )
     assert np.median(lognormal) == pytest.approx(34.8, abs=0.7)
@@ -49,6 +50,21 @@ def test_the_seed_decides_the_requests() -> None:
     same, other = load_trace("dolphin", seed=3), load_trace("dolphin", seed=4)
     assert np.array_equal(same.output, load_trace("dolphin", seed=3).output)
     assert not np.array_equal(same.output, other.output)
+
+
+def test_a_weight_is_a_share_of_the_requests() -> None:
+    prompt, output, known = np.array([10.0, 100.0]), np.array([2.0, 8.0]), np.array([3.0, 0.0])
+    weighted = Trace("", prompt, output, known=known, weights=np.array([0.7, 0.3])).workload
+    ten = [0] * 7 + [1] * 3
+    repeated = Trace("", prompt[ten], output[ten], known=known[ten]).workload
+    assert (weighted.prompt, weighted.output) == pytest.approx((repeated.prompt, repeated.output))
+    assert weighted.spread
+    assert repeated.spread
+    assert weighted.spread.product == pytest.approx(repeated.spread.product)
+    assert weighted.spread.context_square == pytest.approx(repeated.spread.context_square)
+    lengths = (astuple(each.lengths) for each in (weighted.spread, repeated.spread))
+    for one, other in zip(*lengths, strict=True):
+        assert one == pytest.approx(other)
 
 
 def test_moments_are_those_of_every_token_decoded() -> None:

@@ -73,6 +73,17 @@ def test_the_wait_is_that_of_a_queue_whose_prompts_take_equally_long() -> None:
     assert float(words[words.index("after") + 1]) == pytest.approx(first, rel=0.004)
 
 
+@pytest.mark.parametrize("hit", [0.3, 0.7])
+def test_a_hit_counts_as_often_as_it_comes_beside_decoding(hit: float) -> None:
+    """Hardly any request comes: the first token waits for its own prompt alone."""
+    asked: dict[str, Any] = {"tiers": "dram=512GB", "prefix": "40k", "rate": 1e-4, "nodes": 1}
+    table = nearkv.reuse("llama3.1-8b", hit=hit, output_tokens=64, **asked)
+    alone = nearkv.reuse("llama3.1-8b", hit=hit, **asked)
+    assert table["ttft_s"][0] == pytest.approx(alone["ttft_s"][0], rel=0.02)
+    assert 0 <= table["wait_s"][0] < 0.02 * table["ttft_s"][0]
+    assert table.attrs["conclusion"][-1].endswith(" none of it waiting.")
+
+
 def test_victims_lie_in_the_second_tier(tmp_path: Path) -> None:
     """1 2 1 2 through one block, one a second: both victims are written once, and found below."""
     trace = requests(tmp_path / "t.jsonl", 1, 2, 1, 2)
