@@ -41,6 +41,7 @@ class Calibration:
         residuals: of any point.
         idle: derates that no row depends on.
         weaker: assumed numbers that move the rows less than those fitted.
+        alike: assumed numbers that the rows do not determine beside those fitted.
     """
 
     evidence: Evidence
@@ -49,6 +50,13 @@ class Calibration:
     residuals: Residuals
     idle: tuple[str, ...] = ()
     weaker: tuple[str, ...] = ()
+    alike: tuple[str, ...] = ()
+
+    @property
+    def undetermined(self) -> list[str]:
+        """Factors of which the rows say no more than their ranges do."""
+        pairs = zip(self.factors, self.fit.half, strict=True)
+        return [name for name, half in pairs if half >= 1]
 
     @cached_property
     def left_out(self) -> Numbers:
@@ -59,6 +67,8 @@ class Calibration:
 def fit_factors(evidence: Evidence, chosen: Sequence[str] = ()) -> Calibration:
     """Fit numbers inside their ranges; by default the assumed ones that move the rows most.
 
+    Of those, the ones that the rows do not determine are left out, the weakest first.
+
     Args:
         evidence: rows of claims or of measurements.
         chosen: numbers to fit, as `role.key`.
@@ -68,12 +78,28 @@ def fit_factors(evidence: Evidence, chosen: Sequence[str] = ()) -> Calibration:
     """
     ranged = ranges(evidence.platform)
     addresses = _checked(evidence.platform, chosen, ranged)
-    idle: tuple[str, ...] = ()
-    weaker: tuple[str, ...] = ()
-    if not chosen:
-        moved, idle = _assumed_that_matter(evidence, ranged)
-        most = max(min(MOST_FACTORS, len(evidence.names) - 1), 1)
-        addresses, weaker = moved[:most], moved[most:]
+    if chosen:
+        return _fitted_to(evidence, ranged, addresses)
+    moved, idle = _assumed_that_matter(evidence, ranged)
+    most = max(min(MOST_FACTORS, len(evidence.names) - 1), 1)
+    strongest, weaker = moved[:most], moved[most:]
+    fitted = _fitted_to(evidence, ranged, strongest)
+    while len(fitted.factors) > 1 and fitted.undetermined:
+        weakest = fitted.undetermined[-1]
+        others = [name for name in fitted.factors if name != weakest]
+        fitted = _fitted_to(evidence, ranged, others)
+    alike = tuple(name for name in strongest if name not in fitted.factors)
+    return replace(fitted, idle=idle, weaker=weaker, alike=alike)
+
+
+def _fitted_to(
+    evidence: Evidence, ranged: Mapping[str, Quantity], addresses: Sequence[str]
+) -> Calibration:
+    """Numbers fitted to rows inside their ranges.
+
+    Raises:
+        InputError: more than six, or no more rows than numbers.
+    """
     _check_count(evidence, addresses)
     factors = {address: ranged[address] for address in addresses}
     ends = np.array([_ends(number) for number in factors.values()])
@@ -86,7 +112,7 @@ def fit_factors(evidence: Evidence, chosen: Sequence[str] = ()) -> Calibration:
 
     stated = np.array([number.si for number in factors.values()])
     start = (stated - low) / span
-    return Calibration(evidence, factors, fit(residuals, start), residuals, idle, weaker)
+    return Calibration(evidence, factors, fit(residuals, start), residuals)
 
 
 def ranges(platform: Platform) -> dict[str, Quantity]:
@@ -271,7 +297,7 @@ def sentences(calibration: Calibration) -> list[str]:
             f"their errors correlate at {fit.correlation[i, j]:+.3f}; "
             "the rows determine their combination better than either."
         )
-    kept = [name for name, half in zip(factors, fit.half, strict=True) if half >= 1]
+    kept = calibration.undetermined
     if len(kept) == len(factors):
         lines.append(
             "A written platform is the base unchanged, as the rows determine none of the factors: "
@@ -282,6 +308,10 @@ def sentences(calibration: Calibration) -> list[str]:
             f"A written platform leaves {', '.join(kept)} as stated, so it does not predict what "
             "stands under fitted."
         )
+    if calibration.alike:
+        others = ", ".join(calibration.alike)
+        why = "as the rows do not determine them beside those fitted"
+        lines.append(f"Left as stated, {why}: {others} (--factor).")
     if calibration.weaker:
         others = ", ".join(calibration.weaker)
         lines.append(f"Left as stated, as they move the rows less: {others} (--factor).")
