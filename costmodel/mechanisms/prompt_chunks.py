@@ -35,7 +35,7 @@ PREFIX = Knob(
     high=MOST_TOKENS,
     default=0,
     kind="count",
-    is_sent=True,
+    is_given=True,
     of_work="before",
 )
 LARGEST_CHUNK = Reversal(

@@ -68,7 +68,7 @@ class Knob:
         within: the number of the workload that bounds what a count can use, as `batch`; a larger
             count is noted.
         of_work: field of the workload that it sets, where rules, breaks and the model find it.
-        is_sent: whether it describes what users send, so that no solver may choose it.
+        is_given: whether it describes requests or the model, so that no solver may choose it.
     """
 
     what: str
@@ -89,7 +89,7 @@ class Knob:
     follows: str = ""
     within: str = ""
     of_work: str = ""
-    is_sent: bool = False
+    is_given: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -103,6 +103,11 @@ class Knob:
             if self.share
             else self.choices
         )
+
+    @property
+    def rule_names(self) -> tuple[str, ...]:
+        """Names that a setting may have in place of a value: `auto`, but of what is given."""
+        return tuple(self.rules) if self.is_given else (*self.rules, "auto")
 
     @property
     def is_continuous(self) -> bool:

@@ -135,6 +135,7 @@ KNOBS = {
         "share of drafted tokens that are accepted, 0.85 to 0.9 (DeepSeek-V3, sec. 5.4.3)",
         default=0.85,
         kind="number",
+        is_given=True,
     ),
     "policy": POLICY,
     "chunk": Knob(
@@ -159,7 +160,7 @@ KNOBS = {
             "once",
             ("off", "on"),
         ),
-        is_sent=True,
+        is_given=True,
     ),
 }
 

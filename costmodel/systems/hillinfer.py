@@ -66,6 +66,7 @@ SIGMA = Knob(
     "skew: share of the cold pool's retained tokens that the hot pool serves (HKM, sec. 4.3)",
     high=0.99,
     default=0.5,
+    is_given=True,
 )
 HOP = choice(
     "how tokens leave the SmartSSD: straight to the GPU (eq. 4), or through the host (sec. 5.4)",

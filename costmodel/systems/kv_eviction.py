@@ -27,7 +27,6 @@ from nearkv.costmodel.mechanisms.near_storage.eviction import (
     place_cache,
     prefill,
     scattered,
-    sigma_breaks,
     storage,
     where_kv_lives,
 )
@@ -236,7 +235,7 @@ def h2o(
             "skew: HillInfer's HKM added to this system (sec. 5.4, fig. 16a)",
             high=0.99,
             default=0.0,
-            breaks=sigma_breaks,
+            is_given=True,
         ),
         "placement": PLACEMENT,
         "migration": MIGRATION,

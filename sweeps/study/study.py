@@ -446,13 +446,13 @@ def _knob_cases(
         text = value if isinstance(value, str) else value.text
         if text in knob.names:
             numbers.append(float(knob.names.index(text) % len(knob.choices)))
-        elif text == "auto" and knob.is_sent:
-            sent = "it describes what users send, which no solver may choose"
-            raise InputError(f"--knob {name}=auto: {sent}; give it a value")
-        elif text == "auto" or text in knob.rules:
+        elif text in knob.rule_names:
             rules.append((name, text))
+        elif text == "auto":
+            given = "it describes requests or the model, which no solver may choose"
+            raise InputError(f"--knob {name}=auto: {given}; give it a value")
         elif isinstance(value, str) and knob.kind == "choice":
-            known = [*knob.choices, *knob.rules, "auto"]
+            known = [*knob.choices, *knob.rule_names]
             raise unknown(f"value of {name}", text, known)
         elif isinstance(value, Amount) and _takes(knob, value):
             numbers.append(value.si)
@@ -474,12 +474,12 @@ def _takes(knob: Knob, value: Amount) -> bool:
 def _knob_fault(system: System, knob: Knob) -> str:
     """Name what a knob takes, for a value that it does not."""
     if knob.choices:
-        listed = ", ".join(dict.fromkeys([*knob.choices, *knob.rules, "auto"]))
+        listed = ", ".join(dict.fromkeys([*knob.choices, *knob.rule_names]))
         return f"is none of {listed}"
     numbers = "a number" if knob.is_continuous else "a whole number"
     limits = f"from {knob.low:,.10g} to {knob.high:,.10g}"
-    rules = ", ".join(["auto", *knob.rules])
-    return f"does not fit: {system.name} takes {numbers} {limits}, or {rules}"
+    taken = ", or ".join(filter(None, [f"{numbers} {limits}", ", ".join(knob.rule_names)]))
+    return f"does not fit: {system.name} takes {taken}"
 
 
 def _with_band(divided: list[Block], study: Study) -> list[Block]:

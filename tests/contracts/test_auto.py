@@ -23,7 +23,7 @@ KNOBS = [
     (system.name, knob.solver or name, knob)
     for system in SYSTEMS.values()
     for name, knob in system.knobs.items()
-    if not knob.sets and knob.solver not in NOT_BEST
+    if not (knob.sets or knob.is_given) and knob.solver not in NOT_BEST
 ]
 CASES = sorted({(system, solved) for system, solved, _ in KNOBS})
 """A system and a knob, or the solver of several that are solved together."""

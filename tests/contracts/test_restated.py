@@ -72,7 +72,11 @@ def drawn(name: str, random: Random) -> Study:
             size = platform.roles[role].numbers[key].si * 2 ** random.uniform(-2, 1)
             sets[address] = f"{size!r}{platform.key(address).unit}"
     # a knob of a million values takes seconds to solve
-    solved = [knob for knob, spec in system.knobs.items() if not spec.sets and spec.high < 1e5]
+    solved = [
+        name
+        for name, knob in system.knobs.items()
+        if not (knob.sets or knob.is_given) and knob.high < 1e5
+    ]
     return Study(
         (name,),
         (random.choice(MODELS),),

@@ -111,7 +111,7 @@ def _knobs(random: Random, known: list[System]) -> dict[str, str]:
         knob = known[0].knobs[name]
         if knob.sets or random.random() < 0.5:
             continue
-        values = ["auto", *knob.rules, str(knob.low), str(knob.high)]
+        values = [*knob.rule_names, str(knob.low), str(knob.high)]
         if knob.is_continuous:
             values += ["0.25,0.5,0.75"]
         knobs[name] = random.choice(values)

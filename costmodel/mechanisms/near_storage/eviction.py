@@ -72,7 +72,9 @@ LACKS = {
     "borrowed": "what an earlier layer evicts is not scored for a later one",
 }
 """Why they model no other."""
-RETENTION = Knob("share of tokens that attention uses, alpha (sec. 5.2)", default=0.2)
+RETENTION = Knob(
+    "share of tokens that attention uses, alpha (sec. 5.2)", default=0.2, is_given=True
+)
 
 
 @dataclass(frozen=True)
@@ -275,16 +277,6 @@ def migration_breaks(
     """The share that leaves DRAM above which `demote` moves no more [1]."""
     most = place_stated(hw, llm, work, knobs).exchangeable
     return (most / (1 - knobs.get("sigma", 0.0)),)
-
-
-def sigma_breaks(hw: Machine, llm: LLM, work: Workload, knobs: ByName) -> tuple[Real, ...]:
-    """The skew above which less leaves DRAM than host and drive could swap [1]."""
-    most = place_stated(hw, llm, work, knobs).exchangeable
-    # a share that never leaves has no break; 1 is beyond the range of the skew
-    migration = knobs["migration"]
-    leaves = np.greater(migration, 0)
-    share = most / np.where(leaves, migration, 1.0)
-    return (1 - np.where(leaves, share, 0.0),)
 
 
 MIGRATION = Knob(

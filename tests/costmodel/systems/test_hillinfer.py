@@ -364,7 +364,9 @@ def test_the_split_that_is_solved_for_is_not_taken() -> None:
             {"sets": {"precision.kv": "4bit"}, "knobs": {"score_source": "flash-copy"}},
             "a copy of the keys is wider than the cache",
         ),
-        ({"knobs": {"hot_share": "auto", "sigma": "auto"}}, "give all but one of them a value"),
+        ({"knobs": {"sigma": "auto"}}, "which no solver may choose; give it a value"),
+        ({"knobs": {"retention": "auto"}}, "which no solver may choose; give it a value"),
+        ({"knobs": {"retention": "many"}}, "takes a number from 0 to 1$"),
     ],
 )
 def test_bad_input_is_one_sentence(change: dict[str, dict[str, str]], words: str) -> None:

@@ -14,7 +14,6 @@ from nearkv.costmodel.mechanisms.near_storage.eviction import (
     place_cache,
     recurrent_layer,
     scattered,
-    sigma_breaks,
 )
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.resources import drives, gpu
@@ -65,9 +64,6 @@ def test_host_and_drive_swap_what_the_smaller_of_them_holds() -> None:
     hw, knobs = sized(0.1, 5.0), {"placement": STATIC, "migration": 0.5, "sigma": 0.25}
     assert migration_breaks(hw, TINY, WORK, knobs) == pytest.approx((0.3 / 0.75,))
     assert migration_breaks(hw, TINY, WORK, {"placement": STATIC}) == pytest.approx((0.3,))
-    assert sigma_breaks(hw, TINY, WORK, knobs) == pytest.approx((1 - 0.3 / 0.5,))
-    # what never leaves meets no limit
-    assert sigma_breaks(hw, TINY, WORK, {**knobs, "migration": 0.0}) == (1,)
 
 
 def test_a_recurrent_layer_reads_and_writes_its_state() -> None:
@@ -111,11 +107,9 @@ def test_what_a_tier_has_no_room_for_goes_to_the_next(
 
 
 def test_breaks_are_where_host_and_drive_can_swap_no_more() -> None:
-    """Of 0.2, at a skew of a half, 0.4 may be asked for; of 0.8 asked for, a skew of 3/4 is too."""
+    """Of 0.2, at a skew of a half, 0.4 may be asked for."""
     knobs = {"placement": 0.0, "sigma": 0.5, "migration": 0.8}
     assert migration_breaks(HW, TINY, WORK, knobs) == pytest.approx((0.4,))
-    assert sigma_breaks(HW, TINY, WORK, knobs) == pytest.approx((0.75,))
-    assert sigma_breaks(HW, TINY, WORK, {**knobs, "migration": 0.0}) == (1.0,)
     assert migration_breaks(HW, TINY, WORK, {"placement": 0.0}) == pytest.approx((0.2,))
 
 
