@@ -159,9 +159,15 @@ def _impossible(estimate: Estimate, inputs: Iterable[object]) -> str:
     """A result that is not finite, or that has the wrong shape."""
     points = np.broadcast_shapes(*_shapes(inputs))
     for what, value in _numbers_of(estimate):
-        if fault := _fault_of_number(value, points):
+        if fault := _fault_of_number(value):
             empty = " for a batch of 0" if np.all(np.equal(estimate.work.batch, 0)) else ""
             return f"has {what} of {fault}{empty}; numbers are finite, and not negative"
+        shape = np.asarray(value).shape
+        if not _goes_with(shape, points):
+            asked = f"design points of shape {points}" if points else "one design point"
+            fault = f"of shape {shape}, which does not go with {asked}"
+            advice = "compute it with the arrays that the function is given"
+            return f"has {what} {fault}; {advice}"
     some = np.greater(estimate.work.batch, 0)
     for what, span in (("a step", estimate.step), ("all", estimate.total)):
         if np.any(some & np.equal(span.seconds, 0)):
@@ -187,21 +193,23 @@ def _numbers_of(estimate: Estimate) -> Iterator[tuple[str, object]]:
     yield "a batch_run", estimate.batch_run
 
 
-def _fault_of_number(value: object, points: tuple[int, ...]) -> str:
+def _fault_of_number(value: object) -> str:
     """The number where it is none that a table can show; empty where it is one."""
     array = np.asarray(value)
     if array.dtype.kind not in "biuf":
         return f"{array.tolist()!r}"[:60]
     if wrong := array[~(np.isfinite(array) & (array >= 0))].tolist():
         return f"{wrong[0]:g}"
-    try:
-        fitting = np.broadcast_shapes(array.shape, points)
-    except ValueError:
-        return f"{array.size} values where {math.prod(points)} are asked"
-    # one value in an array of its own broadcasts to any points
-    if math.prod(fitting) != math.prod(points):
-        return f"{array.size} values where {math.prod(points)} are asked"
     return ""
+
+
+def _goes_with(shape: tuple[int, ...], points: tuple[int, ...]) -> bool:
+    """True if an array has one value, or one for each design point."""
+    try:
+        fitting = np.broadcast_shapes(shape, points)
+    except ValueError:
+        return False
+    return math.prod(fitting) == math.prod(points)
 
 
 def _shapes(inputs: Iterable[object]) -> Iterator[tuple[int, ...]]:

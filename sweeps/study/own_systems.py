@@ -127,10 +127,17 @@ def load_plugins(files: Iterable[str]) -> None:
     """Run files that register systems; one that was run before and is as it was is left alone.
 
     Raises:
-        InputError: a file cannot be read or run, takes a name that exists, or registers nothing.
+        InputError: a file cannot be read or run, takes a name that exists, or registers nothing;
+            or two are one text.
     """
+    plugins: dict[Plugin, str] = {}
     for file in files:
-        load_plugin(read_plugin(file))
+        plugin = read_plugin(file)
+        if plugin in plugins:
+            same = f"--plugin {plugins[plugin]} and --plugin {file} are one text"
+            raise InputError(f"{same}; leave one out")
+        plugins[plugin] = file
+        load_plugin(plugin)
 
 
 def read_plugin(file: str) -> Plugin:

@@ -145,7 +145,7 @@ HOSTILE = {
     system_that("return read(hw, llm, work, rate=0.0)"): ("takes 0 s for a step",),
     system_that("return read(hw, llm, work, rate=1 + 1j)"): ("repetitions of (64+64j)",),
     system_that("import numpy as np\n    return read(hw, llm, work, rate=np.ones(7))"): (
-        "repetitions of 7 values where 1 are asked",
+        "repetitions of shape (7,), which does not go with one design point",
     ),
     changed("also={'step_ms': 5.0}"): ("'step_ms' in also, which is a column of every system",),
     changed("also={'=1+1': 5.0}"): ("'=1+1' in also",),
@@ -208,6 +208,12 @@ def test_a_study_runs_no_plugin_that_its_reader_does_not_name(tmp_path: Path) ->
     succeed("sweep", str(study), "--plugin", plugin, "--format", "csv")
     assert (tmp_path / "ran").exists()
     assert len(nearkv.sweep(str(study), plugin=plugin)) == 1
+
+
+def test_one_text_in_two_files_is_refused(tmp_path: Path) -> None:
+    one, other = write(tmp_path, GOOD), write(tmp_path, GOOD, "other.py")
+    with pytest.raises(InputError, match=r"mine\.py and --plugin .*other\.py are one text"):
+        load_plugins([one, other])
 
 
 def test_what_is_no_plugin_is_refused(tmp_path: Path) -> None:
