@@ -613,10 +613,23 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return table
 
 
+def _infinity(constant: str) -> float:
+    """An infinity, as limits of Mamba's time steps are written.
+
+    Raises:
+        ValueError: it is NaN.
+    """
+    if constant == "NaN":
+        raise ValueError("NaN is no number")
+    return float(constant)
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
         text = read_text(path, "config.json", most=_LARGEST_CONFIG)
-        table = json.loads(text, object_pairs_hook=_without_duplicates)
+        table = json.loads(
+            text, object_pairs_hook=_without_duplicates, parse_constant=_infinity
+        )
     except (ValueError, RecursionError) as problem:  # no JSON, no UTF-8, or 5,000 digits
         raise InputError(
             f"{path}: not a valid JSON file ({problem}); correct it there"

@@ -135,6 +135,17 @@ def test_a_missing_or_mangled_config_is_one_sentence(tmp_path: Path) -> None:
         load_llm(str(tmp_path / "config.json"))
 
 
+def test_nan_is_no_size_and_infinity_a_limit_of_mamba(tmp_path: Path) -> None:
+    """Python's reader takes both; infinity stands in `time_step_limit` of published configs."""
+    file = Path(written(tmp_path, LLAMA))
+    text = file.read_text()
+    file.write_text('{"time_step_limit": [0.0, Infinity], ' + text[1:])
+    load_llm(str(file))
+    file.write_text('{"rope_theta": NaN, ' + text[1:])
+    with pytest.raises(InputError, match="NaN is no number"):
+        load_llm(str(file))
+
+
 def test_an_unknown_family_is_never_guessed_in_silence(tmp_path: Path) -> None:
     with pytest.warns(NearkvWarning, match="unknown model_type 'lama'; all its keys are those of"):
         load_llm(written(tmp_path, {**LLAMA, "model_type": "lama", "hidden_act": "silu"}))
@@ -372,7 +383,7 @@ def test_an_odd_value_of_a_quantisation_is_read_or_refused(method: str, tmp_path
     [
         ("awq", ("bits",), -4, "bits must be a number from 1 to 32"),
         ("awq", ("bits",), 0, "bits must be a number from 1 to 32"),
-        ("gptq", ("group_size",), math.nan, "group_size must be a number from -1"),
+        ("gptq", ("group_size",), math.inf, "group_size must be a number from -1"),
         ("gptq", ("group_size",), 1e-320, "group_size must be 1 or more, or -1 for a row"),
         ("gptq", ("group_size",), 0, "group_size must be 1 or more, or -1 for a row"),
         ("fp8", ("bits",), 1000, "bits must be 8"),
