@@ -172,6 +172,9 @@ def design(
     )
     _check_rent(question)
     load_plugins(study.plugins)
+    if resume and not is_grid:
+        anew = "this question is one search: ask it anew, without --resume"
+        raise InputError(f"--resume goes on with a grid; {anew}")
     if not is_grid:
         return _best(question, seconds, report)
     if shared or pareto or seconds < np.inf:

@@ -72,6 +72,8 @@ def check_no_names(
     """
     for name in names:
         stated = [value for value in table[name].dropna() if value != ""]
+        if any(isinstance(value, bool | np.bool_) for value in stated):
+            raise InputError(f"{name} holds yes and no, not numbers; {advice}")
         if not all(isinstance(value, int | float | np.number) for value in stated):
             raise InputError(f"{name} holds names, not numbers; {advice}")
 

@@ -188,8 +188,9 @@ def test_a_front_has_no_machine_that_another_dominates() -> None:
         (("--set", "precision.kv=fp8,int4"), "not a list"),
         (("--set", "precision.weight=fp8,int4"), "not a list"),
         (("--band", "0"), "asks for no draws"),
-        (("--knob", "prefix=auto"), "describes what users send"),
-        (("--knob", "shared=auto"), "describes what users send"),
+        (("--knob", "prefix=auto"), "it describes requests or the model"),
+        (("--knob", "shared=auto"), "it describes requests or the model"),
+        (("--knob", "accepted=auto"), "it describes requests or the model"),
         (("--set", "gpu.count=2"), "numbers that are no widths"),
         (("--prices", "none.csv"), "none.csv"),
         (("--pareto", "cost_usd"), "two or three different columns"),
@@ -342,6 +343,12 @@ def test_a_grid_that_was_stopped_goes_on_and_ends_in_the_same_bytes(
     assert "of another study" in refusal(*grid, "--batch", "4", "-o", str(file), "--resume")
     succeed(*grid, "-o", str(file), "--resume")
     assert file.read_bytes() == whole.read_bytes()
+
+
+def test_a_single_search_is_not_resumed(tmp_path: Path) -> None:
+    asked = ("design", "gpu", "--server", "mac-studio-desktop", "--model", "llama3.1-8b")
+    file = tmp_path / "best.csv"
+    assert "this question is one search" in refusal(*asked, "-o", str(file), "--resume")
 
 
 def test_a_grid_refuses_what_it_could_not_finish_or_would_write_over(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from matplotlib.contour import ContourSet
 from matplotlib.patches import Rectangle
-from support.command_line import succeed
+from support.command_line import refusal, succeed
 from support.figures import vertical_segments
 
 from nearkv.hardware.errors import InputError
@@ -150,6 +150,8 @@ def test_plot_map_draws_it_and_refuses_what_it_has_not(tmp_path: Path) -> None:
     BREAK_EVENS.to_csv(table, index=False)
     succeed("plot", "map", str(table), "-o", str(figure))
     assert "never" in figure.read_text()
+    done = refusal("plot", "map", str(table), "--value", "owner_wins", "-o", str(figure))
+    assert "owner_wins holds yes and no, not numbers" in done
     with pytest.raises(InputError, match="no --by"):
         plot.break_even_map(BREAK_EVENS, by="owner")
     two = pd.concat([BREAK_EVENS, BREAK_EVENS.assign(number="csd.price")])
