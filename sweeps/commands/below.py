@@ -52,11 +52,28 @@ def sentences_below(
     sentences = _left_out(rows, shown, view) if rows else []
     if study is None:
         return sentences
+    sentences += sizes_by_default(study, shown.names)
     if study.band:
         sentences += _coverage(study, shown.names)
     if study.systems and is_of_costs([*comma_list(view.columns), *extra]):
         sentences += price_sentences(blocks(study))
     return [*sentences, *papers_settings(study)]
+
+
+def sizes_by_default(study: Study, shown: Collection[str]) -> list[str]:
+    """Name the sizes that were left at their defaults and that stand in no column."""
+    if study.traces:
+        return []
+    sizes = {"context_tok": "context", "output_tokens": "output_tokens"}
+    if not study.arrives:
+        sizes = {"batch": "batch", **sizes}
+    told = []
+    for column, field in sizes.items():
+        default = getattr(Study, field)
+        is_left = getattr(study, field) == default and field not in study.zipped
+        if is_left and column not in shown:
+            told.append(f"{column} {default[0]:,.0f}")
+    return [f"At {', '.join(told)}, the defaults."] if told else []
 
 
 def _left_out(rows: Rows, shown: Display, view: View) -> list[str]:

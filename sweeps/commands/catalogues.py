@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,9 @@ from nearkv.sweeps.commands.files import report_problems, write_new, write_toml
 from nearkv.sweeps.commands.messages import printable
 from nearkv.sweeps.commands.options import argument, option
 from nearkv.sweeps.commands.printing import print_table
+
+if TYPE_CHECKING:
+    from nearkv.sweeps.tables.table import Rows
 
 
 @options.with_options(options.axes("plugins"), options.View)
@@ -97,15 +100,21 @@ def check_systems(
         raise typer.Exit(1)
 
 
+def print_names(
+    line: typer.Context, rows: Rows, noun: str, shown: str, usual: str = ""
+) -> None:
+    """Print a catalogue; below it how many names there are, and what is shown of each."""
+    show = f"`nearkv {line.command.name} show NAME` prints {shown}."
+    below = [f"{len(rows)} {noun}; {show}"]
+    print_table(rows, options.view_of(line), usual, below=below)
+
+
 @options.with_options(options.View)
 def models(line: typer.Context) -> None:
     """List the models with their shapes."""
-    from nearkv.sweeps.api import catalogues
+    from nearkv.sweeps.evaluate.models import model_rows
 
-    view = options.view_of(line)
-    table = catalogues.models()
-    below = [f"{len(table)} models; `nearkv models show NAME` prints every number of one."]
-    print_table(table, view, below=below)
+    print_names(line, model_rows(), "models", "every number of one")
 
 
 @options.with_options(options.View)
@@ -158,10 +167,8 @@ def hardware(line: typer.Context) -> None:
     """List the platforms and the parts they are made of."""
     from nearkv.sweeps.evaluate.catalogue import hardware_rows
 
-    view = options.view_of(line)
-    rows = hardware_rows()
-    below = [f"{len(rows)} names; `nearkv hardware show NAME` prints every number of one."]
-    print_table(rows, view, "name,kind,what,roles", below=below)
+    usual = "name,kind,what,roles"
+    print_names(line, hardware_rows(), "names", "every number of one", usual)
 
 
 @options.with_options(options.View)
@@ -251,12 +258,9 @@ def check_hardware(
 @options.with_options(options.View)
 def columns(line: typer.Context) -> None:
     """List the columns of results with unit and definition."""
-    from nearkv.sweeps.api import catalogues
+    from nearkv.sweeps.evaluate.catalogue import column_rows
 
-    view = options.view_of(line)
-    table = catalogues.columns()
-    below = [f"{len(table)} columns; `nearkv columns show NAME` prints what one means."]
-    print_table(table, view, below=below)
+    print_names(line, column_rows(), "columns", "what one means")
 
 
 @options.with_options(options.View)

@@ -8,6 +8,7 @@ import typer
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.api.tables import rows_of
+from nearkv.sweeps.commands.below import sizes_by_default
 from nearkv.sweeps.commands.files import text_format
 from nearkv.sweeps.commands.messages import tell
 from nearkv.sweeps.commands.options import View
@@ -98,6 +99,7 @@ def print_chart(table: pd.DataFrame, study: Study, view: View) -> None:
         names = [name for name in rows[0] if name in table]
         values = [name for name in rows[0] if name not in table]
     bars = chart(rows, values, names, min(width_of_output(), WIDEST_CHART))
-    told = unequal(rows_of(table), [*names, *values])
+    shown = [*names, *values]
+    told = [*unequal(rows_of(table), shown), *sizes_by_default(study, shown)]
     for line in (title, *bars, *table.attrs["conclusion"], *told):
         typer.echo(line)

@@ -12,7 +12,7 @@ import numpy as np
 from nearkv.costmodel.algebra.span import Numbers
 from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.hardware.errors import InputError, check_known
-from nearkv.hardware.schema import Quantity
+from nearkv.hardware.schema import Key, Quantity
 from nearkv.solvers.uncertainty.draws import ranks
 from nearkv.solvers.uncertainty.sobol import sobol_indices
 from nearkv.solvers.uncertainty.spread import SourceError
@@ -113,18 +113,18 @@ class _Factor:
     Attributes:
         address: `role.key`.
         quantity: the number.
-        whole: True where it counts something.
+        key: its meaning, with the unit that people read it in.
     """
 
     address: str
     quantity: Quantity
-    whole: bool
+    key: Key
 
     @property
     def looks(self) -> list[float]:
         """Values to look at: below, just below, just above, above, and both ends of the range."""
         value = self.quantity.si
-        if self.whole:
+        if self.key.whole:
             below, above = max(value - 1, 1.0), value + 1
             around = [below, value, value, above]
         else:
@@ -145,8 +145,7 @@ def _factors(block: Block) -> list[_Factor]:
             address = f"{role}.{key}"
             is_own = address not in block.sets.values() and key not in part.follows
             if quantity.si and is_own:
-                whole = block.platform.key(address).whole
-                factors.append(_Factor(address, quantity, whole))
+                factors.append(_Factor(address, quantity, block.platform.key(address)))
     return factors
 
 
@@ -178,22 +177,23 @@ def _importance(row: Row) -> tuple[float, float]:
 def _row(
     factor: _Factor, of: str, looks: Numbers, answers: Numbers, value: float
 ) -> dict[str, Any]:
-    quantity = factor.quantity
+    quantity, key = factor.quantity, factor.key
     around, there = looks[:4], answers[:4]
     slope, jump = _slope(np.log(around), there, value)
     is_ranged = quantity.range_si is not None
+    low, high = map(key.shown, quantity.range_si or (np.nan, np.nan))
     at_low, at_high = answers[4:]
     swing = np.nanmax(np.abs(answers[4:] / value - 1), initial=0.0)
     return {
         "number": factor.address,
-        "value": quantity.value,
-        "unit": quantity.unit,
+        "value": key.shown(quantity.si),
+        "unit": key.shown_in,
         "kind": quantity.kind,
         "swing": plain(swing) if is_ranged else None,
         "elasticity": plain(slope),
         "jump": jump or None,
-        "low": quantity.low,
-        "high": quantity.high,
+        "low": plain(low),
+        "high": plain(high),
         of: plain(value),
         f"{of}_at_low": plain(at_low) if is_ranged else None,
         f"{of}_at_high": plain(at_high) if is_ranged else None,
