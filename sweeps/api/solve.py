@@ -94,28 +94,28 @@ def knob(
     model: StudyOrModels, name: str, systems: Names = "hilos", **axes: Unpack[Axes]
 ) -> pd.DataFrame:
     """Solve any knob of a system, as the share of the batch kept as X (HILOS sec. 4.2, 4.3)."""
-    from nearkv.sweeps.explore.knob import find_best_knob, why_knob
+    from nearkv.sweeps.explore.knob import against, find_best_knob, why_knob
 
     study = _study(model, systems, axes)
     measured = measured_best(study.systems, name)
     answer = find_best_knob(study, name, measured)
-    return _told(table_of_columns(answer), why_knob(name, measured))
+    table = _told(table_of_columns(answer), why_knob(name))
+    table.attrs["conclusion"] += against(measured, rows_of(table))
+    return table
 
 
 def measured_best(systems: Iterable[str], knob: str) -> dict[str, BestMeasured]:
     """Best values of a knob as papers measured them, by system; none of most."""
     from nearkv.costmodel.model.registry import find_system
     from nearkv.sweeps.explore.knob import BestMeasured
-    from nearkv.sweeps.validation.claims import claim_of, papers
+    from nearkv.sweeps.validation.claims import claim_of
 
     measured = {}
     for name in systems:
         owner = find_system(name)
         declared = owner.knobs.get(knob)
-        if declared is None or not declared.measured or owner.cite not in papers():
-            continue
         # a paper measured nothing of a variant of a user's own
-        if owner.plugin:
+        if owner.plugin or declared is None or not declared.measured:
             continue
         claim = claim_of(owner.cite, declared.measured)
         value = float(claim.low) / (100 if claim.unit == "%" else 1)

@@ -21,7 +21,7 @@ from nearkv.sweeps.evaluate.no_effect import warn_of_no_effect
 from nearkv.sweeps.explore.rows import lacks_answer
 from nearkv.sweeps.study.grid import Block, Slices, shape_of
 from nearkv.sweeps.study.study import Study, blocks
-from nearkv.sweeps.tables.table import Columns, Row
+from nearkv.sweeps.tables.table import Columns, Row, Rows
 
 ROUNDING = 1e-12
 """A relative difference below this is rounding."""
@@ -299,33 +299,32 @@ def excess(value: Real, least: Real) -> NDArray[np.float64]:
     return np.where(is_rounding, 0.0, relative)
 
 
-def why_knob(
-    name: str, measured: Mapping[str, BestMeasured] = NOTHING_MEASURED
-) -> Callable[[Row], str]:
-    """Sentences on rows: how an optimum is known to be one, why it lies there, and what binds.
-
-    Args:
-        name: of the knob.
-        measured: as of `find_best_knob`.
-    """
+def why_knob(name: str) -> Callable[[Row], str]:
+    """Sentences on rows: how an optimum is known to be one, why it lies there, and what binds."""
     tell = {"alpha": _why_alpha, "interval": _why_spill}.get(name, partial(_why, name))
 
     def sentence(row: Row) -> str:
         point = f"{row['system']}, {row['model']}"
-        beside = why_auto(row) + against(measured.get(row["system"]), row)
-        return lacks_answer(row, point) or f"{point}: {tell(row)}{beside}"
+        return lacks_answer(row, point) or f"{point}: {tell(row)}{why_auto(row)}"
 
     return sentence
 
 
-def against(measured: BestMeasured | None, row: Row) -> str:
-    """Say what the paper measured to be best, and what it costs here; nothing of no measurement."""
-    if measured is None or row.get("measured_loss") is None:
-        return ""
-    loss = row["measured_loss"]
-    longer = f"takes {loss:.2%} longer" if loss >= NOTABLE else "is as fast"
-    best = f"{measured.value:g} to be best, which {longer} here"
-    return f" {measured.told} measured {best} ({measured.claim}, docs/misses.md)."
+def against(measured: Mapping[str, BestMeasured], rows: Rows) -> list[str]:
+    """Say what papers measured to be best, and what it costs over the rows of each system."""
+    sentences = []
+    for system, best in measured.items():
+        of_system = [row.get("measured_loss") for row in rows if row["system"] == system]
+        losses = [loss for loss in of_system if loss is not None]
+        if not losses:
+            continue
+        ends = dict.fromkeys(f"{loss:.2%}" for loss in (min(losses), max(losses)))
+        longer = f"takes {' to '.join(ends)} longer"
+        if max(losses) < NOTABLE:
+            longer = "is as fast"
+        told = f"{best.told} measured {best.value:g} to be best, which {longer} here"
+        sentences.append(f"{told} ({best.claim}, docs/misses.md).")
+    return sentences
 
 
 def why_auto(row: Row, values: Sequence[str] = ("auto_value",)) -> str:

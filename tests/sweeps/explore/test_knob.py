@@ -199,9 +199,18 @@ def test_what_a_paper_measured_stands_beside_the_optimum() -> None:
     assert row["measured"] == 0.5
     assert row["measured_step_ms"] == pytest.approx(asked["step_ms"][0], rel=1e-9)
     assert row["measured_loss"] == pytest.approx(row["measured_step_ms"] / row["step_ms"] - 1)
-    (sentence,) = answer.attrs["conclusion"]
+    _, sentence = answer.attrs["conclusion"]
     loss = f"{row['measured_loss']:.2%} longer here (hilos-alpha-opt-meas"
     assert sentence.endswith(f"measured 0.5 to be best, which takes {loss}, docs/misses.md).")
+
+
+def test_rows_that_are_bound_alike_share_a_sentence() -> None:
+    """Both contexts keep 0.7284 as X; what the measured share costs is said once, as a range."""
+    answer = nearkv.solve("alpha", "opt-66b", context="32k,64k", platform="hilos-a100")
+    assert answer["value"].round(4).tolist() == [0.7284, 0.7284]
+    _, told = answer.attrs["conclusion"]
+    high, low = (f"{loss:.2%}" for loss in answer["measured_loss"])
+    assert f"measured 0.5 to be best, which takes {low} to {high} longer here" in told
 
 
 def test_systems_whose_papers_measured_none_say_none() -> None:
