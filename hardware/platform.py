@@ -412,15 +412,12 @@ class Platform:
         keys = {address: self.key(address) for address in changes}
         warn_of_doubts(keys, changes, "--set ")
 
-    def override(
-        self, address: str, value: float, words: str = "set by the user"
-    ) -> Platform:
+    def override(self, address: str, value: float) -> Platform:
         """A copy with one number replaced.
 
         Args:
             address: `role.key`.
             value: the new value in SI units.
-            words: what the user wrote, kept as the number's address in its source.
 
         Raises:
             InputError: no such role, no such number in it, or a value that cannot be believed.
@@ -429,5 +426,5 @@ class Platform:
         self.warn_of_doubts({address: (value,)})
         role, _, name = address.partition(".")
         part = self.roles[role]
-        number = stated_by_user(value, self.key(address), words)
+        number = stated_by_user(value, self.key(address), "set by the user")
         return replace(self, roles={**self.roles, role: part.with_numbers({name: number})})

@@ -162,10 +162,10 @@ _COUNT_FACTOR = 8
 def _warn_if_without_effect(address: str, study_blocks: Sequence[Block]) -> None:
     """Warn of a hardware number that is read, and on which no answer depends all the same."""
     trials: list[EffectTrial] = []
+    key = study_blocks[0].platform.key(address)
+    most = _COUNT_FACTOR if key.whole else _FACTOR
     for block in study_blocks:
         (axis,) = [axis for axis in block.grid.axes if block.sets.get(axis.name) == address]
-        key = block.platform.key(address)
-        most = _COUNT_FACTOR if key.whole else _FACTOR
         values = {float(value) for value in axis.values}
         for factor in (1.0, 1 / most, float(most)):
             value = factor * (axis.values[0] or 1.0)

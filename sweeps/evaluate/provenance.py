@@ -32,17 +32,17 @@ _COUNTED = (".py", ".toml", ".csv")
 
 
 @cache
-def package_digest(root: Path = _PACKAGE_FOLDER) -> str:
+def package_digest() -> str:
     """Digest of nearkv's own formulas and numbers: what changes an answer under one version."""
     digest = hashlib.sha256()
     files = [
         Path(folder, name)
-        for folder, _, names in os.walk(root, followlinks=True)
+        for folder, _, names in os.walk(_PACKAGE_FOLDER, followlinks=True)
         for name in names
         if name.endswith(_COUNTED)
     ]
     for file in sorted(files):
-        name = file.relative_to(root).as_posix()
+        name = file.relative_to(_PACKAGE_FOLDER).as_posix()
         digest.update(name.encode() + b"\0" + file.read_bytes() + b"\0")
     return digest.hexdigest()[:32]
 

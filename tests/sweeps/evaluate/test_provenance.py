@@ -60,8 +60,9 @@ def test_a_table_names_the_code_that_wrote_it(
     origin = provenance([])
     assert origin["digest"] == package_digest()
     (tmp_path / "hilos.toml").write_text("gemm = 0.7")
-    before = package_digest.__wrapped__(tmp_path)
+    monkeypatch.setattr("nearkv.sweeps.evaluate.provenance._PACKAGE_FOLDER", tmp_path)
+    before = package_digest.__wrapped__()
     (tmp_path / "hilos.toml").write_text("gemm = 0.8")
-    assert package_digest.__wrapped__(tmp_path) != before  # numbers count as formulas do
+    assert package_digest.__wrapped__() != before  # numbers count as formulas do
     monkeypatch.setenv("PATH", str(tmp_path))  # no git, as in most environments of a cluster
     assert commit() == ""

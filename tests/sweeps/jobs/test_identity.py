@@ -89,13 +89,14 @@ def test_each_edit_of_a_models_layers_is_noticed(tmp_path: Path) -> None:
         assert edited(config) != before, key
 
 
-def test_another_source_is_noticed(tmp_path: Path) -> None:
+def test_another_source_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "costmodel").mkdir()
     formula = tmp_path / "costmodel" / "span.py"
     formula.write_text("seconds = 1")
     digest = package_digest.__wrapped__
-    before = digest(tmp_path)
-    assert digest(tmp_path) == before
-    formula.write_text("seconds = 2")
-    assert digest(tmp_path) != before
     assert digest() == package_digest()
+    monkeypatch.setattr("nearkv.sweeps.evaluate.provenance._PACKAGE_FOLDER", tmp_path)
+    before = digest()
+    assert digest() == before
+    formula.write_text("seconds = 2")
+    assert digest() != before
