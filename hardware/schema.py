@@ -59,7 +59,7 @@ class Key:
         only: the values it may take, in `unit`; any where empty.
         usual: range of the machines there are, in `unit`; not known where empty.
         column: unit that columns show it in; that of its dimension where empty.
-        chosen: True where whoever builds or runs the machine decides it, so that it is exact.
+        chosen: True where the builder or the user of the machine decides it, so that it is exact.
         exact: True where a file that states it alone means it: a data sheet's peak, a setting.
         sibling: True where kernels decide it, so that a part without it takes its sibling's.
         instead: what to do where it would be zero, behind a semicolon.

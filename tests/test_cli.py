@@ -88,7 +88,7 @@ def test_help_lists_commands_in_the_order_of_use() -> None:
 
 
 def test_a_fault_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The traceback of what nobody foresaw is printed where it is asked for."""
+    """The traceback of an unforeseen error is printed where it is asked for."""
 
     def breaks(*_: object) -> None:
         raise ZeroDivisionError("division by zero")

@@ -341,7 +341,7 @@ def locked(place: Path, dataset: bool) -> Iterator[None]:
 def _clear(folder: Path, lock: Path) -> None:
     """Delete a folder unless a part in it is finished, or another sweep has its lock.
 
-    The lock goes last, so that whoever takes a new one finds nothing of ours.
+    The lock goes last, so that a sweep that takes a new one finds no part of this one.
     """
     with suppress(OSError), ExitStack() as leaving:
         leaving.callback(hold(lock))

@@ -1,6 +1,6 @@
 """One search: the best of all design points, evaluated in chunks, and how many end how.
 
-Whatever is chosen is the best row of a table. Points are laid out (a grid, machines, sizes of
+Every choice is the best row of a table. Points are laid out (a grid, machines, sizes of
 tiers), evaluated in chunks by what evaluates every table, limited, ranked and kept. The proof is
 the count: all were tried, but for those of which it is known before that they are no better, as a
 machine whose price alone is above that of the best.

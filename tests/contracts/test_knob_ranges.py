@@ -1,4 +1,4 @@
-"""Knobs: the least and the largest value, and what runs where nobody states one."""
+"""Knobs: the least and the largest value, and the runs where none is stated."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHARES: dict[str, Default] = {
     "inf2 alpha": "auto",
     "hillinfer hot_share": "auto",
     "cpu-offload cpu_share": "balanced",
-    # what the GPU holds beside its work; nothing on the drives where nobody says otherwise
+    # what the GPU holds beside its work; nothing on the drives unless that is stated
     "flexgen-percent gpu_weights": "fill",
     "flexgen-percent gpu_cache": 0.0,
     "flexgen-percent ssd_cache": 0.0,

@@ -51,7 +51,7 @@ def trials(name: str, platform: str) -> list[ContractCase]:
         llm = llm_from_part(load_llm(llm_name), hw["precision"])
         trial = ContractCase(system, hw, llm, Workload(batch, prompt, 64.0))
         with pytest.MonkeyPatch.context() as patch:
-            # nobody reads all that a platform lacks, which takes longer than an answer
+            # a list of all that a platform lacks takes longer than an answer
             patch.setattr("nearkv.solvers.knobs.lacking", lambda *_: ["a role"])
             try:
                 if np.all(trial.at().fits.ok):

@@ -1,4 +1,4 @@
-"""Efficiencies belong to chips; what nobody measured on one is its sibling's, and says so."""
+"""Efficiencies belong to chips; one that is not measured is the sibling's, and says so."""
 
 from dataclasses import replace
 from pathlib import Path
