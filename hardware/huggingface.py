@@ -375,11 +375,12 @@ def algorithm_bits(config: Config, name: object, place: str) -> tuple[float, flo
 def widths_of(config: Config) -> LayerSizes:
     """Bits of elements that a config states, by key of a model; the platform decides the others.
 
-    `weight_width` is of experts and MLPs, `dense_width` of attention and what every token shares,
-    `operand_width` of the wider operand of products with quantised weights, `native_width` of that
-    operand on GPUs that multiply the weights as they are stored. Embeddings and output head stay in
-    16 bits, as all these schemes leave them by default; `modules_to_not_convert` and `ignore` may
-    name attention beside them.
+    weight_width    experts and MLPs
+    dense_width     attention, and what every token shares
+    operand_width   the wider operand of products with quantised weights
+    native_width    that operand on GPUs that multiply the weights as they are stored
+    Embeddings and output head stay in 16 bits, as all these schemes leave them by default;
+    `modules_to_not_convert` and `ignore` may name attention beside them.
 
     Raises:
         InputError: a scheme that is not modelled.

@@ -197,10 +197,10 @@ def prompt_attention_flops(llm: LLM, b: Real, prompt: Real, before: Real) -> Rea
 def prompt_kernel(hw: Machine, llm: LLM) -> Port:
     """Attention of prompts on the GPUs, or updates of a recurrent state by their tokens [FLOP].
 
-    Kernels of linear layers multiply chunks of 64 tokens with one another and with the state, some
-    1.6 times the products of updating it token by token, between a convolution and triangular
-    solves (Yang et al., Gated DeltaNet, sec. 3.3). The share that `prefill_state` states is of
-    the updates alone, as measured for all these kernels together.
+    Kernels of linear layers multiply chunks of 64 tokens with one another and with the state, which
+    takes some 1.6 times the products of updates token by token (Yang et al., Gated DeltaNet,
+    sec. 3.3). A convolution comes before, triangular solves after. `prefill_state` is measured for
+    all these kernels, over the products of the updates alone.
     """
     part = hw.gpu
     is_linear = isinstance(llm, Recurrent)

@@ -122,7 +122,7 @@ class Tier:
         """Media of its rates that all nodes write to: one that they share, or one each [1]."""
         return 1 if self.place.is_shared and not self.place.is_spread else nodes
 
-    def served(self, written: Real, nodes: int) -> Tier:
+    def while_written(self, written: Real, nodes: int) -> Tier:
         """The tier as a node reads it while all nodes write to it [B/s]."""
         media = self.media(nodes)
         share = np.minimum(written / media / self.write["medium"].rate, 1.0)

@@ -241,9 +241,9 @@ def _joules(answer: Evaluated, span: Span) -> Real:
 def _joules_at_work(part: Role, span: Span, role: str) -> Real:
     """Energy of one part of a role beyond what it draws idle [J].
 
-    A part that says what it draws by what it does draws `power_waiting` of its power while any of
-    its resources works, `power_streaming` while it reads its memory, and all of it while it
-    multiplies; what it reads and multiplies at a time adds up to no more than its power.
+    A part may state what it draws by what it does: `power_waiting` of its power while any of its
+    resources works, `power_streaming` while it reads its memory. While it multiplies it draws all
+    of it, and no more while it reads and multiplies at a time.
     """
     idle = part.maybe("idle_power", np.nan)
     power, active = part.maybe("power", idle), span.active_of(role)

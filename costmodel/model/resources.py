@@ -273,10 +273,10 @@ def per(delay: Real, at_once: Real = 1.0) -> Real:
 def attention_kernel(part: Role, group: Real, kv_width: Real = 2.0) -> tuple[Real, Real]:
     """Choose the best kernel of a device for a GQA group (HILOS Table 3, sec. 4.4).
 
-    Two FLOPs a multiply-add make 2 k FLOPs an element of KV, so a kernel built for k queries
-    streams 16-bit KV at its peak / k bytes per second, narrower KV at as many elements, and none
-    faster than the accelerator's memory. A group larger than k takes ceil(group / k) passes over
-    the same KV, a smaller one leaves multipliers idle.
+    A kernel built for k queries takes 2 k FLOPs an element of KV, two a multiply-add. It streams
+    16-bit KV at its peak / k bytes per second, narrower KV at as many elements per second, and
+    either no faster than the accelerator's memory. A group larger than k takes ceil(group / k)
+    passes over the same KV, a smaller one leaves multipliers idle.
 
     Args:
         part: the devices.

@@ -92,10 +92,9 @@ def accelerate(hw: Machine, llm: LLM, work: Workload, *, weights: Real) -> Estim
     """Weights that do not fit beside the cache arrive layer by layer, each before its use.
 
     Attention is eager: prefill computes the whole square of scores, future tokens too, writes and
-    reads it, and holds it for one sequence, which is what ends long contexts (the paper reports
-    failures beyond 16K tokens at 7B and batch 1): `generate` takes whole prompts unless told, so
-    that is the default here. Each chunk passes all layers, whose weights come anew. Latents are
-    cached projected to heads.
+    reads it, and holds it for one sequence. That ends long contexts: the paper reports failures
+    beyond 16K tokens at 7B and batch 1. Prompts are whole by default, as `generate` takes them.
+    Each chunk passes all layers, whose weights come anew. Latents are cached projected to heads.
 
     Args:
         hw: roles gpu, gpu_link, host; ssd and ssd_link where weights may lie on drives; derate

@@ -17,9 +17,9 @@ from nearkv.costmodel.mechanisms.serving.cpu_share import (
     balanced_share,
     beyond_gpus,
     capacities,
-    served,
     shared_layer,
     takes_excess,
+    with_requests,
 )
 from nearkv.costmodel.mechanisms.serving.engines import CHUNK
 from nearkv.costmodel.mechanisms.serving.fluid import steady
@@ -89,7 +89,7 @@ def cpu_offload(hw: Machine, llm: LLM, work: Workload, *, cpu_share: Real) -> Es
     Returns:
         Prefill, one decode step of all rounds, and what fits. Source: L3 sec. 2.6, 6.1.
     """
-    hw = served(hw, llm, work)
+    hw = with_requests(hw, llm, work)
 
     layer = partial(shared_layer, hw, llm, cpu_share)
     serving = Serving(

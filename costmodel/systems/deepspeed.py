@@ -113,7 +113,9 @@ def deepspeed_uvm(
     b = batch_with_states(
         hosted, work.batch, llm.all_state_bytes(1.0), activations - excess
     )
-    faults = page_faults(hw)
+    # the GPU's link at the rate at which page faults move managed memory
+    rate = hw.gpu_link.count * hw.gpu_link.bandwidth * hw.derate.uvm
+    faults = Port("gpu_link.in", "move", rate)
     spilled = faults(
         2 * b * work.chunks * np.maximum(excess, 0.0),
         "activations beyond the GPU, out and back",
@@ -189,9 +191,3 @@ def decode_layer(weights: WeightStream, b: Real, s: Real, faults: Port) -> Span:
         compute=weights.gpu.run(llm.attention_flops(b, s), "4 b s H d"),
     )
     return weights.layer(b, attention=attention)
-
-
-def page_faults(hw: Machine) -> Port:
-    """The GPU's link at the rate at which page faults move managed memory."""
-    rate = hw.gpu_link.count * hw.gpu_link.bandwidth * hw.derate.uvm
-    return Port("gpu_link.in", "move", rate)

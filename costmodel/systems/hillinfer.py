@@ -145,9 +145,10 @@ def hillinfer(
         Source: HillInfer sec. 4.2 to 4.4, eq. 2, 3.
     """
     placed = place_cache(hw, llm, work, placement, weights)
-    tiers = split_off_gpu(placed, hot_share)
+    off_gpu = 1 - placed.gpu
+    tiers = replace(placed, host=hot_share * off_gpu, drive=(1 - hot_share) * off_gpu)
     launches = np.minimum(work.batch, 1.0)
-    attended = tiers.gpu + retention * (1 - tiers.gpu)
+    attended = placed.gpu + retention * off_gpu
 
     def stages(layer_type: LLM) -> dict[str, Span]:
         layer = gpu_layer(layer_type, work, attended, gpu(hw))
@@ -191,12 +192,6 @@ def prefetch(
         demote=smartssd.write_back(pools.fetched_cold, "demoted KV, sec. 4.2"),
         **arriving_weights(hw, llm, work.batch, tiers),
     )
-
-
-def split_off_gpu(placed: Tiers, hot_share: Real) -> Tiers:
-    """Split the KV cache beyond the GPU between host DRAM and SmartSSD."""
-    off_gpu = 1 - placed.gpu
-    return replace(placed, host=hot_share * off_gpu, drive=(1 - hot_share) * off_gpu)
 
 
 def storage(hw: Machine, llm: LLM) -> Storage:

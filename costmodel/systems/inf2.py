@@ -72,8 +72,8 @@ def alpha_of_host_memory(
 ) -> Real:
     """All host memory that weights and buffers leave, filled with X (sec. 4.3, 6, 7.5) [1].
 
-    Alpha = (M - (1 - r) W - B) / (X - B), where r of the weights W is on the drives and only the
-    share 1 - alpha fills the buffers, which take B for all of it.
+    Alpha = (M - (1 - r) W - B) / (X - B), with a share r of the weights W on the drives. Buffers
+    of the whole batch would take B; they hold rows of the share 1 - alpha alone.
     """
     buffered = knobs.get("writeback", 1) * knobs.get("interval", SPILL_INTERVAL)
     choice, stored = knobs.get("weights", FILLED), knobs.get("ssd_weights", 0.0)

@@ -117,9 +117,9 @@ def zero_inference(
 ) -> Estimate:
     """Every weight comes to the GPU once a step, a bounded part of it ahead of its use.
 
-    Of the 12 h² weights of a layer the release fetches 2 h² ahead and holds no more than as many
-    at a time, so most of a layer's weights come before its computation, not beside it. Weights of
-    fewer bits are dequantised by one kernel. Weights on drives pass buffers that are always pinned.
+    Of the 12 h² weights of a layer the release fetches 2 h² ahead, and holds no more ahead at a
+    time. So most weights of a layer come before its computation, not beside it. Weights of fewer
+    bits are dequantised by one kernel. Weights on drives pass buffers that are always pinned.
 
     Args:
         hw: roles gpu, gpu_link, host, ssd, ssd_link.

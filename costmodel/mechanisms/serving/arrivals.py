@@ -108,8 +108,8 @@ def respond(replica: Replica, rate: Real) -> Response:
     """The response to a stream, given how many others decode beside a request.
 
     A request begins after its own prompt; from then on the chance of a mixed iteration returns to
-    w at a rate r. The next request goes to the replica with fewest, so that a request of n finds
-    others = n^2 / (n + 1 - 1 / dp), and mixed iterations by w others / n.
+    w at a rate r. The next request goes to the replica with fewest. So a request of n meets
+    others = n^2 / (n + 1 - 1 / dp), and mixed iterations in a share w others / n.
 
     Args:
         replica: where requests are served.

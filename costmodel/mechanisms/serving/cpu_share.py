@@ -56,8 +56,8 @@ NARROWINGS = 52
 # --- what exceeds the GPUs --------------------------------------------------------------------
 
 
-def served(hw: Machine, llm: LLM, work: Workload) -> Machine:
-    """The machine with the GPUs that serve; replicas for which host memory has no request idle.
+def with_requests(hw: Machine, llm: LLM, work: Workload) -> Machine:
+    """The machine with the GPUs that have requests: as many as come, or as host memory holds.
 
     A request too long for the GPUs of a replica lives in host memory, which all replicas share.
     """
@@ -222,7 +222,7 @@ def balanced_share(hw: Machine, llm: LLM, work: Workload, knobs: ByName = NO_KNO
     share the weights. t is convex between the shares where a memory begins to bind. Where nothing
     fits, the GPUs are full. What exceeds the GPUs of a replica is the CPU's.
     """
-    hw = served(hw, llm, work)
+    hw = with_requests(hw, llm, work)
     memory = capacities(hw, llm, work)
     seen = seen_by_type(llm, work)
 

@@ -54,14 +54,9 @@ def dimms(hw: Machine) -> Dimms:
         banks=Port("dimm.banks", "read", streaming),
         ranks=Port("dimm.ranks", "read", all_ranks * awake),
         bus=Port("dimm.bus", "move", bus),
-        capacity=dimm_capacity(hw),
+        capacity=part.count * part.capacity,
         power=part.count * unit_power(hw),
     )
-
-
-def dimm_capacity(hw: Machine) -> Real:
-    """All DIMMs [B]."""
-    return hw.dimm.count * hw.dimm.capacity
 
 
 def awake_share(hw: Machine) -> Real:

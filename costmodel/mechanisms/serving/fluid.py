@@ -88,7 +88,9 @@ def steady(
     riding = np.where(may_ride, serving.chunked * later, 0.0)
     # fewer than one iteration cannot spread prompts
     carried = riding * work.batch * work.prompt / np.maximum(full, 1.0)
-    prefill = prompts_first(work, serving, (1 - riding) * work.batch)
+    not_riding = (1 - riding) * work.batch
+    prompts = serving.load_of(work, 0.0, not_riding * work.prompt)
+    prefill = serving.prefill(not_riding, prompts)
     # of the prompts that ride in no iteration, the share that comes while others decode
     behind = (later - riding) / np.maximum(1 - riding, 1e-9)
     waiting = decoding_beside(n, serving, behind)
@@ -110,12 +112,6 @@ def steady(
         serving=serving,
         queued=Latency(ttft, between_tokens),
     )
-
-
-def prompts_first(work: Workload, serving: Serving, requests: Real) -> Span:
-    """Prefill of requests that ride in no iteration, given how many [1]."""
-    load = serving.load_of(work, 0.0, requests * work.prompt)
-    return serving.prefill(requests, load)
 
 
 def decoding_beside(n: Real, serving: Serving, later: Real) -> Real:

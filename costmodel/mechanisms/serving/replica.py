@@ -9,11 +9,10 @@ chain of two states, plain and mixed.
 [2] Sakasegawa, An approximation formula Lq = alpha rho^beta / (1 - rho), 1977.
 [3] vLLM, `v1/engine/core_client.py`, `get_core_engine_for_request`.
 
-Symbols: lambda requests per second of a replica, n requests that decode, m tokens after the first,
-l prompt tokens, C chunk, k chunks of a prompt, D, M and I seconds of a plain, a mixed and a mean
-iteration, w share of mixed iterations, r correlation of one with the next, rho share in which
-prompts wait, x prompts that begin in an iteration, a chance that a prompt has a last chunk of its
-own.
+Symbols of requests: lambda per second of a replica, n that decode, m tokens after the first,
+l prompt tokens, C chunk, k chunks of a prompt, a chance that a prompt has a last chunk of its own.
+Symbols of iterations: D, M and I seconds of a plain, a mixed and a mean one, w share that is mixed,
+r correlation of one with the next, x prompts that begin in one. In a share rho prompts wait.
 """
 
 from __future__ import annotations
@@ -202,13 +201,10 @@ class Response:
     @property
     def overloaded(self) -> Booleans:
         """True if the queue grows without end: prompts or memory are never done with."""
-        full = np.greater_equal(self.replica.others, _room(self.replica) * BELOW_ONE)
+        serving = self.replica.serving
+        room = resident(self.replica.work, serving) / serving.replicas
+        full = np.greater_equal(self.replica.others, room * BELOW_ONE)
         return full | np.greater_equal(self.line.rho, BELOW_ONE)
-
-
-def _room(replica: Replica) -> Real:
-    """Requests that a replica holds [1]."""
-    return resident(replica.work, replica.serving) / replica.serving.replicas
 
 
 @dataclass(frozen=True)

@@ -115,14 +115,15 @@ class GpuSplit:
 
         def padded_experts(layer: LLM) -> Real:
             """Experts of one layer as a kernel holds them [B]."""
-            held = layer.experts * layer.expert_parameters * layer.weight_width
             inner = layer.ffn / self.slices(layer)
             padded = np.ceil(inner / padding) * padding / np.maximum(inner, 1.0)
             is_packed = np.less(layer.weight_width, 1.0)
-            return layer.is_moe * held * np.where(is_packed, padded, 1.0)
+            return _expert_bytes(layer) * np.where(is_packed, padded, 1.0)
 
         experts = llm.sum_over_layers(padded_experts)
-        attention = llm.sum_over_layers(_attention_bytes)
+        attention = llm.sum_over_layers(
+            lambda layer: layer.attention_parameters * layer.attention_width
+        )
         groups = self.tp * self.dp / self.expert_group
         again = (self.attention_copies - 1) * attention
         of_file = llm.sum_over_layers(_expert_bytes)
@@ -132,11 +133,6 @@ class GpuSplit:
 def _expert_bytes(layer: LLM) -> Real:
     """Experts of one layer, 0 of a dense one [B]."""
     return layer.is_moe * layer.experts * layer.expert_parameters * layer.weight_width
-
-
-def _attention_bytes(layer: LLM) -> Real:
-    """Matrices of attention of one layer [B]."""
-    return layer.attention_parameters * layer.attention_width
 
 
 def peer_role(hw: Machine) -> str:

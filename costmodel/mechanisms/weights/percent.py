@@ -125,7 +125,7 @@ def gpu_share(hw: Machine, llm: LLM, work: Workload, stated: ByName) -> Real:
     Args:
         stated: shares of the cache, and `tensors`, 1 where shares divide them.
     """
-    headroom = gpu_headroom(hw, llm, work, stated)
+    headroom = fitting_on_gpu(hw, llm, work, cache_on_gpu(llm, work, stated))
     return _by_tensors(stated, largest_gpu_share(llm, headroom), headroom)
 
 
@@ -139,7 +139,9 @@ def drive_share(hw: Machine, llm: LLM, work: Workload, stated: ByName) -> Real:
     on_gpu = stated.get("gpu_weights")
     if on_gpu is None:
         on_gpu = gpu_share(hw, llm, work, stated)
-    headroom = host_headroom(hw, llm, work, stated)
+    cache = cache_of(stated).host * llm.kv_cache_bytes(work.batch, work.final)
+    waiting = waiting_bytes(llm, work, stated.get("activations", 0.0))
+    headroom = (host(hw).memory - cache - waiting) / llm.weight_bytes
     divided = np.clip(1 - headroom / np.maximum(1 - on_gpu, JUST_PAST), 0.0, 1.0)
     return _by_tensors(stated, least_drive_share(llm, on_gpu, headroom), divided)
 
@@ -185,14 +187,6 @@ def cache_of(stated: ByName) -> Residency:
     return beside_gpu(stated.get("gpu_cache", 0.0), stated.get("ssd_cache", 0.0))
 
 
-def gpu_headroom(hw: Machine, llm: LLM, work: Workload, stated: ByName) -> Real:
-    """Share of the weights that fits the GPU beside its working set and its cache [1].
-
-    A cache elsewhere leaves the GPU the latents that pass.
-    """
-    return fitting_on_gpu(hw, llm, work, cache_on_gpu(llm, work, stated))
-
-
 def cache_on_gpu(llm: LLM, work: Workload, stated: ByName) -> Real:
     """GPU memory of the cache that stays there, and of latents that pass [B]."""
     cache = cache_of(stated)
@@ -207,13 +201,6 @@ def room_beside_stated_shares(
     on_gpu = stated.get("gpu_weights", 0.0)
     working = gpu_working_set(llm, 0.0, on_gpu, work.batch)
     return gpu(hw).memory - working - cache_on_gpu(llm, work, stated)
-
-
-def host_headroom(hw: Machine, llm: LLM, work: Workload, stated: ByName) -> Real:
-    """Share of the weights that fits host memory beside its cache and activations [1]."""
-    cache = cache_of(stated).host * llm.kv_cache_bytes(work.batch, work.final)
-    waiting = waiting_bytes(llm, work, stated.get("activations", 0.0))
-    return (host(hw).memory - cache - waiting) / llm.weight_bytes
 
 
 def waiting_bytes(llm: LLM, work: Workload, place: Real) -> Real:

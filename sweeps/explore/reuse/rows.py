@@ -121,7 +121,7 @@ def _row(question: Reuse, place: int, hits: Hits) -> dict[str, Any]:
     node, count = question.node, question.counts[place]
     written = question.rate_of_all * float(hits.written[place])
     built = question.tiers[place]
-    tier = built.served(written, question.nodes)
+    tier = built.while_written(written, question.nodes)
     write_load = scalar(built.write_load(written, question.nodes))
     tokens = hits.tokens[:, place]
     is_hit = tokens > 0

@@ -295,7 +295,7 @@ def request_seconds(question: Reuse, hits: Hits, rate: float) -> Numbers:
     fetched, loaded = np.zeros(len(rest)), np.zeros(len(rest))
     before = np.cumsum(tokens, axis=1) - tokens
     for place, built in enumerate(question.tiers):
-        tier = built.served(rate * hits.written[place], question.nodes)
+        tier = built.while_written(rate * hits.written[place], question.nodes)
         hit = tokens[:, place] > 0
         here, ahead = tokens[hit, place], before[hit, place]
         fetched[hit] += fetch(node, tier, here, ahead, (hits.prompts - hits.cached)[hit])

@@ -73,11 +73,11 @@ def test_small_blocks_are_bound_by_requests() -> None:
 def test_writes_take_their_share_of_the_medium_and_none_of_the_links() -> None:
     """Flash that writes half of its time reads at half its rate; DRAM still fills the links."""
     drives = of("ssd")
-    half = drives.served(8 * 6.8e9 / 2, 1)
+    half = drives.while_written(8 * 6.8e9 / 2, 1)
     assert half.load(GIGA).seconds - half.latency == pytest.approx(GIGA / (8 * 6e9))
-    busy = of("dram").served(100e9, 1)
+    busy = of("dram").while_written(100e9, 1)
     assert busy.load(GIGA).seconds == of("dram").load(GIGA).seconds
-    full = drives.served(8 * 6.8e9, 1)
+    full = drives.while_written(8 * 6.8e9, 1)
     assert full.load(GIGA).seconds > 1e6
 
 
@@ -95,7 +95,7 @@ def test_a_byte_costs_what_its_part_does() -> None:
 
 def test_nodes_share_the_drives_of_a_pool_and_each_add_dram_to_one() -> None:
     """Four nodes read a quarter of 96 GB/s each; 8 drives of 6.8 GB/s bear half of their rate."""
-    pool, dram = of("pool-ssd").served(8 * 6.8e9 / 2, 4), of("pool").served(0.0, 4)
+    pool, dram = of("pool-ssd").while_written(8 * 6.8e9 / 2, 4), of("pool").while_written(0.0, 4)
     assert pool.load(GIGA).seconds - pool.latency == pytest.approx(GIGA / (8 * 12e9 / 2 / 4))
     assert of("pool-ssd").write_load(8 * 6.8e9 / 2, 4) == pytest.approx(0.5)
     assert of("ssd").write_load(8 * 6.8e9 / 2, 4) == pytest.approx(0.125)

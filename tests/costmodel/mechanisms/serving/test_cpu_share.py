@@ -17,9 +17,9 @@ from nearkv.costmodel.mechanisms.serving.cpu_share import (
     least,
     least_of,
     least_share,
-    served,
     shared_layer,
     takes_excess,
+    with_requests,
 )
 from nearkv.costmodel.mechanisms.serving.parallel import (
     data_parallel,
@@ -248,7 +248,9 @@ def test_host_memory_for_two_requests_serves_two_replicas() -> None:
     counts = [
         float(
             np.ravel(
-                served(roomy.with_values({"host.memory": held * longest}), llm, work).gpu.count
+                with_requests(
+                    roomy.with_values({"host.memory": held * longest}), llm, work
+                ).gpu.count
             )[0]
         )
         for held in (2.5, 3.5, 100.0)
