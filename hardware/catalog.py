@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
@@ -90,11 +91,16 @@ def _read_once(path: Path, name: str, what: str, _: FileVersion) -> Part:
 
 @cache
 def _chips(part_type: str) -> tuple[Part, ...]:
-    """Parts of the catalogue of a type, with what their own files state."""
-    kind = f'kind = "{part_type}"\n'
-    paths = sorted((Path(__file__).parent / "parts").glob("*.toml"))
-    of_type = [path for path in paths if kind in path.read_text(encoding="utf-8")]
-    return tuple(_read_part(path, path.stem, "part") for path in of_type)
+    """Parts of the catalogue of a type that state what siblings take, as their own files do."""
+    taken = [name for name, key in PART_TYPES[part_type].items() if key.sibling]
+    states = re.compile(rf"^\[?({'|'.join(taken)})\b", re.MULTILINE)
+    parts = []
+    for path in sorted((Path(__file__).parent / "parts").glob("*.toml")):
+        text = path.read_text(encoding="utf-8")
+        # most state none, and need not be read as TOML
+        if f'kind = "{part_type}"\n' in text and states.search(text):
+            parts.append(_read_part(path, path.stem, "part"))
+    return tuple(parts)
 
 
 def _read_part(path: Path, name: str, what: str) -> Part:
