@@ -267,18 +267,34 @@ def test_output_pipes_into_a_reader_that_stops() -> None:
     assert done.returncode == 0
 
 
+def loaded_by(script: str, *names: str) -> list[str]:
+    """Those of some libraries that Python loads for a script."""
+    lines = f"import sys\n{script}\nprint(*sys.modules.keys() & {set(names)}, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, check=True)
+    return done.stderr.split()
+
+
 def test_help_needs_no_numpy() -> None:
-    names = "numpy pandas scipy pulp rich"
-    loaded = f"[name for name in '{names}'.split() if name in sys.modules]"
-    script = f"import sys, nearkv.cli; print({loaded})"
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ},
-    )
-    assert done.stdout.strip() == "[]"
+    assert not loaded_by("import nearkv.cli", "numpy", "pandas", "scipy", "pulp", "rich")
+
+
+PRINTS_ROWS = (
+    ["estimate", "hilos", *POINT],
+    ["compare", "flexgen-ssd", "hilos", *POINT],
+    ["solve", "alpha", *POINT],
+    ["solve", "hardware", *POINT, "--vary", "csd.count=1:4", "--slo", "throughput_tok_s=0.1"],
+    ["pareto", "--system", "hilos", *POINT, "--set", "csd.count=1,2"],
+    ["columns"],
+)
+"""A command for each of the ways in which rows come about."""
+
+
+@pytest.mark.slow
+def test_commands_that_print_rows_need_no_pandas() -> None:
+    """It takes longer to load than they need."""
+    calls = [f"app({words}, standalone_mode=False)" for words in PRINTS_ROWS]
+    script = "\n".join(["from nearkv.cli import app", *calls])
+    assert not loaded_by(script, "pandas", "pyarrow")
 
 
 @pytest.mark.slow

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from nearkv.hardware import catalog
 from nearkv.hardware.catalog import Platform
@@ -14,6 +13,9 @@ from nearkv.sweeps.api.tables import table_of_rows
 from nearkv.sweeps.evaluate import catalogue
 from nearkv.sweeps.evaluate.models import model_rows
 from nearkv.sweeps.study.own_systems import load_plugins
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def systems(plugin: Iterable[str] = (), platform: Value = "") -> pd.DataFrame:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pandas as pd
-
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.sweeps.api.arguments import Value, path_of
 from nearkv.sweeps.api.tables import table_of_rows
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from nearkv.sweeps.validation.calibration import Calibration
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Unpack
 
-import pandas as pd
-
 from nearkv.sweeps.api.arguments import (
     Axes,
     LoadAxes,
@@ -18,11 +16,14 @@ from nearkv.sweeps.api.arguments import (
     study_of,
     study_or_axes,
 )
-from nearkv.sweeps.api.tables import table_of_columns, table_of_rows
+from nearkv.sweeps.api.tables import Findings
 from nearkv.sweeps.study.sizes import names
 from nearkv.sweeps.study.study import Study
+from nearkv.sweeps.tables.table import Row
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from nearkv.sweeps.jobs.progress import SweepRun
 
 
@@ -67,14 +68,21 @@ def compare(
     >>> table[["system", "context_tok", "speedup"]].round(2).values.tolist()[:2]
     [['flexgen-ssd', 16384, 1.0], ['flexgen-ssd', 65536, 1.0]]
     """
+    study = study_of(systems, model, axes)
+    return compared(study, ratio, breakdown, also).table(empty)
+
+
+def compared(
+    study: Study, ratio: Names = (), breakdown: bool = False, also: Names = ()
+) -> Findings:
+    """The answer of `compare`, before it is a DataFrame."""
     from nearkv.sweeps.evaluate.columns import TIME_PREFIX, on_request
     from nearkv.sweeps.evaluate.compare import compare_systems, conclusion
 
-    study = study_of(systems, model, axes)
     ratios = names(ratio, "ratio")
     extra = on_request(names(also, "also"))
     columns = compare_systems(study, ratios, (*extra, TIME_PREFIX) if breakdown else extra)
-    return table_of_columns(columns, conclusion(study, columns), study, empty)
+    return Findings(columns, conclusion(study, columns), study)
 
 
 def sweep(
@@ -112,6 +120,16 @@ def sweep(
     >>> table["context_tok"].tolist()
     [8192, 16384, 24576, 32768]
     """
+    only = names_of(columns, "columns") if columns is not None else ()
+    also = (*only, *names(also, "also"))
+    chosen = study_or_axes(study, systems, model, axes)
+    return swept(chosen, also, breakdown, only).table(empty or bool(only))
+
+
+def swept(
+    study: Study, also: Names = (), breakdown: bool = False, only: Iterable[str] = ()
+) -> Findings:
+    """The answer of `sweep`, before it is a DataFrame."""
     from nearkv.sweeps.evaluate.columns import (
         BOTTLENECK,
         TIME_PREFIX,
@@ -122,17 +140,14 @@ def sweep(
     from nearkv.sweeps.evaluate.no_effect import checked_blocks
     from nearkv.sweeps.tables.table import counted, select
 
-    only = names_of(columns, "columns") if columns is not None else ()
-    extra = on_request((*only, *names(also, "also")))
+    extra = on_request(names(also, "also"))
     if breakdown:
         extra = (*extra, BOTTLENECK, TIME_PREFIX)
-    chosen = study_or_axes(study, systems, model, axes)
-    answer = stack(evaluate(checked_blocks(chosen), extra))
+    answer = stack(evaluate(checked_blocks(study), extra))
     points = counted(len(answer["status"]), "design point")
     answered = int((answer["status"] == "ok").sum())
     sentence = f"{points}, {answered:,} of them with an answer."
-    chosen_columns = select(answer, ",".join(only))
-    return table_of_columns(chosen_columns, [sentence], chosen, empty or bool(only))
+    return Findings(select(answer, ",".join(only)), [sentence], study)
 
 
 def pareto(
@@ -170,19 +185,30 @@ def pareto(
     >>> table["csd.count"].tolist()
     [4.0, 2.0, 1.0]
     """
+    chosen = study_or_axes(study, systems, model, axes)
+    return traded_off(chosen, by, where, also, run).table(empty)
+
+
+def traded_off(
+    study: Study,
+    by: Names,
+    where: Iterable[str] = (),
+    also: Names = (),
+    run: SweepRun | None = None,
+) -> Findings:
+    """The answer of `pareto`, before it is a DataFrame."""
     from nearkv.sweeps.explore.pareto import ALONE, find_front
     from nearkv.sweeps.tables.table import counted, reach
 
-    chosen = study_or_axes(study, systems, model, axes)
     limits = [where] if isinstance(where, str) else list(where)
     sides = names_of(by, "by")
     extra = names(also, "also")
-    front = find_front(chosen, ",".join(sides), limits, run or ALONE, extra)
+    front = find_front(study, ",".join(sides), limits, run or ALONE, extra)
     designs = counted(len(front[sides[0]]), "design")
     beaten = f"that no other of the same workload beats in {' and '.join(sides)}"
     reached = ", ".join(f"{side} {reach(front[side])}" for side in sides)
     sentence = f"{designs} {beaten}; {reached}."
-    return table_of_columns(front, [sentence], chosen, empty)
+    return Findings(front, [sentence], study)
 
 
 def sensitivity(
@@ -218,12 +244,19 @@ def sensitivity(
     >>> bool(table["swing"].dropna().is_monotonic_decreasing)
     True
     """
+    found, band = moved(study_of(system, model, axes), path_of(of, "of"), sobol)
+    table = found.table()
+    if not sobol:
+        table.attrs["band"] = band
+    return table
+
+
+def moved(study: Study, of: str, sobol: bool = False) -> tuple[Findings, Row]:
+    """The answer of `sensitivity`, before it is a DataFrame, and its band, empty with `sobol`."""
     from nearkv.sweeps.explore.sensitivity import find_elasticities, importance
 
-    study = study_of(system, model, axes)
-    of = path_of(of, "of")
     if sobol:
-        return table_of_rows(*importance(study, of))
+        return Findings(*importance(study, of)), {}
     rows, band = find_elasticities(study, of)
     drawn = f"{band['factors']} uncertain numbers and the model error"
     reach = f"its {band['level']:g} % band over {drawn}: {band['low']:.4g} to {band['high']:.4g}"
@@ -232,6 +265,4 @@ def sensitivity(
         sentences.append(
             f"The design fits in {100 * band['fits_share']:.3g} % of the draws."
         )
-    table = table_of_rows(rows, sentences)
-    table.attrs["band"] = band
-    return table
+    return Findings(rows, sentences), band

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import numpy as np
-import pandas as pd
 
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.units import parse
@@ -22,7 +21,7 @@ from nearkv.sweeps.api.arguments import (
     path_of,
     study_of,
 )
-from nearkv.sweeps.api.tables import table_of_rows
+from nearkv.sweeps.api.tables import Findings, table_of_rows
 from nearkv.sweeps.study.grid import NO_NUMBERS
 from nearkv.sweeps.study.sizes import Reader, comma_list, names, per_second, size
 
@@ -34,6 +33,8 @@ SEPARATOR = re.compile(r"\s*,\s*(?=[a-z])")
 """Between tiers; a comma before a number is between sizes of one."""
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from nearkv.sweeps.explore.reuse.node import Node
     from nearkv.sweeps.study.block_traces import BlockTrace
 
@@ -221,7 +222,7 @@ def tier_sizes(
     nodes: int = 0,
     years: float = 4.0,
     **arguments: Unpack[ReuseArguments],
-) -> pd.DataFrame:
+) -> Findings:
     """Find the cheapest sizes of tiers with which requests meet a mean time to first token.
 
     Args:
@@ -242,8 +243,8 @@ def tier_sizes(
     Raises:
         InputError: an argument that cannot be used, a tier without a price, or too many sizes.
 
-    >>> table = tier_sizes("llama3.1-70b", trace="conversation", slo="ttft_s=4", tiers="ssd")
-    >>> bool(table["ttft_s"][0] <= 4)
+    >>> found = tier_sizes("llama3.1-70b", trace="conversation", slo="ttft_s=4", tiers="ssd")
+    >>> found.rows[0]["ttft_s"] <= 4
     True
     """
     from nearkv.sweeps.explore.reuse.question import Reuse
@@ -267,7 +268,7 @@ def tier_sizes(
     texts = [tiers] if isinstance(tiers, str) else tiers or ("dram", "ssd")
     each = [tier for text in texts for tier in SEPARATOR.split(text)]
     row, conclusion = find_tier_sizes(sizing(question, each, years))
-    return table_of_rows([row], conclusion)
+    return Findings([row], conclusion)
 
 
 def hit_curves(traces: str | Iterable[str]) -> pd.DataFrame:
@@ -280,6 +281,8 @@ def hit_curves(traces: str | Iterable[str]) -> pd.DataFrame:
         A row a capacity of each trace: `hit_share` of the blocks, and those of the half that hits
         less and of the one that hits more, `hit_share_p0` and `hit_share_p100`.
     """
+    import pandas as pd
+
     tables = []
     for name in names(traces, "trace"):
         trace = _read(_asked({"trace": name}))
@@ -314,6 +317,8 @@ def fetch_times(
     Returns:
         A row a length of each way.
     """
+    import pandas as pd
+
     from nearkv.sweeps.explore.reuse.ways import load_seconds
 
     node = _node(model, _asked(server))

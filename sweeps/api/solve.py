@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from inspect import signature
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Unpack
-
-import pandas as pd
 
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.sweeps.api.arguments import (
@@ -21,14 +20,16 @@ from nearkv.sweeps.api.arguments import (
     study_of,
 )
 from nearkv.sweeps.api.reuse import tier_sizes
-from nearkv.sweeps.api.tables import rows_of, table_of_columns, table_of_rows
+from nearkv.sweeps.api.tables import Findings
 from nearkv.sweeps.explore.rows import sentences
 from nearkv.sweeps.study.grid import NO_NUMBERS
 from nearkv.sweeps.study.sizes import names
 from nearkv.sweeps.study.study import Study
-from nearkv.sweeps.tables.table import Row
+from nearkv.sweeps.tables.table import Columns, Row, Rows
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from nearkv.sweeps.explore.knob import BestMeasured
 
 StudyOrModels = Study | Models
@@ -67,6 +68,15 @@ def solve(question: str, model: StudyOrModels, **options: Any) -> pd.DataFrame:
     >>> int(solve("hardware", "opt-66b", context="64k", **need)["value"][0]) > 0
     True
     """
+    return found(question, model, **options).table()
+
+
+def found(question: str, model: StudyOrModels, **options: Any) -> Findings:
+    """The answer of `solve`, before it is a DataFrame.
+
+    Raises:
+        InputError: as of `solve`.
+    """
     question = path_of(question, "question")
     check_known("question", [question], QUESTIONS, "solve")
     answer = QUESTIONS[question]
@@ -84,24 +94,22 @@ def _study(model: StudyOrModels, systems: Names, axes: Axes) -> Study:
     return study_of(systems, model, axes)
 
 
-def _told(table: pd.DataFrame, why: Callable[[Row], str]) -> pd.DataFrame:
+def _told(cells: Columns | Rows, why: Callable[[Row], str]) -> Findings:
     """An answer that says of its first rows why they are what they are."""
-    table.attrs["conclusion"] = sentences(map(why, rows_of(table)))
-    return table
+    return Findings(cells, sentences(map(why, Findings(cells).rows)))
 
 
 def knob(
     model: StudyOrModels, name: str, systems: Names = "hilos", **axes: Unpack[Axes]
-) -> pd.DataFrame:
+) -> Findings:
     """Solve any knob of a system, as the share of the batch kept as X (HILOS sec. 4.2, 4.3)."""
     from nearkv.sweeps.explore.knob import against, find_best_knob, why_knob
 
     study = _study(model, systems, axes)
     measured = measured_best(study.systems, name)
     answer = find_best_knob(study, name, measured)
-    table = _told(table_of_columns(answer), why_knob(name))
-    table.attrs["conclusion"] += against(measured, rows_of(table))
-    return table
+    found = _told(answer, why_knob(name))
+    return replace(found, conclusion=[*found.conclusion, *against(measured, found.rows)])
 
 
 def measured_best(systems: Iterable[str], knob: str) -> dict[str, BestMeasured]:
@@ -125,22 +133,22 @@ def measured_best(systems: Iterable[str], knob: str) -> dict[str, BestMeasured]:
     return measured
 
 
-def beta(model: StudyOrModels, **axes: Unpack[Axes]) -> pd.DataFrame:
+def beta(model: StudyOrModels, **axes: Unpack[Axes]) -> Findings:
     """Split K and V between host DRAM and SmartSSD (HillInfer sec. 4.3)."""
     from nearkv.sweeps.explore.beta import find_beta, why_beta
 
     answer = find_beta(_study(model, "hillinfer", axes))
-    return _told(table_of_columns(answer), why_beta)
+    return _told(answer, why_beta)
 
 
 def batch(
     model: StudyOrModels, systems: Names = "hilos", slo: Names = (), **axes: Unpack[Axes]
-) -> pd.DataFrame:
+) -> Findings:
     """Find the largest batch served at once, and that of best throughput under limits."""
     from nearkv.sweeps.explore.batch import find_batches, why_batch
 
     rows = find_batches(_study(model, systems, axes), names(slo, "slo"))
-    return _told(table_of_rows(rows), why_batch)
+    return _told(rows, why_batch)
 
 
 def hardware(
@@ -149,12 +157,12 @@ def hardware(
     slo: Names,
     systems: Names = "hilos",
     **axes: Unpack[Axes],
-) -> pd.DataFrame:
+) -> Findings:
     """Find the least of a hardware number that meets limits."""
     from nearkv.sweeps.explore.hardware import find_hardware, why_hardware
 
     rows = find_hardware(_study(model, systems, axes), vary, names(slo, "slo"))
-    return _told(table_of_rows(rows), why_hardware)
+    return _told(rows, why_hardware)
 
 
 def crossover(
@@ -163,12 +171,12 @@ def crossover(
     systems: Names = "flexgen-dram,hilos",
     of: str = "decode_tok_s",
     **axes: Unpack[Axes],
-) -> pd.DataFrame:
+) -> Findings:
     """Find where one of two systems overtakes the other."""
     from nearkv.sweeps.explore.crossover import find_crossovers, why_crossover
 
     rows = find_crossovers(_study(model, systems, axes), along, of)
-    return _told(table_of_rows(rows), why_crossover)
+    return _told(rows, why_crossover)
 
 
 def mapping(
@@ -180,7 +188,7 @@ def mapping(
     platform: Platforms = "gh-asymmetric",
     sets: Numbered = NO_NUMBERS,
     parts: Numbered = NO_NUMBERS,
-) -> pd.DataFrame:
+) -> Findings:
     """Map the heads of each sub-layer on HBM or LPDDR, for one decode step (H2M2 sec. 4.3).
 
     Args:
@@ -201,7 +209,7 @@ def mapping(
             "parts": parts,
         }
         model = study_of("asymmetric", model, point)
-    return _told(table_of_columns(find_mapping(model, method)), why_mapping)
+    return _told(find_mapping(model, method), why_mapping)
 
 
 def placement(
@@ -215,7 +223,7 @@ def placement(
     gpu_batch: int | None = None,
     num_batches: int | None = None,
     fix: Mapping[str, float] = MappingProxyType({}),
-) -> pd.DataFrame:
+) -> Findings:
     """Place weights, KV cache and activations (FlexGen, ICML 2023, sec. 4.3).
 
     Args:
@@ -241,7 +249,7 @@ def placement(
         gpu_batch=gpu_batch,
         num_batches=num_batches,
     )
-    return _told(table_of_rows(rows), why_placement)
+    return _told(rows, why_placement)
 
 
 def subbatch(
@@ -254,7 +262,7 @@ def subbatch(
     seed: int = 0,
     sets: Numbered = NO_NUMBERS,
     parts: Numbered = NO_NUMBERS,
-) -> pd.DataFrame:
+) -> Findings:
     """Split one iteration of L3 into sub-batches and chunks (L3 sec. 5.3).
 
     Args:
@@ -273,10 +281,10 @@ def subbatch(
         time_limit=time_limit,
     )
     rows = subbatch.find_split(question)
-    return table_of_rows(rows, subbatch.explain_subbatch(rows))
+    return Findings(rows, subbatch.explain_subbatch(rows))
 
 
-QUESTIONS: Mapping[str, Callable[..., pd.DataFrame]] = {
+QUESTIONS: Mapping[str, Callable[..., Findings]] = {
     "alpha": partial(knob, name="alpha"),
     "spill": partial(knob, name="interval"),
     "knob": knob,

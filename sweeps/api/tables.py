@@ -1,8 +1,14 @@
-"""Columns and rows as pandas DataFrames, and back; a table keeps its conclusion beside it."""
+"""Answers as columns, rows and pandas DataFrames; each keeps its conclusion beside it.
+
+Commands print rows; pandas, half a second to load, is for the tables of functions alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +17,7 @@ from nearkv.sweeps.evaluate.catalogue import column_rows
 from nearkv.sweeps.evaluate.provenance import as_json, provenance
 from nearkv.sweeps.study.study import Study, blocks
 from nearkv.sweeps.tables.labels import stem_and_unit
-from nearkv.sweeps.tables.table import CellArray, Rows, plain, records
+from nearkv.sweeps.tables.table import CellArray, Columns, Rows, plain, records
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,6 +25,46 @@ if TYPE_CHECKING:
 
 WHOLE_COLUMNS = ("batch", "context_tok", "output_tokens")
 """Columns of integers, unless lengths are means of a trace; all other numbers are floats."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Cells that answer a question, and what they prove.
+
+    Attributes:
+        cells: columns of one length, or rows.
+        conclusion: sentences.
+        study: what is answered.
+    """
+
+    cells: Columns | Rows
+    conclusion: Sequence[str] = ()
+    study: Study | None = None
+
+    @cached_property
+    def columns(self) -> Mapping[str, Sequence[Any] | CellArray]:
+        """The cells of each column."""
+        if isinstance(self.cells, dict):
+            return self.cells
+        names = next(iter(self.rows), {})
+        return {name: [row[name] for row in self.rows] for name in names}
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The cells of each row, as plain values."""
+        if isinstance(self.cells, dict):
+            return records(self.cells)
+        names = dict.fromkeys(chain.from_iterable(self.cells))
+        return [{name: plain(row.get(name)) for name in names} for row in self.cells]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+    def table(self, empty: bool = True) -> pd.DataFrame:
+        """The DataFrame; without columns that hold no number, unless they are kept."""
+        if isinstance(self.cells, dict):
+            return table_of_columns(self.cells, self.conclusion, self.study, empty)
+        return table_of_rows(self.cells, self.conclusion)
 
 
 def table_of_columns(
@@ -75,8 +121,12 @@ def table_of_rows(
     return table
 
 
-def rows_of(table: pd.DataFrame | Rows) -> Rows:
+def findings_of(table: pd.DataFrame) -> Findings:
+    """The cells of a DataFrame, and its conclusion."""
+    columns = {str(name): values.to_numpy() for name, values in table.items()}
+    return Findings(columns, table.attrs.get("conclusion", ()))
+
+
+def rows_of(table: Findings | Rows) -> Rows:
     """The rows of a table as dictionaries of plain values; rows as they are."""
-    if isinstance(table, list):
-        return table
-    return records({str(name): values.to_numpy() for name, values in table.items()})
+    return table if isinstance(table, list) else table.rows

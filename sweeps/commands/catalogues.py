@@ -28,20 +28,23 @@ def systems(
     With --platform, which of them run on it, and what it lacks for the others.
     """
     from nearkv.costmodel.model.registry import ENGINE
-    from nearkv.sweeps.api import catalogues
+    from nearkv.sweeps.api.tables import Findings
+    from nearkv.sweeps.evaluate.catalogue import rows_on, system_rows
+    from nearkv.sweeps.study.own_systems import load_plugins
 
     view = options.view_of(line)
-    table = catalogues.systems(plugin=line.params["plugins"], platform=platform)
+    load_plugins(line.params["plugins"])
+    rows = rows_on(platform) if platform else system_rows()
     if installable:
-        table = table[table["origin"] == ENGINE]
+        rows = [row for row in rows if row["origin"] == ENGINE]
     usual = "system,origin,what,paper,platform,knobs"
     if platform:
         usual = "system,origin,runs,lacks,what"
-    below = [f"{len(table)} systems; `nearkv systems show NAME` prints the knobs of one."]
+    below = [f"{len(rows)} systems; `nearkv systems show NAME` prints the knobs of one."]
     if platform:
-        running = (table["runs"] == "yes").sum()
-        below = [f"{running} of {len(table)} systems run on {platform}."]
-    print_table(table, view, usual, below=below)
+        running = sum(row["runs"] == "yes" for row in rows)
+        below = [f"{running} of {len(rows)} systems run on {platform}."]
+    print_table(Findings(rows), view, usual, below=below)
 
 
 @options.with_options(options.axes("plugins"), options.View)

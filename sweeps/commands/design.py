@@ -159,6 +159,7 @@ def design(
 --slo tpot_ms=66 --budget 100kUSD
     """
     from nearkv.sweeps.api import design
+    from nearkv.sweeps.api.tables import findings_of
 
     view = options.view_of(line)
     question = _question(line)
@@ -189,7 +190,7 @@ def design(
     elif is_grid:
         made_best = minimize or maximize or "throughput_tok_s"
         usual = f"{CELL_COLUMNS},system,{made_best},best_share,reason,{MACHINE_COLUMNS}"
-    print_table(table, view, usual, title=table.attrs["asked"], below=below)
+    print_table(findings_of(table), view, usual, title=table.attrs["asked"], below=below)
     if table.attrs["interrupted"]:
         raise KeyboardInterrupt
 

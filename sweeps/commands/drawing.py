@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.api.tables import rows_of
+from nearkv.sweeps.api.tables import Findings
 from nearkv.sweeps.commands.below import sizes_by_default
 from nearkv.sweeps.commands.files import text_format
 from nearkv.sweeps.commands.messages import tell
@@ -88,11 +88,12 @@ def save_figure(figure: Any, file: str, about: str = "") -> None:
     tell(f"wrote {file}{about}")
 
 
-def print_chart(table: pd.DataFrame, study: Study, view: View) -> None:
+def print_chart(found: Findings, study: Study, view: View) -> None:
     """Print a bar a row, named by what the study varies, and the answer in a sentence."""
+    table = found.table()
     names = varying(table, study) or ["system"]
     value = drawn_column(table, view.columns)
-    rows, title, values = marked(rows_of(table)), label_of(value), [value]
+    rows, title, values = marked(found.rows), label_of(value), [value]
     if view.pivot:
         arranged = pivoted(rows, view.pivot, [value], names)
         rows, title = arranged.rows, arranged.title
@@ -100,6 +101,6 @@ def print_chart(table: pd.DataFrame, study: Study, view: View) -> None:
         values = [name for name in rows[0] if name not in table]
     bars = chart(rows, values, names, min(width_of_output(), WIDEST_CHART))
     shown = [*names, *values]
-    told = [*unequal(rows_of(table), shown), *sizes_by_default(study, shown)]
-    for line in (title, *bars, *table.attrs["conclusion"], *told):
+    told = [*unequal(found.rows, shown), *sizes_by_default(study, shown)]
+    for line in (title, *bars, *found.conclusion, *told):
         typer.echo(line)

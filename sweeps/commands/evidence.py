@@ -61,7 +61,7 @@ def validate(
     Example: nearkv validate --id hilos-tput-max
     """
     from nearkv.sweeps.api import evidence
-    from nearkv.sweeps.api.tables import rows_of
+    from nearkv.sweeps.api.tables import findings_of
     from nearkv.sweeps.commands.below import counted_by
     from nearkv.sweeps.study.sizes import comma_list
     from nearkv.sweeps.tables.table import Display
@@ -72,7 +72,7 @@ def validate(
     table = evidence.validate(
         paper, ids=ids, claims=claims, verdicts=verdicts, record=record
     )
-    rows, counts = rows_of(table), table.attrs["counts"]
+    rows, counts = findings_of(table).rows, table.attrs["counts"]
     below = []
     if counts and view.form == "markdown":
         typer.echo(VALIDATION_HEADING)
@@ -118,6 +118,7 @@ def calibrate(
     Example: nearkv calibrate --measurements my.csv --platform aipc-4090 -o my.toml
     """
     from nearkv.sweeps.api import evidence
+    from nearkv.sweeps.api.tables import findings_of
     from nearkv.sweeps.tables.formats import check_format
 
     check_format(form)
@@ -133,9 +134,9 @@ def calibrate(
         tell(f"wrote {place}; use it as --platform {place}")
     view = options.View(columns, form)
     is_whole = form == "table" and not columns
-    print_table(fit.factors, view, below=() if is_whole else fit.summary)
+    print_table(findings_of(fit.factors), view, below=() if is_whole else fit.summary)
     if is_whole:
-        print_table(fit.residuals, view, below=fit.summary)
+        print_table(findings_of(fit.residuals), view, below=fit.summary)
 
 
 COVERAGE_HEADING = """# Coverage: how many measured runs lie in the bands
@@ -174,9 +175,10 @@ def coverage(
     Example: nearkv coverage --format csv
     """
     from nearkv.sweeps.api import evidence
+    from nearkv.sweeps.api.tables import findings_of
 
     table = evidence.coverage(record=record)
     view = options.view_of(line)
     if view.form == "markdown":
         typer.echo(COVERAGE_HEADING)
-    print_table(table, view, below=COVERAGE_COLUMNS)
+    print_table(findings_of(table), view, below=COVERAGE_COLUMNS)

@@ -14,8 +14,7 @@ from nearkv.sweeps.commands.messages import printable, tell
 from nearkv.sweeps.study.sizes import comma_list
 
 if TYPE_CHECKING:
-    import pandas as pd
-
+    from nearkv.sweeps.api.tables import Findings
     from nearkv.sweeps.study.study import Study
     from nearkv.sweeps.tables.table import Rows
 
@@ -67,7 +66,7 @@ def holds_rows(file: str) -> bool:
     return bool(file) and not (text_format(file) or is_figure(file))
 
 
-def save(table: pd.DataFrame | Rows, only: str, study: Study | None, file: str) -> None:
+def save(table: Findings | Rows, only: str, study: Study | None, file: str) -> None:
     """Write the columns of a comma-separated list, and beside them where every number comes from.
 
     Raises:
@@ -78,20 +77,20 @@ def save(table: pd.DataFrame | Rows, only: str, study: Study | None, file: str) 
     save_bytes(encoded(table, only, form_of(Path(file))), len(table), study, file)
 
 
-def encoded(table: pd.DataFrame | Rows, only: str, form: str) -> bytes:
+def encoded(table: Findings | Rows, only: str, form: str) -> bytes:
     """The columns of a comma-separated list as a program reads them.
 
     Raises:
         InputError: a name that is no column.
     """
-    import pandas as pd
-
+    from nearkv.sweeps.api.tables import Findings
     from nearkv.sweeps.jobs.formats import encoded, table_of
     from nearkv.sweeps.tables.table import check_columns
 
-    frame, names = pd.DataFrame(table), list(comma_list(only))
-    check_columns(frame, names)
-    return encoded(table_of(frame[names] if names else frame), form)
+    found = Findings(table) if isinstance(table, list) else table
+    columns, names = found.columns, list(comma_list(only))
+    check_columns(columns, names)
+    return encoded(table_of({name: columns[name] for name in names or columns}), form)
 
 
 def save_bytes(content: bytes, rows: int, study: Study | None, file: str) -> None:

@@ -17,7 +17,7 @@ from nearkv.sweeps.tables.table import Display, Rows
 from nearkv.sweeps.tables.terminal import lay_out
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from nearkv.sweeps.api.tables import Findings
 
 MOST_ROWS_TOLD = 64
 """Rows of a table below which the sentence stands; more are read by a program."""
@@ -28,8 +28,8 @@ TOLD_BEYOND = 0.1
 def tell_solved(
     study: Study,
     view: View,
-    table: pd.DataFrame | Rows,
-    published: Callable[[Study], pd.DataFrame | Rows] | None = None,
+    table: Findings | Rows,
+    published: Callable[[Study], Findings | Rows] | None = None,
 ) -> None:
     """Print on a terminal that knobs are solved which a paper sets, and what its settings take.
 

@@ -15,8 +15,7 @@ from nearkv.sweeps.commands.messages import NO_ANSWER
 from nearkv.sweeps.commands.options import View
 
 if TYPE_CHECKING:
-    import pandas as pd
-
+    from nearkv.sweeps.api.tables import Findings
     from nearkv.sweeps.study.study import Study
     from nearkv.sweeps.tables.table import Display, Rows
 
@@ -36,7 +35,7 @@ AS_TABLE = View()
 
 
 def print_table(
-    table: pd.DataFrame | Rows,
+    table: Findings | Rows,
     view: View = AS_TABLE,
     usual: str = "",
     study: Study | None = None,
@@ -51,13 +50,13 @@ def print_table(
     stands in a sentence below a terminal's table.
 
     Args:
-        table: rows, as a DataFrame or as dictionaries that all have the same keys.
+        table: an answer, or rows that all have the same keys.
         view: what is asked for; where columns are chosen, all formats show those.
         usual: comma-separated columns that readers see where none is chosen, the most important
             first; all where it is empty.
         study: what the table answers, whose provenance stands beside a file.
         extra: columns that readers see even if they do not fit.
-        title, below: what stands above and below a terminal's table; a DataFrame's own conclusion
+        title, below: what stands above and below a terminal's table; an answer's own conclusion
             where nothing is named.
 
     Raises:
@@ -83,7 +82,7 @@ def print_table(
         return
     rows = rows_of(table)
     if below is None:
-        below = getattr(table, "attrs", {}).get("conclusion", ())
+        below = getattr(table, "conclusion", ())
 
     def shown_as(form: str) -> Display:
         shown = display(rows, replace(view, form=form), usual, study, extra)
@@ -127,7 +126,7 @@ def as_text(shown: Display, form: str, view: View) -> str:
     return render(shown, form, view.caption, view.label)
 
 
-def check_answered(table: pd.DataFrame | Rows) -> None:
+def check_answered(table: Findings | Rows) -> None:
     """End the command where the only row is infeasible, not modelled or never meets its limits.
 
     Raises:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,12 +19,11 @@ from nearkv.sweeps.commands.printing import BRIEF, check_answered, print_table
 from nearkv.sweeps.study.sizes import comma_list
 
 if TYPE_CHECKING:
-    import pandas as pd
-
+    from nearkv.sweeps.api.tables import Findings
     from nearkv.sweeps.jobs.progress import SweepRun
     from nearkv.sweeps.jobs.search import Best
     from nearkv.sweeps.study.study import Study
-    from nearkv.sweeps.tables.table import Columns
+    from nearkv.sweeps.tables.table import CellArray, Columns
 
 
 @options.with_options(options.of_study, options.of_load, options.View)
@@ -70,36 +69,35 @@ def compare(
     if view.file:
         (drawing.check_figure if is_figure(view.file) else check_output)(view.file)
 
-    # pandas is loaded only once the question is known to be sound
-    from nearkv.sweeps.api import questions
+    from nearkv.sweeps.api.questions import compared
     from nearkv.sweeps.commands.papers import tell_solved
 
-    table = questions.compare(
-        study, ratio=ratios, breakdown=breakdown, also=comma_list(view.columns), empty=True
-    )
+    found = compared(study, ratios, breakdown, comma_list(view.columns))
     if is_figure(view.file):
         baseline = systems[0] if len(systems) > 1 else ""
-        drawing.draw_table(table, study, view.file, view.columns, baseline)
+        drawing.draw_table(found.table(), study, view.file, view.columns, baseline)
         view = replace(view, file="")
     if chart and view.file:
-        save(table, view.written, study, view.file)
+        save(found, view.written, study, view.file)
     if chart:
-        drawing.print_chart(table, study, view)
-        check_answered(table)
+        drawing.print_chart(found, study, view)
+        check_answered(found)
         return
-    print_table(table, view, BRIEF, study, pinned(table, breakdown))
-    tell_solved(study, view, table, questions.compare)
+    print_table(found, view, BRIEF, study, pinned(found.columns, breakdown))
+    tell_solved(study, view, found, compared)
 
 
-def pinned(table: pd.DataFrame, breakdown: bool) -> list[str]:
+def pinned(columns: Mapping[str, Sequence[Any] | CellArray], breakdown: bool) -> list[str]:
     """Columns that readers see at any width: ratios, their bands, and busy resources."""
+    import numpy as np
+
     shown = ["step_ms", "speedup"] if breakdown else []
     # of requests that arrive there is no rate of decoding, and no band of its ratio
-    has_rate = table["speedup"].notna().any()
+    has_rate = np.isfinite(columns["speedup"]).any()
     of_ratio = ("speedup_p", "faster_share")
     band = of_ratio if has_rate else tuple(f"total_{name}" for name in of_ratio)
-    for name in map(str, table):
-        is_busy = name.startswith("time_s:") and (table[name] > 0).any()
+    for name, values in columns.items():
+        is_busy = name.startswith("time_s:") and np.greater(values, 0).any()
         if name.endswith("_ratio") or name.startswith(band) or is_busy:
             shown.append(name)
     return shown
@@ -140,7 +138,7 @@ def sweep(
 
     Example: nearkv sweep --system hilos --model opt-66b --context 8k:128k:x2 -o out.csv
     """
-    from nearkv.sweeps.api import questions
+    from nearkv.sweeps.api.questions import swept
     from nearkv.sweeps.jobs.best import reducer_of
     from nearkv.sweeps.jobs.parts import to_file
     from nearkv.sweeps.jobs.plan import all_columns
@@ -165,24 +163,23 @@ def sweep(
         to_file(study, Path(view.file), only, run)
     else:
         # all columns, for what the chosen ones leave out is told below them
-        table = questions.sweep(study, also=only, empty=True)
-        _show(table, study, view, BRIEF)
+        _show(swept(study, only), study, view, BRIEF)
 
 
 def _keep_best(study: Study, reducer: Best, run: SweepRun, view: options.View) -> None:
-    from nearkv.sweeps.api.tables import table_of_columns
+    from nearkv.sweeps.api.tables import Findings
     from nearkv.sweeps.jobs.best import best
 
     named = comma_list(view.columns)
     # what rows are compared by is told, where it is not shown
     wanted = dict.fromkeys((*named, *reducer.by, *reducer.per)) if named else ()
     columns = best(study, reducer, run, tuple(wanted))
-    rows = table_of_columns(columns, _ranked_by(columns, reducer))
+    found = Findings(columns, _ranked_by(columns, reducer))
     if holds_rows(view.file):
-        save(rows, view.columns, study, view.file)
+        save(found, view.columns, study, view.file)
     else:
         compared = (*reducer.per, *reducer.by)
-        _show(rows, study, view, ",".join([BRIEF, *compared]), compared)
+        _show(found, study, view, ",".join([BRIEF, *compared]), compared)
 
 
 def _ranked_by(rows: Columns, reducer: Best) -> list[str]:
@@ -201,7 +198,7 @@ def _ranked_by(rows: Columns, reducer: Best) -> list[str]:
 
 
 def _show(
-    table: pd.DataFrame,
+    found: Findings,
     study: Study,
     view: options.View,
     usual: str,
@@ -212,12 +209,12 @@ def _show(
     from nearkv.sweeps.tables.table import MOST_ROWS_SHOWN
 
     if is_figure(view.file):
-        draw_table(table, study, view.file, view.columns or ",".join(compared))
+        draw_table(found.table(), study, view.file, view.columns or ",".join(compared))
         return
     is_terminal = bool(sys.stdout and sys.stdout.isatty())
-    is_read = bool(view.file) or (len(table) <= MOST_ROWS_SHOWN and is_terminal)
+    is_read = bool(view.file) or (len(found) <= MOST_ROWS_SHOWN and is_terminal)
     view = replace(view, form=view.form or ("table" if is_read else "csv"))
-    print_table(table, view, usual, study, compared)
+    print_table(found, view, usual, study, compared)
 
 
 def check_use(run: SweepRun, view: options.View, reducer: bool) -> None:
@@ -293,14 +290,13 @@ def pareto(
 
     Example: nearkv pareto --system hilos --model opt-66b --batch 1:64:+1 --set csd.count=1:16:+1
     """
-    from nearkv.sweeps.api import questions
+    from nearkv.sweeps.api.questions import traded_off
     from nearkv.sweeps.jobs.progress import SweepRun
     from nearkv.sweeps.jobs.workers import Workers
 
     view, study = options.view_of(line), options.study_or_file(line, study_file, system)
     run = SweepRun(Workers(), False, False, tell, lambda text: yes or ask(text))
-    also = comma_list(view.columns)
-    front = questions.pareto(study, by=by, where=where, also=also, run=run, empty=True)
+    front = traded_off(study, by, where, comma_list(view.columns), run)
     print_table(front, view, f"{FRONT_COLUMNS},{by},note", study, comma_list(by))
 
 
@@ -321,8 +317,8 @@ def sensitivity(
 
     Example: nearkv sensitivity hilos --model opt-66b --batch 16 --context 64k
     """
-    from nearkv.sweeps.api import questions
+    from nearkv.sweeps.api.questions import moved
 
     view, study = options.view_of(line), options.study_of(line, [system])
-    table = questions.sensitivity(study, of=of, sobol=sobol)
-    print_table(table, view, study=study)
+    found, _ = moved(study, of, sobol)
+    print_table(found, view, study=study)

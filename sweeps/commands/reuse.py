@@ -149,11 +149,12 @@ def reuse(
     Example: nearkv reuse --prefix 16k --hit 0.7 --rate 0.5 --model llama3.1-70b --tier dram=512GB
     """
     from nearkv.sweeps.api import reuse
+    from nearkv.sweeps.api.tables import findings_of
 
-    table = reuse.reuse(**options.arguments(line))
-    asks_wear = drive or len(table["admission"].unique()) > 1
-    print_table(table, options.view_of(line), WEAR_COLUMNS if asks_wear else TIER_COLUMNS)
-    if (table["status"] == "infeasible").all():
+    found = findings_of(reuse.reuse(**options.arguments(line)))
+    asks_wear = drive or len({*found.columns["admission"]}) > 1
+    print_table(found, options.view_of(line), WEAR_COLUMNS if asks_wear else TIER_COLUMNS)
+    if {*found.columns["status"]} == {"infeasible"}:
         raise typer.Exit(NO_ANSWER)
 
 
@@ -179,8 +180,8 @@ def tiers(
         raise InputError(f"--minimize {minimize!r}: tiers are chosen by price, usd_hour")
     arguments = options.arguments(line)
     del arguments["minimize"]
-    table = tier_sizes(**arguments)
-    print_table(table, options.view_of(line), ",".join(table.columns))
+    found = tier_sizes(**arguments)
+    print_table(found, options.view_of(line), ",".join(found.columns))
 
 
 @options.with_options(of_server, of_knobs)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkv.costmodel.algebra.span import Indices
 from nearkv.hardware.errors import check_known
 from nearkv.sweeps.evaluate.columns import BOTTLENECK, STEP_BOTTLENECK, evaluate, stack
 from nearkv.sweeps.evaluate.ground import GROUND
@@ -17,9 +19,6 @@ from nearkv.sweeps.study.bands import FASTER_SHARES
 from nearkv.sweeps.study.grid import Block
 from nearkv.sweeps.study.study import Study, blocks
 from nearkv.sweeps.tables.table import CellArray, Columns, reach, three_digits
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 PREDICATES = {
     "speedup": ("decodes fastest", "are equal and decode fastest"),
@@ -72,9 +71,10 @@ def compare_systems(
         check_known("column of numbers", [name], numbers, "--ratio")
         chosen[f"{name}_ratio"] = name
     points = _points(parts[0], study)
-    prices = _ratios(table, points, {"price": "cost_usd"})
+    places = _places(table, points)
+    prices = _ratios(table, places, {"price": "cost_usd"})
     table["note"] = _noted(table["note"], _price_sentences(prices["price"]))
-    table |= _ratios(table, points, chosen)
+    table |= _ratios(table, places, chosen)
     if study.band:
         from nearkv.sweeps.uncertainty.ratios import ratio_bands
 
@@ -89,85 +89,108 @@ def conclusion(study: Study, table: Columns) -> list[str]:
     it has the highest throughput. The sentence says which of the two is compared, and its value.
     With a band, what is best in fewer draws than the band holds is said to lead in so many.
     """
-    import pandas as pd
-
     differing = [name for name in RIVALS if len(set(table[name])) > 1]
     if not differing:
         return []
     rivals = differing[0]
     first = str(table[rivals][0])
-    points = _points(blocks(study)[0], study)
-    shares = [name for name in FASTER_SHARES.values() if name in table]
-    columns = dict.fromkeys([*points, rivals, "status", *RATIOS, *RATIOS.values(), *shares])
-    frame = pd.DataFrame({name: table[name] for name in columns})
-    answered = frame[frame["status"] == "ok"]
-    unanswered = len(frame) - len(answered)
-    number = len(frame.drop_duplicates(points))
+    points = _places(table, _points(blocks(study)[0], study))
+    rows, number = len(points), len(set(points))
+    is_open = table["status"] == "ok"
+    unanswered = rows - np.count_nonzero(is_open)
     # a rate that every answer has leaves no system out; all keep up with requests that arrive
     compared = () if study.rate else RATIOS
     sentences = []
     for ratio in compared:
         # a point has its winner by the first rate that all of its answers have
-        known = answered[RATIOS[ratio]].notna()
-        is_shared = known.groupby(
-            [answered[name] for name in points], dropna=False
-        ).transform("all")
-        here, answered = answered[is_shared], answered[~is_shared]
-        if here.empty:
-            continue
-        best = _best(here, points, rivals, ratio)
-        best["sure"] = ~(best["share"] < study.band / 100)
-        for (names, sure), rows in best.groupby(["best", "sure"], sort=False):
-            where = f" at {len(rows)} of {number} points" if number > 1 else ""
-            rate = f" ({RATIOS[ratio]} {reach(rows['rate'].to_numpy())})"
-            reference = "its first row" if names == first else first
-            are_equal = len(rows["rivals"].iloc[0]) > 1
-            predicate, doubt = PREDICATES[ratio][are_equal], ""
-            if not sure:
-                share = reach(100 * rows["share"].to_numpy())
+        lacking = points[is_open & np.isnan(table[RATIOS[ratio]].astype(float))]
+        here = is_open & ~np.isin(points, lacking)
+        is_open = is_open & ~here
+        for best in _best(table, points, here, rivals, ratio, study.band or 0.0):
+            where = f" at {len(best.ratios)} of {number} points" if number > 1 else ""
+            rate = f" ({RATIOS[ratio]} {reach(np.array(best.rates))})"
+            reference = "its first row" if best.names == (first,) else first
+            predicate, doubt = PREDICATES[ratio][len(best.names) > 1], ""
+            if best.shares:
+                share = reach(100 * np.array(best.shares))
                 doubt = f", but {predicate} in {share} % of the draws only"
                 predicate = "leads"
-            times = _times(rows["ratio"], reference)
-            sentences.append(f"{names} {predicate}{where}{rate}{times}{doubt}")
+            times = _times(np.array(best.ratios), reference)
+            name = " and ".join(best.names)
+            sentences.append(f"{name} {predicate}{where}{rate}{times}{doubt}")
     if unanswered:
-        sentences.append(f"{unanswered} of {len(frame)} rows have no answer")
+        sentences.append(f"{unanswered} of {rows} rows have no answer")
     return [f"{'; '.join(sentences)}."] if sentences else []
 
 
-def _best(
-    answered: pd.DataFrame, points: list[str], rivals: str, ratio: str
-) -> pd.DataFrame:
-    """The best at each design point, and its ratio, rate and share of the draws there.
+@dataclass(frozen=True)
+class Lead:
+    """What is best at some design points: one of the rivals, or several that are equal.
 
-    They are several where they are equal; the share is NaN without a band.
+    Attributes:
+        names: of the rivals.
+        ratios: over the first row, at each of the points.
+        rates: the rate that is compared.
+        shares: of the draws in which they are best; empty where those are as many as a band holds,
+            or none are drawn.
     """
-    rate, share = RATIOS[ratio], FASTER_SHARES[ratio]
-    places = [answered[name] for name in points]
-    if share in answered:
-        of_rival = answered.groupby([*places, answered[rivals]], dropna=False)[share]
-        answered = answered.assign(share=of_rival.transform("sum"))
-    else:
-        answered = answered.assign(share=np.nan)
-    highest = answered[rate].groupby(places, dropna=False).transform("max")
-    leading = answered[answered[rate] >= highest * (1 - _ROUNDING)]
-    leading = leading.drop_duplicates([*points, rivals])
-    best = leading.groupby(points, dropna=False, sort=False).agg(
-        ratio=(ratio, "first"),
-        rate=(rate, "first"),
-        share=("share", lambda shares: shares.sum(min_count=1)),
-        rivals=(rivals, tuple),
-    )
-    best["best"] = [" and ".join(names) for names in best["rivals"]]
-    return best
+
+    names: tuple[str, ...]
+    ratios: list[float] = field(default_factory=list)
+    rates: list[float] = field(default_factory=list)
+    shares: list[float] = field(default_factory=list)
 
 
-def _times(ratios: pd.Series[float], reference: str) -> str:
+def _best(
+    table: Columns,
+    points: Indices,
+    here: NDArray[np.bool_],
+    rivals: str,
+    ratio: str,
+    band: float,
+) -> Iterable[Lead]:
+    """What leads at the design points, in the order in which it does first.
+
+    Args:
+        table: with all columns.
+        points: design point of each row.
+        here: rows that are compared.
+        rivals, ratio: what is compared, and by which ratio.
+        band: share of the draws in a band [%].
+    """
+    rates = table[RATIOS[ratio]].astype(float)
+    shares: Counter[tuple[int, str]] = Counter()
+    of_draws = table.get(FASTER_SHARES[ratio])
+    if of_draws is not None:
+        for row in np.flatnonzero(here & ~np.isnan(of_draws)).tolist():
+            shares[int(points[row]), str(table[rivals][row])] += of_draws[row]
+    highest = np.zeros(points.max() + 1)
+    np.maximum.at(highest, points[here], rates[here])
+    leading: dict[int, dict[str, int]] = {}
+    is_highest = rates >= highest[points] * (1 - _ROUNDING)
+    for row in np.flatnonzero(here & is_highest).tolist():
+        leading.setdefault(int(points[row]), {}).setdefault(str(table[rivals][row]), row)
+    leads: dict[tuple[tuple[str, ...], bool], Lead] = {}
+    for point, row_of in leading.items():
+        names, row = tuple(row_of), next(iter(row_of.values()))
+        share = sum(shares[point, name] for name in names)
+        is_open = of_draws is not None and share < band / 100
+        lead = leads.setdefault((names, is_open), Lead(names))
+        lead.ratios.append(float(table[ratio][row]))
+        lead.rates.append(float(rates[row]))
+        if is_open:
+            lead.shares.append(share)
+    return leads.values()
+
+
+def _times(ratios: NDArray[np.float64], reference: str) -> str:
     """Rate of the best system over the first row's; in percent where near it."""
-    if not ratios.max() > 1 + _ROUNDING:
+    most = np.fmax.reduce(ratios)
+    if not most > 1 + _ROUNDING:
         return ""
-    if ratios.max() < _SAID_IN_PERCENT:
-        return f", {reach(100 * (ratios.to_numpy() - 1))} % above {reference}"
-    return f", {reach(ratios.to_numpy())} times {reference}"
+    if most < _SAID_IN_PERCENT:
+        return f", {reach(100 * (ratios - 1))} % above {reference}"
+    return f", {reach(ratios)} times {reference}"
 
 
 def _points(block: Block, study: Study) -> list[str]:
@@ -177,26 +200,36 @@ def _points(block: Block, study: Study) -> list[str]:
     return [axis.name for axis in axes[:shared]]
 
 
-def _ratios(table: Columns, points: list[str], chosen: Mapping[str, str]) -> Columns:
-    """Each column over that of the first row with the same design point.
+def _places(table: Columns, points: Iterable[str]) -> Indices:
+    """Design point of each row, as the place of the first row that has it.
 
     Args:
         table: with all columns.
         points: columns that tell design points apart.
+    """
+    places = np.zeros(len(table["status"]), int)
+    for name in points:
+        _, values = np.unique(table[name], return_inverse=True)
+        _, first, inverse = np.unique(
+            places * len(places) + values, return_index=True, return_inverse=True
+        )
+        places = first[inverse]
+    return places
+
+
+def _ratios(table: Columns, places: Indices, chosen: Mapping[str, str]) -> Columns:
+    """Each column over that of the first row with the same design point.
+
+    Args:
+        table: with all columns.
+        places: design point of each row, as of `_places`.
         chosen: name of a ratio -> the column that it compares.
     """
-    import pandas as pd
-
-    columns = dict.fromkeys([*points, *chosen.values()])
-    frame = pd.DataFrame({name: table[name] for name in columns})
-    first = frame.drop_duplicates(points)
-    joined = frame[points].merge(first, on=points, how="left")
     ratios: Columns = {}
     for ratio, column in chosen.items():
-        values = frame[column].to_numpy(float)
-        reference = joined[column].to_numpy(float)
+        values = table[column].astype(float)
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratios[ratio] = values / reference
+            ratios[ratio] = values / values[places]
     return ratios
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Mapping
-from typing import IO, TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,10 +20,7 @@ import pyarrow.parquet
 from nearkv.sweeps.evaluate.columns import Cell
 from nearkv.sweeps.jobs.plan import ColumnKind, Piece, unpacked
 from nearkv.sweeps.study.grid import shape_of
-from nearkv.sweeps.tables.table import Categories, is_number, is_whole, plain
-
-if TYPE_CHECKING:
-    import pandas as pd
+from nearkv.sweeps.tables.table import Categories, CellArray, is_number, is_whole, plain
 
 TYPES = {
     "text": pa.dictionary(pa.int32(), pa.string()),
@@ -61,15 +58,15 @@ def piece_table(packed: bytes, piece: Piece) -> pa.Table:
     return pa.Table.from_batches(batches).unify_dictionaries()
 
 
-def table_of(frame: pd.DataFrame) -> pa.Table:
-    """A table in memory as one of Arrow; its values may be of any type."""
-    return pa.table({str(name): _column(values) for name, values in frame.items()})
+def table_of(columns: Mapping[str, Sequence[Any] | CellArray]) -> pa.Table:
+    """Columns in memory as a table of Arrow; their values may be of any type."""
+    return pa.table({name: _column(values) for name, values in columns.items()})
 
 
-def _column(values: pd.Series[Any]) -> pa.Array:
+def _column(values: Sequence[Any] | CellArray) -> pa.Array:
     """A column as numbers, where all that is not blank is one, or else as text."""
-    if values.dtype.kind in "fiu":
-        numbers = values.to_numpy(float)
+    if isinstance(values, np.ndarray) and values.dtype.kind in "fiu":
+        numbers = values.astype(float)
     else:
         cells = [plain(value) for value in values]
         stated = [cell for cell in cells if cell not in (None, "")]

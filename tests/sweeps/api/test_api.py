@@ -20,6 +20,7 @@ import nearkv
 from nearkv.cli import app
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps import api
+from nearkv.sweeps.api.tables import findings_of
 from nearkv.sweeps.commands.files import encoded
 from nearkv.sweeps.study.sizes import Amount
 
@@ -41,7 +42,7 @@ def printed(*words: str) -> str:
 
 
 def as_csv(table: pd.DataFrame) -> str:
-    return encoded(table, "", "csv").decode()
+    return encoded(findings_of(table), "", "csv").decode()
 
 
 def test_public_names_are_these_and_all_load() -> None:

@@ -7,9 +7,9 @@ import io
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow.parquet
 import pytest
 from support.command_line import succeed
@@ -127,7 +127,7 @@ def test_columns_chosen_are_columns_written_in_that_order(tmp_path: Path) -> Non
 
 
 def test_names_that_csv_must_quote_are_quoted() -> None:
-    found = pd.DataFrame({"model": ['say "x"', "plain"], "step_ms": [1.5, np.inf]})
+    found: dict[str, list[Any]] = {"model": ['say "x"', "plain"], "step_ms": [1.5, np.inf]}
     text = encoded(table_of(found), "csv").decode()
     rows = list(csv.DictReader(io.StringIO(text)))
     assert rows == [{"model": 'say "x"', "step_ms": "1.5"}, {"model": "plain", "step_ms": "inf"}]
@@ -138,5 +138,5 @@ def test_names_that_csv_must_quote_are_quoted() -> None:
 
 def test_numbers_beyond_64_bits_are_written_as_they_are() -> None:
     """10^19 is above 2^63: as an integer it would be written as -9223372036854775808."""
-    table = table_of(pd.DataFrame({"bytes": [1e19], "batch": [16.0]}))
+    table = table_of({"bytes": [1e19], "batch": [16.0]})
     assert table.to_pylist() == [{"bytes": 1e19, "batch": 16}]
