@@ -300,7 +300,7 @@ class Estimate:
             prefill and step count every round [1].
         accelerator_power: power an accelerator adds to its device's, by role where it is drawn
             while any part of the device works, by resource where only while that works [W].
-        also: further columns only this family has, by name with the unit in it.
+        columns: further ones that this family alone has, by name with the unit in it.
         step_carries: prompt tokens that ride in an iteration of the step; with any, the step is
             no decode step [1].
         serving: how the system serves a queue, where it does, for a simulation event by event.
@@ -318,7 +318,7 @@ class Estimate:
     work: Workload
     batch_run: Real
     accelerator_power: ByName = field(default_factory=dict)
-    also: ByName = field(default_factory=dict)
+    columns: ByName = field(default_factory=dict)
     step_carries: Real = 0.0
     serving: Serving | None = None
     notes: Notes = field(default_factory=dict)

@@ -139,11 +139,11 @@ def _misbuilt(estimate: Estimate) -> str:
 
 def _misnamed(estimate: Estimate, hw: Machine) -> str:
     """A column that is taken, or a resource of a role that the machine does not have."""
-    for name in estimate.also:
+    for name in estimate.columns:
         if name in COLUMNS or not _COLUMN.fullmatch(name):
             return (
-                f"answers {name!r} in also, which is a column of every system or no name of one; "
-                "use small letters, digits and _, as in spilled_gb"
+                f"answers {name!r} in columns, which is a column of every system or no name of "
+                "one; use small letters, digits and _, as in spilled_gb"
             )
     for _, leaf, _ in chain(estimate.prefill.leaves(), estimate.step.leaves()):
         if leaf.resource.partition(".")[0] not in hw.roles:

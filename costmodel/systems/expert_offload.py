@@ -461,7 +461,7 @@ def expert_offload(
     answer = estimate(hw, llm, work, prefill, decode, head, held)
     return replace(
         answer,
-        also={
+        columns={
             "crossover_tok": placed.crossover,
             "expert_hit_share": cores.hit_share(llm, TokenChunks(b), placed.held),
         },
@@ -526,7 +526,7 @@ def cpu_only(
     in_memory = memories(hw, (1 - held) * movable, in_host)
     answer = estimate(hw, llm, work, prefill, decode, cores.head(llm, b), in_memory)
     hits = cores.hit_share(llm, TokenChunks(b), held)
-    return replace(answer, also={"expert_hit_share": hits}, attention={"host": 1.0})
+    return replace(answer, columns={"expert_hit_share": hits}, attention={"host": 1.0})
 
 
 def estimate(

@@ -310,7 +310,7 @@ def served(
     notes = {**answer.notes, **unmeasured_kernels(hw, llm)}
     stated = "HILOS measured weights in host memory to take vLLM about five times as long"
     return missed(
-        replace(answer, also=degrees, notes=notes),
+        replace(answer, columns=degrees, notes=notes),
         stated,
         "hilos-multinode",
         np.greater(knobs["offload"], 0),

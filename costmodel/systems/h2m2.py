@@ -122,7 +122,7 @@ def h2m2(
     space = hw.hbm.count * hw.hbm.memory + hw.lpddr.count * hw.lpddr.memory
     table = page_table_bytes(hw, space)
     paging = {"fragmentation_mb": wasted / 1e6, "page_table_mb": table / 1e6}
-    return replace(estimate, also={**estimate.also, **paging})
+    return replace(estimate, columns={**estimate.columns, **paging})
 
 
 MAPPINGS = {

@@ -173,7 +173,7 @@ def hillinfer(
         work=work,
         batch_run=work.batch,
         accelerator_power={"csd": csd(hw, llm.group).kernel_power},
-        also=where_kv_lives(llm, work, tiers),
+        columns=where_kv_lives(llm, work, tiers),
     )
     beyond = np.greater_equal(work.prompt, DRAM_IS_FULL)
     return missed(answer, "its paper gains more at longer contexts", "HI-006", beyond)

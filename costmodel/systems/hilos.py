@@ -104,7 +104,7 @@ def hilos(
         fits=capacity_check(hw, streamed, work, caching),
         work=work,
         batch_run=b,
-        also={"x_over_kv": llm.x_over_kv},
+        columns={"x_over_kv": llm.x_over_kv},
         accelerator_power={"csd": kernel_power(hw, llm)},
         attention={"csd": 1 - alpha, "gpu": alpha},
         notes={UNBUILT: unbuilt_kernels(hw, llm)},

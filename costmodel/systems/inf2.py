@@ -260,7 +260,7 @@ def inf2(
         fits=check,
         work=work,
         batch_run=b,
-        also={"x_over_kv": llm.x_over_kv},
+        columns={"x_over_kv": llm.x_over_kv},
         accelerator_power={"csd": devices.kernel_power},
         notes={BESIDE: np.greater(split.beside, 0)},
         attention=split.attention,

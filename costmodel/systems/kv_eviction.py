@@ -53,7 +53,7 @@ def with_prefill(
         fits=fits(**fits_in(hw, llm, work, tiers, "ssd", disk.drives.capacity)),
         work=work,
         batch_run=work.batch,
-        also=where_kv_lives(llm, work, tiers),
+        columns=where_kv_lives(llm, work, tiers),
     )
 
 

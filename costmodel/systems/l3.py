@@ -141,7 +141,7 @@ def l3(
         chunked=1.0,
     )
     power = {"dimm.banks": dimms(hw).power}
-    return replace(answer, also=pu_overhead(hw), accelerator_power=power)
+    return replace(answer, columns=pu_overhead(hw), accelerator_power=power)
 
 
 def served_from_dimms(

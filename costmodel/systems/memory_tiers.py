@@ -99,7 +99,7 @@ def one_memory(
         fits=fits(**{memory: (most_contents(llm, work), on.capacity)}),
         work=work,
         batch_run=work.batch,
-        also={"memory_energy_j_tok": memory_energy(hw, step, work.batch, memory)},
+        columns={"memory_energy_j_tok": memory_energy(hw, step, work.batch, memory)},
         accelerator_power={memory: on.power},
         attention={memory: 1.0},
     )
@@ -197,7 +197,9 @@ def hierarchical(hw: Machine, llm: LLM, work: Workload) -> Estimate:
         fits=fits(both=(most_contents(llm, work), on.capacity + slow.capacity)),
         work=work,
         batch_run=work.batch,
-        also={"memory_energy_j_tok": memory_energy(hw, step, work.batch, "hbm", "lpddr")},
+        columns={
+            "memory_energy_j_tok": memory_energy(hw, step, work.batch, "hbm", "lpddr")
+        },
         accelerator_power={"hbm": on.power},
         attention={"hbm": 1.0},
     )

@@ -303,7 +303,7 @@ def _metrics(
     They are most of the work, and a search for the best rows needs one or two of them.
     """
     estimate = answer.estimate
-    values = dict(estimate.also)
+    values = dict(estimate.columns)
     if estimate.work.arrivals is not None:
         from nearkv.solvers.goodput import load_columns
 

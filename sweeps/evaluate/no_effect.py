@@ -112,7 +112,7 @@ def _metrics(
     estimate = resolved.estimate
     answer = Evaluated(estimate, hw, block.system.owns)
     metrics = [metric.compute(answer) for metric in COLUMNS.values()]
-    own = estimate.also.values()
+    own = estimate.columns.values()
     return [np.asarray(value) for value in (estimate.fits.ok, *metrics, *own)]
 
 

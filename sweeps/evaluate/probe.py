@@ -54,7 +54,7 @@ class Probe:
     def own_columns(self) -> tuple[str, ...]:
         """Columns of numbers that only this system has."""
         first = self.answer(np.zeros(1, np.intp))
-        return tuple(first.estimate.also)
+        return tuple(first.estimate.columns)
 
     @property
     def size(self) -> int:
@@ -111,7 +111,7 @@ class Probe:
 
 def column(answer: Evaluated, name: str, size: int) -> Numbers:
     """A column at every point of an answer, NaN where the design does not fit."""
-    own = answer.estimate.also
+    own = answer.estimate.columns
     values = own[name] if name in own else COLUMNS[name].compute(answer)
     shown = np.where(answer.estimate.fits.ok, values, np.nan)
     return np.broadcast_to(shown, (size,)).astype(float)

@@ -145,7 +145,7 @@ def _solved(block: Block, box: Slices, knob: str, measured: BestMeasured | None)
         beside["bound_by"] = resolved.bound_by
         if knob == "alpha":
             # a system may keep K and V in widths of its own
-            beside["x_over_kv"] = resolved.estimate.also.get("x_over_kv", llm.x_over_kv)
+            beside["x_over_kv"] = resolved.estimate.columns.get("x_over_kv", llm.x_over_kv)
     others: dict[str, KnobSetting] = {
         _rule_column(rule): rule for rule in system.knobs[knob].rules
     }

@@ -92,7 +92,7 @@ def _mapped(block: Block, box: Slices, method: str) -> Columns:
     units = {f"n_{name}": n for name, n in zip(SUBLAYERS, best.units, strict=True)}
     resolved = replace(block, open_knobs={**block.open_knobs, **units}).resolved(box)
     evaluated = columns(block, box, resolved=resolved)
-    measured = COLUMNS.keys() | resolved.estimate.also
+    measured = COLUMNS.keys() | resolved.estimate.columns
     table = {name: evaluated[name] for name in evaluated if name not in measured}
     hbm, lpddr = bytes_used(tables, best)
     beside: dict[str, NDArray[np.generic]] = {

@@ -91,7 +91,7 @@ class Sampled:
 
     def column(self, name: str) -> Numbers:
         """A column or a knob at every draw; NaN where the design does not fit."""
-        own = {**self.answer.estimate.also, **self.knobs}
+        own = {**self.answer.estimate.columns, **self.knobs}
         if name in COLUMNS:
             values = COLUMNS[name].compute(self.answer)
         elif name in own:
@@ -239,4 +239,4 @@ def banded(block: Block, estimate: Estimate) -> list[str]:
     """Columns that have a band: all of times, rates and sums, and the knobs that are solved."""
     solved = [name for name, value in block.open_knobs.items() if isinstance(value, str)]
     shares = [name for name in solved if not block.system.knobs[name].choices]
-    return [*COLUMNS, *estimate.also, *shares]
+    return [*COLUMNS, *estimate.columns, *shares]

@@ -148,20 +148,20 @@ def every_layer(
         lpddr=(by_kind(on_lpddr), lpddr),
         both=(most_contents(llm, work), hbm + lpddr),
     )
-    also = {
+    columns = {
         "memory_energy_j_tok": memory_energy(hw, step, work.batch, "hbm", "lpddr"),
         "hbm_used_gb": check.tiers["hbm"][0] / 1e9,
         "lpddr_used_gb": check.tiers["lpddr"][0] / 1e9,
     }
     for name, amount in on_hbm._asdict().items():
-        also[f"hbm_{name}_gb"] = amount / 1e9
+        columns[f"hbm_{name}_gb"] = amount / 1e9
     return Estimate(
         prefill=prefill,
         step=step,
         fits=check,
         work=work,
         batch_run=work.batch,
-        also=also,
+        columns=columns,
         accelerator_power={"hbm": two.hbm.power, "lpddr": two.lpddr.power},
         attention={"hbm": attention, "lpddr": 1 - attention},
     )

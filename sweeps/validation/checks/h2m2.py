@@ -177,7 +177,7 @@ def crossover_context(name: str, first: str, second: str) -> Any:
 
 def _on_hbm(name: str) -> dict[str, Numbers]:
     """Bytes of each sub-layer on HBM at every length [GB]."""
-    also = estimate("h2m2", name).also
+    also = estimate("h2m2", name).columns
     return {part: np.asarray(also[f"hbm_{part}_gb"]) for part in SUBLAYERS}
 
 
@@ -185,7 +185,7 @@ def _on_hbm(name: str) -> dict[str, Numbers]:
 def hbm_fill(name: str) -> Numbers:
     """Share of HBM that H2M2 fills, at every length (fig. 14) [1]."""
     _, hw, _ = solved("h2m2", name)
-    used = np.asarray(estimate("h2m2", name).also["hbm_used_gb"]) * 1e9
+    used = np.asarray(estimate("h2m2", name).columns["hbm_used_gb"]) * 1e9
     return np.asarray(used / (hw.hbm.count * hw.hbm.memory))
 
 

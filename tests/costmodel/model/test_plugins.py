@@ -147,8 +147,10 @@ HOSTILE = {
     system_that("import numpy as np\n    return read(hw, llm, work, rate=np.ones(7))"): (
         "repetitions of shape (7,), which does not go with one design point",
     ),
-    changed("also={'step_ms': 5.0}"): ("'step_ms' in also, which is a column of every system",),
-    changed("also={'=1+1': 5.0}"): ("'=1+1' in also",),
+    changed("columns={'step_ms': 5.0}"): (
+        "'step_ms' in columns, which is a column of every system",
+    ),
+    changed("columns={'=1+1': 5.0}"): ("'=1+1' in columns",),
     changed("fits=fits(gpu=('1', '2'))"): ("a need of gpu of ",),
     changed("fits=fits(gpu=(float('nan'), 1.0))"): ("a need of gpu of nan",),
     changed("fits=fits(gpu=({'weights': 3.0, 'X': -1.0}, 4.0))"): ("a need of gpu for X of -1",),

@@ -104,7 +104,7 @@ def test_a_skewed_router_chooses_what_the_gpu_holds() -> None:
 def test_more_tokens_than_the_crossover_are_streamed() -> None:
     """Just below it the cores compute a chunk, just above it the experts come over the link."""
     llm = model("qwen3-30b-a3b")
-    cross = float(answer(llm).also["crossover_tok"])
+    cross = float(answer(llm).columns["crossover_tok"])
     for factor, busy in ((0.9, "host.cores"), (1.1, "gpu_link.in")):
         prompt = np.floor(factor * cross)
         prefill = answer(llm, work=Workload(1.0, prompt, 2.0), chunk=prompt, prompts=3.0).prefill
@@ -117,7 +117,7 @@ def test_more_tokens_than_the_crossover_are_streamed() -> None:
 def test_each_chunk_of_a_prompt_is_chosen_for_itself() -> None:
     """A full chunk is streamed; one token more is computed by the cores, as a step's is."""
     llm = model("qwen3-30b-a3b")
-    chunk = np.ceil(2 * float(answer(llm).also["crossover_tok"]))
+    chunk = np.ceil(2 * float(answer(llm).columns["crossover_tok"]))
     full, more = (
         answer(llm, work=Workload(1.0, prompt, 2.0), chunk=chunk).prefill
         for prompt in (chunk, chunk + 1)
@@ -361,9 +361,9 @@ def test_hits_are_what_memories_hold_of_the_experts_in_use() -> None:
     half = {"host.memory": ALL_EXPERTS / 2, "router.skew": 0.0}
     capacity = {"ssd.capacity": 1e12}
     hw = BED.with_values(half | capacity)
-    assert answer(hw=hw).also["expert_hit_share"] == pytest.approx(0.5, abs=0.05)
-    assert answer().also["expert_hit_share"] == 1.0
-    assert np.isnan(answer(llm=DENSE).also["expert_hit_share"])
+    assert answer(hw=hw).columns["expert_hit_share"] == pytest.approx(0.5, abs=0.05)
+    assert answer().columns["expert_hit_share"] == 1.0
+    assert np.isnan(answer(llm=DENSE).columns["expert_hit_share"])
 
 
 def test_several_gpus_say_that_they_take_turns() -> None:

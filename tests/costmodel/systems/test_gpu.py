@@ -540,7 +540,7 @@ def test_a_prompt_behind_a_prefix_takes_what_a_longer_prompt_takes_more() -> Non
 
 def test_degrees_are_columns_of_the_answer() -> None:
     answer = estimate("gpu", **split(4.0, 2.0))
-    assert {name: answer.also[name] for name in ("tp", "dp", "pp", "ep")} == {
+    assert {name: answer.columns[name] for name in ("tp", "dp", "pp", "ep")} == {
         "tp": 4.0,
         "dp": 2.0,
         "pp": 1.0,

@@ -110,7 +110,7 @@ def test_fragmentation_is_small_and_eq_2_counts_the_used_part() -> None:
     assert last_pages.as_printed == 96 * 2 * 2**20
     assert last_pages.wasted == 96 * 2 * 2**20
     assert last_pages.wasted < 0.005 * 96e9  # sec. 4.2.1: "only 0.16 %"
-    also = resolve("h2m2", GPT3, 32.0, LENGTHS).estimate.also
+    also = resolve("h2m2", GPT3, 32.0, LENGTHS).estimate.columns
     assert np.all(np.asarray(also["fragmentation_mb"]) < 0.01 * 96e3)
     assert also["page_table_mb"] == pytest.approx(608e9 / 2**21 * 8 / 1e6, rel=1e-4)
 
@@ -187,7 +187,7 @@ def test_greedy_and_translation_cost_what_table_3_says() -> None:
 
 
 def test_hbm_is_full_and_attention_takes_it_over() -> None:  # fig. 14
-    also = resolve("h2m2", GPT3, 32.0, LENGTHS).estimate.also
+    also = resolve("h2m2", GPT3, 32.0, LENGTHS).estimate.columns
     assert np.all(np.asarray(also["hbm_used_gb"]) > 0.95 * 96)
     assert np.all(np.diff(also["hbm_attention_gb"]) >= -1.7)  # one head of KV
     assert np.all(np.diff(also["hbm_fc_gb"]) <= 0)
@@ -216,7 +216,9 @@ def test_hierarchical_wins_while_everything_fits_hbm_and_only_then() -> None:  #
 
 def test_memory_energy() -> None:  # fig. 19; one ratio of powers is fitted to both figures
     def energy(name: str) -> NDArray[np.float64]:
-        return np.asarray(resolve(name, GPT3, 32.0, LENGTHS).estimate.also["memory_energy_j_tok"])
+        return np.asarray(
+            resolve(name, GPT3, 32.0, LENGTHS).estimate.columns["memory_energy_j_tok"]
+        )
 
     base = energy("lpddr-only")
     assert np.mean(energy("h2m2") / base) == pytest.approx(0.76, rel=0.06)
@@ -309,7 +311,7 @@ def test_heads_on_hbm_and_on_lpddr_are_all_heads() -> None:
     cache, qkv, fc = KV / 2, 3 * 8 * 30 * 2 / 2, (STREAMED - 3 * 8 * 30 * 2) / 2
     assert needed(answer)["hbm"] == needed(answer)["lpddr"] == pytest.approx(cache + qkv + fc)
     assert needed(answer)["both"] == STREAMED + PROMPT_KV + 5 * ACTIVATIONS
-    gigabytes = {name: answer.also[f"hbm_{name}_gb"] for name in ("attention", "qkv", "fc")}
+    gigabytes = {name: answer.columns[f"hbm_{name}_gb"] for name in ("attention", "qkv", "fc")}
     assert gigabytes == pytest.approx({"attention": cache / 1e9, "qkv": qkv / 1e9, "fc": fc / 1e9})
 
 

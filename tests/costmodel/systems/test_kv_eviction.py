@@ -30,7 +30,7 @@ from nearkv.costmodel.model.workload import Workload
 @pytest.mark.parametrize("system", ["full-cache", "h2o", "infinigen", "leoam", "hillinfer"])
 def test_where_kv_lives_adds_up(system: str) -> None:
     # Qwen-7B, 4K tokens, batch 8: 17.18 GB of KV (sec. 1 gives 30 GB with weights)
-    also = solved(system, machine(), "qwen-7b", Workload(8.0, 4096.0, 0.0)).estimate.also
+    also = solved(system, machine(), "qwen-7b", Workload(8.0, 4096.0, 0.0)).estimate.columns
     assert sum(also.values()) == pytest.approx(17.18, abs=0.01)
     assert set(also) == {"kv_gpu_gb", "kv_host_gb", "kv_drive_gb"}
 
@@ -123,7 +123,7 @@ def test_who_evicts_nothing_fetches_all_that_is_not_on_the_gpu(name: str) -> Non
     tiers = {"gpu": on, "host": HOST * FINAL_KV, "ssd": DRIVE * FINAL_KV}
     assert needed(answer) == pytest.approx(tiers)
     in_gb = {"kv_gpu_gb": GPU, "kv_host_gb": HOST, "kv_drive_gb": DRIVE}
-    assert answer.also == pytest.approx({key: a * FINAL_KV / 1e9 for key, a in in_gb.items()})
+    assert answer.columns == pytest.approx({key: a * FINAL_KV / 1e9 for key, a in in_gb.items()})
 
 
 def test_no_more_is_demoted_than_host_and_drive_can_swap() -> None:
@@ -166,6 +166,6 @@ def test_leoam_reads_two_keys_a_chunk() -> None:
 
 
 def test_gigabytes_of_a_cache_are_its_bytes_in_units_of_1e9() -> None:
-    also = estimate("full-cache").also
+    also = estimate("full-cache").columns
     parts = [also[f"kv_{tier}_gb"] for tier in ("gpu", "host", "drive")]
     assert sum(parts) == pytest.approx(FINAL_KV / 1e9, rel=1e-12, abs=0)

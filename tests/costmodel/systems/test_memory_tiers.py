@@ -49,7 +49,7 @@ def test_one_memory_reads_weights_activations_and_cache() -> None:
     assert needed(answer) == {"lpddr": STREAMED + PROMPT_KV + 5 * ACTIVATIONS}
     hw = load_platform("gh-asymmetric").machine()
     energy = hw.lpddr.count * hw.lpddr.power * answer.step.seconds / 5
-    assert answer.also == {"memory_energy_j_tok": pytest.approx(energy)}
+    assert answer.columns == {"memory_energy_j_tok": pytest.approx(energy)}
 
 
 def test_what_exceeds_hbm_is_brought_from_lpddr() -> None:

@@ -311,7 +311,7 @@ def test_mapped_layers_fill_all_memories_of_a_side() -> None:
     on_hbm = BySublayer(1e9, 2e9, 3e9)
     on_lpddr = BySublayer(3e9, 1e9, 0.0)
     answer = every_layer(hw, MIXTURE, WORK, span, powered(span, "hbm"), on_hbm, on_lpddr, 0.25)
-    used = [answer.also[f"{name}_gb"] for name in ("hbm_used", "lpddr_used", "hbm_qkv")]
+    used = [answer.columns[f"{name}_gb"] for name in ("hbm_used", "lpddr_used", "hbm_qkv")]
     assert used == [6, 4, 2]
     assert answer.attention == {"hbm": 0.25, "lpddr": 0.75}
     # activations of two prompts take more than what the last steps add to the cache
