@@ -69,3 +69,9 @@ def killed(words: list[str]) -> str:
 
 def test_the_page_is_typed_in_under_sixty_lines() -> None:
     assert len(typed_lines()) < 60
+
+
+def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
+    """The block of what a system may use asserts each number beside its name."""
+    (code,) = re.findall(r"^```python\n(from nearkv import .*?)^```", PAGE, re.S | re.M)
+    exec(compile(code, "own.md", "exec"), {})
