@@ -23,8 +23,6 @@ from nearkv.solvers.mapping.tables import (
     mapping_of,
 )
 
-HeadCounts = tuple[int, ...]
-"""Units, from none on, of each sub-layer that are tried [1]."""
 _PAIRS_AT_ONCE = 1 << 17
 """Entries of one temporary; 1 MiB of float64, which a core's cache holds."""
 
@@ -52,15 +50,9 @@ def exact(tables: HeadTables) -> HeadMapping:
 
 def _best_of_pairs(flat: FlatTables) -> Units:
     """The fastest units; where none fit, those with the fewest bytes missing."""
-    counts = flat.seconds.shape[2:] * 3
-    lpddr_holds_all = np.all(flat.lpddr.max(2).sum(0) <= flat.lpddr_headroom)
-    if lpddr_holds_all:
-        # units of HBM beyond the fastest take more of it and no less time
-        counts = tuple(1 + flat.seconds.argmin(2).max(1))
-    most = _most_fc(flat, counts)
-    least = np.zeros_like(most) if lpddr_holds_all else _least_fc(flat, counts)
+    most, least = _most_fc(flat), _least_fc(flat)
     fc = flat.seconds[2]
-    seconds = _pairs(flat.seconds, counts) + _range_minimum(fc, least, most)
+    seconds = _pairs(flat.seconds) + _range_minimum(fc, least, most)
     n = _of_fastest(seconds, least)
     n_most = _of_fastest(seconds, most)[2]
     units = np.arange(fc.shape[1])
@@ -82,9 +74,8 @@ def _least_missing(flat: FlatTables) -> Units:
     first = exists.argmax(1)
     last = exists.shape[1] - 1 - exists[:, ::-1].argmax(1)
     unit = _bytes_of_fc(flat)
-    counts = flat.seconds.shape[2:] * 3
-    on_hbm = _pairs(flat.hbm, counts) - _before_pairs(flat.hbm_headroom)
-    on_lpddr = _pairs(flat.lpddr, counts) - _before_pairs(flat.lpddr_headroom)
+    on_hbm = _pairs(flat.hbm) - _before_pairs(flat.hbm_headroom)
+    on_lpddr = _pairs(flat.lpddr) - _before_pairs(flat.lpddr_headroom)
     on_lpddr = on_lpddr + _before_pairs(flat.units) * unit
     level = np.floor((on_lpddr - on_hbm) / (2 * unit))
     fewer = np.clip(level, _before_pairs(first), _before_pairs(last))
@@ -92,22 +83,22 @@ def _least_missing(flat: FlatTables) -> Units:
     missing = [np.maximum(on_hbm + n * unit, on_lpddr - n * unit) for n in (fewer, more)]
     n_fc = np.where(missing[1] < missing[0], more, fewer).astype(int)
     least = np.maximum(np.minimum(*missing), on_hbm + on_lpddr)
-    possible = np.isfinite(_pairs(flat.seconds, counts))
+    possible = np.isfinite(_pairs(flat.seconds))
     return _of_fastest(np.where(possible, least, np.inf), n_fc)
 
 
-def _most_fc(flat: FlatTables, counts: HeadCounts) -> Units:
+def _most_fc(flat: FlatTables) -> Units:
     """Most units of fc that HBM still holds beside each pair; -1 where none [1]."""
-    held = _before_pairs(flat.hbm_headroom) - _pairs(flat.hbm, counts)
+    held = _before_pairs(flat.hbm_headroom) - _pairs(flat.hbm)
     held /= _bytes_of_fc(flat)
     np.clip(np.floor(held, out=held), -1.0, _before_pairs(flat.units), out=held)
     return held.astype(int)
 
 
-def _least_fc(flat: FlatTables, counts: HeadCounts) -> Units:
+def _least_fc(flat: FlatTables) -> Units:
     """Fewest units of fc on HBM so that LPDDR holds the rest beside each pair [1]."""
     units = _before_pairs(flat.units)
-    left = _before_pairs(flat.lpddr_headroom) - _pairs(flat.lpddr, counts)
+    left = _before_pairs(flat.lpddr_headroom) - _pairs(flat.lpddr)
     held = np.floor(left / _bytes_of_fc(flat))
     least: Units = np.clip(units - held, 0, units + 1).astype(int)
     return least
@@ -118,10 +109,10 @@ def _bytes_of_fc(flat: FlatTables) -> Array:
     return _before_pairs(flat.hbm[2, :, 1])
 
 
-def _pairs(tables: Array, counts: HeadCounts) -> Array:
+def _pairs(tables: Array) -> Array:
     """Sums of a table of attention and one of qkv: (points, attention, qkv)."""
     attention, qkv, _ = tables
-    pairs: Array = attention[:, : counts[0], None] + qkv[:, None, : counts[1]]
+    pairs: Array = attention[:, :, None] + qkv[:, None]
     return pairs
 
 
