@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Numbers
-from nearkv.hardware.errors import InputError
+from nearkv.hardware.errors import InputError, warn
 from nearkv.hardware.schema import Key
 from nearkv.hardware.units import unit_of
 from nearkv.sweeps.study.grid import Block
@@ -131,3 +131,15 @@ def refuse_set(study: Study, block: Block, address: str, option: str) -> None:
         if number_set == address:
             option_set = f"--set {axis}" if axis in study.sets else f"--knob {axis}"
             raise InputError(f"{option_set} cannot be set: {option} searches it")
+
+
+def warn_of_idle(study: Study, read: set[str], reader: str) -> None:
+    """Warn of each hardware number that a study sets and nothing reads.
+
+    Args:
+        study: that was evaluated.
+        read: the numbers that were read, `role.key`.
+        reader: what would have read them.
+    """
+    for address in sorted(study.sets.keys() - read):
+        warn(f"--set {address} changes nothing: no {reader} reads it")

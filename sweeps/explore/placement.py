@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from nearkv.costmodel.model.models import require_alike
@@ -10,13 +10,10 @@ from nearkv.hardware.errors import InputError, warn
 from nearkv.hardware.units import parse
 from nearkv.solvers.placement.placement import Placement, place
 from nearkv.sweeps.evaluate.probe import Probe
-from nearkv.sweeps.explore.lines import searched
+from nearkv.sweeps.explore.lines import searched, warn_of_idle
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.tables.table import Row, Rows, plain
 
-_READ = ("gpu.count", "gpu.memory", "host.memory", "disk.count", "disk.capacity")
-"""Numbers of parts that a placement depends on, beside the roles of `_READ_ROLES`."""
-_READ_ROLES = ("offload", "precision")
 _RATES_NOTE = (
     "a placement takes of gpu, host and disk what they hold; its rates are those of the role "
     "offload, fitted to one machine; set offload.* too"
@@ -36,7 +33,6 @@ def find_placements(study: Study, **choice: Any) -> Rows:
     Raises:
         InputError: a name, number or combination that cannot be used.
     """
-    _check_read(study.sets)
     _check_searched(choice)
     if 0 in study.context:
         raise InputError("--context 0: the linear program plans prompts; give 1 or more")
@@ -48,27 +44,18 @@ def find_placements(study: Study, **choice: Any) -> Rows:
         )
         warn(f"--part {swaps}: {_RATES_NOTE}")
     rows: Rows = []
+    read: set[str] = set()
     for block in searched(study):
         probe = Probe(block)
         unseen = ("batch", *block.system.knobs)
         for point, box in enumerate(block.grid.boxes(1)):
-            hw, llm, work, _ = block.inputs(box)
+            hw, llm, work, _ = block.at(block.grid.mesh(box), read=read)
             names = probe.names(point, unseen)
             del names["system"]
             require_alike(llm, names["model"], "placement")
             rows.append(names | _row(place(hw, llm, work, **choice)) | note)
+    warn_of_idle(study, read, "placement")
     return rows
-
-
-def _check_read(sets: Iterable[str]) -> None:
-    """Refuse numbers that no placement depends on."""
-    for address in sets:
-        role = address.partition(".")[0]
-        if address not in _READ and role not in _READ_ROLES:
-            listed = ", ".join(_READ)
-            raise InputError(
-                f"--set {address}: no placement depends on it; set {listed} or offload.*"
-            )
 
 
 def _check_searched(choice: Mapping[str, Any]) -> None:

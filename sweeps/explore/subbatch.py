@@ -19,7 +19,7 @@ from nearkv.costmodel.mechanisms.serving.parallel import (
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.models import require_alike
 from nearkv.hardware.catalog import names
-from nearkv.hardware.errors import InputError, check_known, unknown, warn
+from nearkv.hardware.errors import InputError, check_known, unknown
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.subbatch.problem import SubbatchProblem, costs_of
 from nearkv.solvers.subbatch.schedule import (
@@ -30,6 +30,7 @@ from nearkv.solvers.subbatch.schedule import (
     one_batch,
     optimal,
 )
+from nearkv.sweeps.explore.lines import warn_of_idle
 from nearkv.sweeps.study.sizes import RawValues, size, values
 from nearkv.sweeps.study.study import Study, one_point
 from nearkv.sweeps.study.traces import Trace, load_trace
@@ -99,8 +100,7 @@ def find_split(question: SubbatchPoint) -> Rows:
     read: set[str] = set()
     hw, llm = one_point(question.study, read)
     problem = _problem(question, hw, llm)
-    for address in sorted(question.study.sets.keys() - read):
-        warn(f"--set {address} changes nothing: no iteration of L3 reads it")
+    warn_of_idle(question.study, read, "iteration of L3")
     rule = even_halves(problem.contexts)
     even = evenest(problem.contexts)
     best = optimal(problem, question.time_limit, SLACK)

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from nearkv.hardware.schema import Quantity
 from nearkv.sweeps.study.grid import Block, shape_of
-from nearkv.sweeps.tables.table import Row
+from nearkv.sweeps.tables.table import Row, Rows
 from nearkv.sweeps.uncertainty.model_error import RATIO, VALUE, find_error, slowest
 
 MOST_LISTED = 4096
@@ -19,23 +19,20 @@ def made_of(blocks: Iterable[Block]) -> Row:
     blocks = list(blocks)
     band = blocks[0].band
     assert band is not None
-    numbers: dict[tuple[str, str], Row] = {}
-    errors: dict[tuple[str, str, str], Row] = {}
-    for block in blocks:
-        for row in number_rows(block):
-            numbers[block.platform.name, row["number"]] = row
-        for row in error_rows(block):
-            errors[block.system.name, row["mechanism"], row["of"]] = row
     return {
         "level": band.level,
         "samples": band.samples,
         "seed": band.seed,
-        "numbers": list(numbers.values()),
-        "model_errors": list(errors.values()),
+        "numbers": _distinct(row for block in blocks for row in number_rows(block)),
+        "model_errors": _distinct(row for block in blocks for row in error_rows(block)),
     }
 
 
-def number_rows(block: Block) -> list[Row]:
+def _distinct(rows: Iterable[Row]) -> Rows:
+    return list({str(row): row for row in rows}.values())
+
+
+def number_rows(block: Block) -> Rows:
     """A row for each number of a block that is drawn: its law and the draw that it takes."""
     rows = []
     for address, draw in block.draws.items():
@@ -62,7 +59,7 @@ def _law(number: Quantity) -> str:
     return f"{number.low:g} to {number.high:g}"
 
 
-def error_rows(block: Block) -> list[Row]:
+def error_rows(block: Block) -> Rows:
     """The model errors of a block: by what takes most of the time at its first design points."""
     box = next(block.grid.boxes(MOST_LISTED))
     estimate = block.resolved(box).estimate
