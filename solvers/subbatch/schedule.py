@@ -221,12 +221,11 @@ def _with_prompts(
         split = program.split
         if split is None:
             break
-        chunks = _shortened(problem, split, program.chunks, limit)
         plan = replace(
             best,
             in_one=split,
-            chunks=chunks,
-            phases=phases(problem, split, chunks),
+            chunks=program.chunks,
+            phases=phases(problem, split, program.chunks),
             split_decode=sum(phases(problem, split)),
         )
         in_time = plan.seconds <= limit * (1 + _MILP_TOLERANCE)
@@ -236,33 +235,6 @@ def _with_prompts(
             break
         program.refine()
     return replace(best, most_tokens=max(most, best.prompt_tokens))
-
-
-def _shortened(
-    problem: SubbatchProblem,
-    split: BatchSplit,
-    chunks: tuple[ChunkPlan, ChunkPlan],
-    limit: float,
-) -> tuple[ChunkPlan, ChunkPlan]:
-    """Shorten the last part of the sub-batch with more prompts until the plan keeps its time."""
-    first, second = chunks
-    while first or second:
-        if sum(phases(problem, split, (first, second))) <= limit * (1 + _MILP_TOLERANCE):
-            break
-        if tokens_of(second) > tokens_of(first):
-            second = _one_step_less(second)
-        else:
-            first = _one_step_less(first)
-    return first, second
-
-
-def _one_step_less(chunks: ChunkPlan) -> ChunkPlan:
-    """Chunks whose last one is cut to the next lower multiple of 16 tokens, or dropped."""
-    *others, (prompt, tokens) = chunks
-    kept = CHUNK_TOKENS * np.ceil(tokens / CHUNK_TOKENS - 1)
-    if kept > 0:
-        return (*others, (prompt, float(kept)))
-    return tuple(others)
 
 
 def evenest(contexts: Numbers) -> BatchSplit:

@@ -28,8 +28,6 @@ from nearkv.solvers.subbatch.problem import (
 )
 from nearkv.solvers.subbatch.schedule import (
     Schedule,
-    _one_step_less,
-    _shortened,
     even_halves,
     evenest,
     greedy,
@@ -348,32 +346,6 @@ def test_a_part_between_two_chords_is_proven() -> None:
     best = optimal(pair(on_gpu(0.0, 1.0045e-5), 1000.0), 20.0)
     assert best.prompt_tokens == best.most_tokens == 320
     assert best.proof == "optimal"
-
-
-@pytest.mark.parametrize("side", [0, 1])
-def test_a_plan_that_is_late_is_cut_where_its_prompts_ride(side: int) -> None:
-    """1.08 s are 229 tokens: 224."""
-    late: list[ChunkPlan] = [(), ()]
-    late[side] = ((0, 300.0),)
-    instance = pair(on_gpu(0.0047, 0.0), 300.0)
-    cut = _shortened(instance, np.array([False, True]), (late[0], late[1]), 4.08)
-    assert cut[side] == ((0, 224.0),)
-    assert cut[1 - side] == ()
-
-
-def test_of_two_parts_the_longer_one_is_cut() -> None:
-    """100 tokens hide beside 2 s of attention; 300 take 0.41 s more, 224 take 0.05 s."""
-    instance = pair(on_gpu(0.0047, 0.0), 100.0, 300.0)
-    split = np.array([False, True])
-    short, long = ((0, 100.0),), ((1, 300.0),)
-    assert _shortened(instance, split, (short, long), 4.08) == (short, ((1, 224.0),))
-    assert _shortened(instance, split, (long, short), 4.08) == (((1, 224.0),), short)
-
-
-@pytest.mark.parametrize(("tokens", "kept"), [(300.0, 288.0), (32.0, 16.0), (17.0, 16.0)])
-def test_a_step_less_is_the_next_multiple_of_16(tokens: float, kept: float) -> None:
-    assert _one_step_less(((0, 40.0), (1, tokens))) == ((0, 40.0), (1, kept))
-    assert _one_step_less(((0, 40.0), (1, 16.0))) == ((0, 40.0),)
 
 
 @pytest.mark.parametrize(
