@@ -34,7 +34,11 @@ from nearkv.costmodel.mechanisms.serving.request_bytes import (
     seen_by_type,
     tokens_held,
 )
-from nearkv.costmodel.mechanisms.serving.shared_prefix import divided, not_shareable
+from nearkv.costmodel.mechanisms.serving.shared_prefix import (
+    SharedPrefix,
+    divided,
+    not_shareable,
+)
 from nearkv.costmodel.mechanisms.serving.split import (
     GpuSplit,
     indivisible,
@@ -255,30 +259,16 @@ def served(
     work, prefix = divided(work, knobs["prefix"], knobs["shared"])
     mtp, chunk, policy = knobs["mtp"], knobs["chunk"], knobs["policy"]
     split = split_at_work(hw, work, knobs)
-    used = at_work(hw, split, in_flash)
-    behind = flash(used) if in_flash else None
-    weights = weights_held(hw, llm, split, mtp)
-    offloaded = np.minimum(1e9 * knobs["offload"] * split.gpus, weights)
-    servers = GpuServers(
-        used,
-        llm,
-        split,
-        mtp=mtp,
-        accepted=knobs["accepted"],
-        offloaded=offloaded / weights,
-        chunk=chunk,
-        prefix=prefix,
-        behind=behind,
-    )
-    # --- what its memories hold
-    read_only = {"weights": weights - offloaded}
+    servers = servers_at_work(hw, llm, split, prefix, knobs, in_flash)
+
+    read_only = {"weights": servers.weights - servers.offloaded}
     if prefix:
         read_only["shared KV cache"] = prefix.stored_bytes(llm, split)
     on_gpu = {} if in_flash else read_only
     together = np.where(np.greater(chunk, 0), chunk, work.prompt)
     by_engine = engine_memory(hw, llm, split, together)
     fullest = split.fullest(llm.layers)
-    usable = usable_memory(used) / fullest
+    usable = usable_memory(servers.hw) / fullest
     room = np.maximum(usable - by_engine - total(on_gpu.values()), 0.0)
     # the layer that drafts keeps a cache, too
     caches = 1 + mtp * llm.mtp_layers / llm.layers
@@ -301,9 +291,11 @@ def served(
     }
     memories: dict[str, tuple[ByName, Real]] = {"gpu": ({**on_gpu, **written}, usable)}
     if in_flash:
-        memories["hbf"] = (read_only, used.hbf.count * used.hbf.memory / fullest)
-    if np.any(offloaded):
-        memories["host"] = ({"weights": offloaded}, hw.host.count * hw.host.memory)
+        behind = servers.hw.hbf
+        memories["hbf"] = (read_only, behind.count * behind.memory / fullest)
+    if np.any(servers.offloaded):
+        on_host = {"weights": servers.offloaded}
+        memories["host"] = (on_host, hw.host.count * hw.host.memory)
     possible = fits(**memories).without(refused(hw, llm, work, split, knobs))
     degrees = {name: knobs[name] for name in ("tp", "dp", "pp", "ep")}
     answer = steady(work, serving, possible)
@@ -332,13 +324,39 @@ def split_at_work(hw: Machine, work: Workload, knobs: ByName) -> GpuSplit:
     return GpuSplit(tp, dp, knobs["pp"], ep, knobs["attention"], node_size(hw))
 
 
-def at_work(hw: Machine, split: GpuSplit, in_flash: bool) -> Machine:
-    """The machine with the GPUs that serve, each with its links and flash; the rest idles."""
+def servers_at_work(
+    hw: Machine,
+    llm: LLM,
+    split: GpuSplit,
+    prefix: SharedPrefix | None,
+    knobs: ByName,
+    in_flash: bool,
+) -> GpuServers:
+    """The GPUs that serve, each with its links, flash and weights; the rest idles.
+
+    Args:
+        hw, llm, knobs, in_flash: as of `served`.
+        split: over the GPUs that serve.
+        prefix: that all requests share, if any.
+    """
     roles = ("gpu", "nvlink", "gpu_link")
     counts = {f"{role}.count": split.gpus for role in roles if role in hw.roles}
     if in_flash:
         counts["hbf.count"] = hw.hbf.count * split.gpus / hw.gpu.count
-    return hw.with_values(counts)
+    used = hw.with_values(counts)
+    weights = weights_held(hw, llm, split, knobs["mtp"])
+    return GpuServers(
+        used,
+        llm,
+        split,
+        mtp=knobs["mtp"],
+        accepted=knobs["accepted"],
+        weights=weights,
+        offloaded=np.minimum(1e9 * knobs["offload"] * split.gpus, weights),
+        chunk=knobs["chunk"],
+        prefix=prefix,
+        behind=flash(used) if in_flash else None,
+    )
 
 
 def refused(

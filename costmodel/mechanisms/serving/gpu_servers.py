@@ -41,7 +41,8 @@ class GpuServers:
         split: how they share it.
         mtp: tokens drafted for each sequence in a pass [1].
         accepted: share of them that the next pass keeps [1].
-        offloaded: share of the weights in host memory [1].
+        weights: of the model, with what drafts, on all of them or offloaded [B].
+        offloaded: those of them in host memory [B].
         chunk: tokens of a prompt in one pass, 0 for all [1].
         prefix: what all requests share, if anything.
         behind: flash behind the memory of the GPUs, where weights and prefix lie there [B].
@@ -52,6 +53,7 @@ class GpuServers:
     split: GpuSplit
     mtp: Real
     accepted: Real
+    weights: Real
     offloaded: Real
     chunk: Real
     prefix: SharedPrefix | None
@@ -183,7 +185,7 @@ class GpuServers:
         if "gpu_link" not in self.hw.roles:
             return on_gpu
         each = quotient(tokens / self.split.dp, passes)
-        replicas = self.split.dp * self.offloaded
+        replicas = self.split.dp * (self.offloaded / self.weights)
         moved = replicas * passes * layer_type.layer_weight_bytes(each)
         rate = "pcie" if "pcie" in self.hw.derate else "link"
         pcie = link(self.hw, "gpu_link", rate).inward

@@ -111,14 +111,14 @@ def request_bytes(llm: LLM, work: Workload, of_layer: OfLayer) -> RequestBytes:
         of_layer: layer type, tokens of a sequence -> what one layer keeps [B].
     """
 
-    def at(tokens: Real) -> Real:
+    def over_layers(tokens: Real) -> Real:
         """Over all layers, of a sequence of these tokens [B]."""
         return llm.sum_over_layers(lambda layer_type: of_layer(layer_type, tokens))
 
     return RequestBytes(
-        mean=_mean(at(context) for context in work.contexts),
-        final=_mean(at(final) for final in work.finals),
-        longest=at(work.longest),
+        mean=_mean(over_layers(context) for context in work.contexts),
+        final=_mean(over_layers(final) for final in work.finals),
+        longest=over_layers(work.longest),
     )
 
 
