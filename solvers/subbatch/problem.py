@@ -1,4 +1,4 @@
-"""Two sub-batches and prompt chunks for one iteration of L3: the problem, its times, its bounds.
+"""Two sub-batches and prompt chunks for one iteration of L3: the problem and its times.
 
 Phase s lets the GPU compute sub-batch s, prompts included, while the banks attend for the other
 one: D_s = max(T_GPU,s, T_PIM,1-s). An empty sub-batch costs the GPU nothing, so one batch is a
@@ -130,8 +130,6 @@ def _leading(rows: Planes) -> Planes:
 
 CHUNK_TOKENS = 16
 """Granularity of a chunk (L3 sec. 5.3) [tokens]."""
-_BOUND_MARGIN = 1e-12
-"""Taken off a bound, relative, so that rounding does not lift it above the optimum."""
 
 ChunkPlan = tuple[tuple[int, float], ...]
 """(prompt, tokens) of every prompt that rides in a sub-batch."""
@@ -266,20 +264,3 @@ def _phase(
     if not attended.any() and not tokens:
         return gpu
     return max(gpu, pim_seconds(problem, attended, tokens))
-
-
-def least_decode(problem: SubbatchProblem) -> float:
-    """Lower bound on the decode time of any split [s].
-
-    The GPU reads the weights and computes all once, each rankset attends to all it holds. Every
-    plane of T_GPU,0 + T_GPU,1 is at least its value for all requests at once, as one of y_s is 1;
-    so is every plane of T_PIM for the rankset that holds most.
-    """
-    n = float(len(problem.contexts))
-    hottest = float(np.max(problem.loads.sum(axis=0)))
-    gpu, pim = problem.costs.gpu, problem.costs.pim
-    reading = np.minimum(gpu[:, 0], 2 * gpu[:, 0])
-    computing = np.max(reading + gpu[:, 1] * n)
-    fixed = np.minimum(pim[:, 0], 0.0) * 2
-    attending = np.max(fixed + pim[:, 1] * n + pim[:, 2] * hottest)
-    return float(max(computing, attending, 0.0)) * (1 - _BOUND_MARGIN)

@@ -25,7 +25,6 @@ from nearkv.solvers.subbatch.problem import (
     Costs,
     SubbatchProblem,
     gpu_seconds,
-    least_decode,
     phases,
     pim_seconds,
     tokens_of,
@@ -74,12 +73,6 @@ class Schedule:
     def seconds(self) -> float:
         """Length of the iteration [s]."""
         return sum(self.phases)
-
-    @property
-    def gap(self) -> float:
-        """Relative distance of `decode` from its bound [1]."""
-        excess = max(self.decode - self.bound, 0.0)
-        return excess / self.decode
 
     @property
     def prompt_tokens(self) -> float:
@@ -185,7 +178,7 @@ def optimal(
         splits.append(program.split)
     in_one = min(splits, key=lambda split: sum(phases(problem, split)))
     decode = sum(phases(problem, in_one))
-    bound = min(max(proof.bound, least_decode(problem)), decode)
+    bound = min(max(proof.bound, 0.0), decode)
     plan = Schedule(in_one, ((), ()), phases(problem, in_one), decode, decode, bound)
     limit = (1 + epsilon) * decode
     if rule.decode <= decode and rule.seconds <= limit:

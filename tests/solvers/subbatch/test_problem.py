@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nearkv.costmodel.algebra.span import Leaf, Real, Span, overlap, serial
-from nearkv.solvers.subbatch.problem import Costs, SubbatchProblem, least_decode, planes
+from nearkv.solvers.subbatch.problem import Costs, SubbatchProblem, planes
 
 
 def leaf(seconds: Real, resource: str = "gpu") -> Span:
@@ -51,24 +51,3 @@ def costs(gpu: list[float], pim: list[float]) -> Costs:
 def test_a_request_loads_its_rankset_as_if_all_held_as_much() -> None:
     instance = problem([0, 1, 0], costs([1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]))
     assert instance.loads.tolist() == [[200, 0], [0, 400], [600, 0]]
-
-
-@pytest.mark.parametrize(
-    ("gpu", "pim", "seconds"),
-    [
-        # two phases of -0.5 s, 0.3 s for each of two requests, 0.02 s for each of 300 tokens
-        ([1.0, 0.0], [-0.5, 0.3, 0.02], -1.0 + 0.6 + 6.0),
-        # what is fixed and positive counts in neither
-        ([1.0, 0.0], [0.5, 0.3, 0.02], 0.6 + 6.0),
-        # a GPU's plane that begins below 0 counts twice, one above once
-        ([-0.5, 8.0], [0.0, 0.0, 0.02], -1.0 + 16.0),
-        ([0.5, 8.0], [0.0, 0.0, 0.02], 0.5 + 16.0),
-    ],
-)
-def test_a_bound_counts_every_request_once(
-    gpu: list[float], pim: list[float], seconds: float
-) -> None:
-    instance = problem([-1, -1], costs([*gpu, 0.0, 0.0], [*pim, 0.0]))
-    assert least_decode(instance) == pytest.approx(seconds)
-    # sums that are rounded must not undercut it
-    assert least_decode(instance) < seconds
