@@ -22,8 +22,8 @@ class Interpolant:
     """A function of a few variables, affine between the nodes at which it is evaluated once."""
 
     def __init__(self, function: Callable[..., Real], *axes: Numbers) -> None:
-        mesh = np.meshgrid(*axes, indexing="ij")
-        values = np.broadcast_to(function(*mesh), mesh[0].shape)
+        mesh = np.meshgrid(*axes, indexing="ij", sparse=True)
+        values = np.broadcast_to(function(*mesh), [len(axis) for axis in axes])
         self._values = values.tolist()
         self._axes = [(axis.tolist(), len(axis) - 1) for axis in axes]
 
