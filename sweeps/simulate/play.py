@@ -105,7 +105,8 @@ def simulate(
         InputError: a request is longer than the memory of a replica.
     """
     rules = _rules(trace, serving)
-    queue = Queue([SimulatedReplica(rules) for _ in range(int(scalar(serving.replicas)))])
+    replicas = range(int(scalar(serving.replicas)))
+    queue = Queue([SimulatedReplica(number, rules) for number in replicas])
     more = 0
     if trace.arrival is not None:
         requests = _requests(trace, trace.arrival, trace.output)
@@ -129,8 +130,7 @@ def simulate(
 def _requests(trace: Trace, times: Numbers, outputs: Numbers) -> list[Request]:
     """Requests that come at some times, in the order of the trace again and again."""
     prompts = np.resize(trace.prompt, len(times))
-    known = prompts - np.resize(trace.computed, len(times))
-    columns = (times, prompts, outputs, known)
+    columns = (times, prompts, outputs, np.resize(trace.computed, len(times)))
     return [Request(*row) for row in np.stack(columns, axis=1).tolist()]
 
 

@@ -19,12 +19,11 @@ Symbols: n decoding sequences, k iterations so far.
 from __future__ import annotations
 
 import heapq
+import math
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-
-import numpy as np
 
 from nearkv.costmodel.mechanisms.serving.replica import OF_WAITING
 from nearkv.solvers.subbatch.problem import CHUNK_TOKENS
@@ -37,7 +36,7 @@ _ROUNDING = 1e-9
 """Share of an iteration by which a request may miss the next one and still join it."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Request:
     """One request and its times.
 
@@ -45,8 +44,8 @@ class Request:
         arrived: when it came [s].
         prompt: tokens to compute before it decodes; after a preemption, what it generated too.
         left: tokens still to generate.
-        known: prompt tokens that a cache has; none after a preemption.
-        done: prompt tokens computed so far.
+        computed: prompt tokens that are computed, or were; all, but those that a cache has.
+        unread: of these, the tokens still to be computed.
         ends: the iteration after which it has all its tokens.
         first: when it had its first token [s].
         ended: when it had its last token [s].
@@ -55,24 +54,14 @@ class Request:
     arrived: float
     prompt: float
     left: float
-    known: float = 0.0
-    done: float = field(init=False)
+    computed: float
+    unread: float = field(init=False)
     ends: float = 0.0
-    first: float = np.nan
-    ended: float = np.nan
+    first: float = math.nan
+    ended: float = math.nan
 
     def __post_init__(self) -> None:
-        self.done = self.known
-
-    @property
-    def computed(self) -> float:
-        """Prompt tokens that are computed, or were."""
-        return self.prompt - self.known
-
-    @property
-    def unread(self) -> float:
-        """Prompt tokens that are still to be computed."""
-        return self.prompt - self.done
+        self.unread = self.computed
 
     @property
     def final(self) -> float:
@@ -102,63 +91,55 @@ class ReplicaRules:
     budget: float
 
 
-@dataclass
-class PlannedRun:
-    """Iterations of a replica up to its next event, or a prompt that is computed first.
-
-    Attributes:
-        iterations: how many; none while a prompt is computed first [1].
-        chunk: prompt tokens of each [1].
-        until: when it ends [s].
-    """
-
-    iterations: float
-    chunk: float
-    until: float
-
-
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class SimulatedReplica:
-    """State of one replica.
+    """State of one replica and its run, which is a few iterations, or a prompt computed first.
 
     Attributes:
+        number: its place among the replicas of the queue.
         rules: how it works.
         waiting: requests that have come to it and are not admitted.
         loading: requests whose prompts are being computed.
         ends: a heap of (iteration after which a request ends, its key in `order`).
         order: decoding requests by key, the newest last.
-        run: what it does now; nothing while it is idle, or between two runs.
-        now: when that began [s].
+        now: when its run began [s].
+        until: when it ends; never while the replica is idle, or between two runs [s].
+        iterations: of the run; none while a prompt is computed first [1].
+        chunk: prompt tokens of each [1].
+        reading: prompt tokens that the run computes, and of which requests.
         k: iterations before it.
         held_tokens: tokens that its requests hold then.
         promised: tokens that they hold at their ends.
+        running: requests that it has admitted.
         count: requests it has started, from which keys are drawn.
         preempted: requests it has put back.
         decoding: seconds that its requests spent decoding, over all of them [s].
     """
 
+    number: int
     rules: ReplicaRules
     waiting: deque[Request] = field(default_factory=deque)
     loading: deque[Request] = field(default_factory=deque)
     ends: list[tuple[float, int]] = field(default_factory=list)
     order: dict[int, Request] = field(default_factory=dict)
-    run: PlannedRun | None = None
     now: float = 0.0
+    until: float = math.inf
+    iterations: float = 0.0
+    chunk: float = 0.0
+    reading: list[tuple[float, Request]] = field(default_factory=list)
     k: float = 0.0
     held_tokens: float = 0.0
     promised: float = 0.0
+    running: int = 0
     count: int = 0
     preempted: int = 0
     decoding: float = 0.0
 
     @property
-    def running(self) -> int:
-        """Requests that it has admitted."""
-        return len(self.order) + len(self.loading)
-
-    @property
     def context(self) -> float:
         """Tokens that decoding requests attend to, in all [1]."""
+        if not self.loading:
+            return self.held_tokens
         return self.held_tokens - sum([one.prompt for one in self.loading])
 
     def takes(self, request: Request) -> bool:
@@ -167,9 +148,9 @@ class SimulatedReplica:
         Prompts that wait for their turn hold no memory: one is taken once those before it no longer
         fill an iteration.
         """
+        rules = self.rules
         if not self.running:
             return True
-        rules = self.rules
         if self.running >= rules.sequences:
             return False
         if self.loading:
@@ -184,6 +165,7 @@ class SimulatedReplica:
 
     def admit(self, request: Request) -> None:
         """Give a request a place in memory; its prompt is computed next."""
+        self.running += 1
         self.held_tokens += request.prompt
         self.promised += request.final
         self.loading.append(request)
@@ -194,22 +176,23 @@ class SimulatedReplica:
         """Decode until the next event, or compute one prompt first, while decoding pauses."""
         if self.loading and not self.rules.chunked:
             first = self.loading[0]
+            self.iterations, self.reading = 0.0, [(first.unread, first)]
             seconds = self.rules.iterations.alone(self.running, first.computed)
-            self.run = PlannedRun(0.0, 0.0, self.now + seconds)
+            self.until = self.now + seconds
         elif self.running:
-            self.plan(np.inf, self._chunk())
+            self.chunk = self._chunk()
+            self.plan(math.inf)
 
-    def plan(self, most: float, chunk: float) -> None:
+    def plan(self, most: float) -> None:
         """Plan iterations up to the next event, at most as many as named."""
-        steps = min(most, self._until_event(chunk))
-        self.run = PlannedRun(steps, chunk, self.now + steps * self._seconds(steps, chunk))
+        self.iterations = min(most, self._until_event())
+        self.until = self.now + self.iterations * self._seconds(self.iterations)
 
     def interrupt(self, arrived: float) -> None:
         """End a run with the iteration in which a request comes, which may join the next."""
-        run = self.run
-        if run is not None and run.iterations > 1:
-            begun = (arrived - self.now) / self._seconds(1.0, run.chunk)
-            self.plan(max(np.ceil(begun - _ROUNDING), 1.0), run.chunk)
+        if self.iterations > 1:
+            begun = (arrived - self.now) / self._seconds(1.0)
+            self.plan(max(math.ceil(begun - _ROUNDING), 1.0))
 
     def _chunk(self) -> float:
         """Prompt tokens of an iteration.
@@ -239,34 +222,37 @@ class SimulatedReplica:
         hidden = bisect_left(range(most + 1), x=True, lo=least, key=is_longer) - 1
         return float(CHUNK_TOKENS * hidden)
 
-    def _until_event(self, chunk: float) -> float:
+    def _until_event(self) -> float:
         """Iterations until a request ends, the first prompt is done, or memory is full."""
-        steps = self.ends[0][0] - self.k if self.order else np.inf
-        if chunk:
-            steps = min(steps, max(self.loading[0].unread // chunk, 1.0))
+        steps = self.ends[0][0] - self.k if self.order else math.inf
+        if self.chunk:
+            steps = min(steps, self.loading[0].unread // self.chunk)
         free = self.rules.capacity - self.held_tokens
         if self.order and not self.rules.reserve and free >= 0:
             steps = min(steps, free // len(self.order) + 1)
-        return max(float(steps), 1.0)
+        return max(steps, 1.0)
 
-    def _seconds(self, steps: float, chunk: float) -> float:
-        """Each of the next iterations, at their middle [s]."""
+    def _seconds(self, steps: float) -> float:
+        """Each of the next iterations, at their middle, in which they read prompts [s]."""
         n = len(self.order)
         prompt = squares = 0.0
-        for tokens, request in self._next_prompts(steps * chunk):
+        self.reading = self._next_prompts(steps * self.chunk) if self.chunk else []
+        for tokens, request in self.reading:
             prompt += tokens / steps
             squares += tokens / steps * request.computed
         context = self.context + n * steps / 2
         return self.rules.iterations.seconds(n, context, prompt, squares)
 
-    def _next_prompts(self, tokens: float) -> Iterator[tuple[float, Request]]:
+    def _next_prompts(self, tokens: float) -> list[tuple[float, Request]]:
         """Prompts of which some tokens are computed next, and how many of each."""
+        reading = []
         for request in self.loading:
             if tokens <= 0:
-                return
+                break
             taken = min(tokens, request.unread)
             tokens -= taken
-            yield taken, request
+            reading.append((taken, request))
+        return reading
 
     # --- and ends -----------------------------------------------------------------------------
 
@@ -276,15 +262,13 @@ class SimulatedReplica:
         Returns:
             The requests that have all their tokens.
         """
-        run, self.run = self.run, None
-        assert run is not None, "only what runs ends"
-        computed = run.iterations * run.chunk if run.iterations else self.loading[0].unread
-        self.decoding += (run.until - self.now) * len(self.order)
-        self.held_tokens += len(self.order) * run.iterations
-        self.now = run.until
-        self.k += run.iterations
-        for taken, request in self._next_prompts(computed):
-            request.done += taken
+        n = len(self.order)
+        self.decoding += (self.until - self.now) * n
+        self.held_tokens += n * self.iterations
+        self.k += self.iterations
+        self.now, self.until = self.until, math.inf
+        for tokens, request in self.reading:
+            request.unread -= tokens
         while self.loading and self.loading[0].unread <= 0:
             self._start(self.loading.popleft())
         ended = self._finish()
@@ -295,7 +279,7 @@ class SimulatedReplica:
 
     def _start(self, request: Request) -> None:
         """Decode the other tokens of a request; its prompt gave the first."""
-        if np.isnan(request.first):
+        if math.isnan(request.first):
             request.first = self.now
         request.ends = self.k + request.left - 1
         self.held_tokens += 1
@@ -315,6 +299,7 @@ class SimulatedReplica:
             )  # a preempted one left its place in the heap
             if request:
                 request.ended = self.now
+                self.running -= 1
                 self.held_tokens -= request.final
                 self.promised -= request.final
                 ended.append(request)
@@ -330,7 +315,8 @@ class SimulatedReplica:
             remaining = request.ends - self.k
             held_tokens = request.prompt + request.left - remaining
             request.prompt, request.left = held_tokens, remaining
-        request.known = request.done = 0.0
+        request.computed = request.unread = request.prompt
+        self.running -= 1
         self.held_tokens -= held_tokens
         self.promised -= request.final
         self.preempted += 1
@@ -370,7 +356,9 @@ class Queue:
         """Let requests come and be served until nothing is left."""
         self._begin(0.0)
         while self.coming or self.clock:
-            now = min([heap[0][0] for heap in (self.coming, self.clock) if heap])
+            comes = self.coming[0][0] if self.coming else math.inf
+            ends = self.clock[0][0] if self.clock else math.inf
+            now = min(comes, ends)
             self._end(now)
             while self.coming and self.coming[0][0] <= now:
                 self._route()
@@ -381,7 +369,7 @@ class Queue:
         while self.clock and self.clock[0][0] <= now:
             until, number = heapq.heappop(self.clock)
             replica = self.replicas[number]
-            if replica.run is None or replica.run.until != until:
+            if replica.until != until:
                 continue  # interrupted before
             for _ in replica.end():
                 if self.later:
@@ -396,17 +384,15 @@ class Queue:
         number = busy.index(min(busy))
         chosen = self.replicas[number]
         # whom another one waits for waits as long
-        if chosen.run is not None and not chosen.waiting:
+        if chosen.until < math.inf and not chosen.waiting:
             chosen.interrupt(now)
-            heapq.heappush(self.clock, (chosen.run.until, number))
+            heapq.heappush(self.clock, (chosen.until, number))
         chosen.waiting.append(request)
 
     def _begin(self, now: float) -> None:
         """Let replicas that do nothing admit who waits, the one with fewest first, and run."""
-        idle = [
-            (number, one) for number, one in enumerate(self.replicas) if one.run is None
-        ]
-        admitting = [one for _, one in idle if one.waiting]
+        idle = [one for one in self.replicas if one.until == math.inf]
+        admitting = [one for one in idle if one.waiting]
         while admitting:
             replica = min(admitting, key=lambda one: one.running)
             is_taken = bool(replica.waiting) and replica.takes(replica.waiting[0])
@@ -414,8 +400,8 @@ class Queue:
                 replica.admit(replica.waiting.popleft())
             if not (is_taken and replica.rules.chunked):
                 admitting.remove(replica)
-        for number, replica in idle:
+        for replica in idle:
             replica.now = now
             replica.begin()
-            if replica.run is not None:
-                heapq.heappush(self.clock, (replica.run.until, number))
+            if replica.until < math.inf:
+                heapq.heappush(self.clock, (replica.until, replica.number))
