@@ -189,7 +189,7 @@ def prefetch(
         csd=csd_,
         store_new=smartssd.store_new(llm.kv_bytes(work.batch, 1), tiers),
         # behind the step leave as many tokens as are promoted (BKP, sec. 4.2)
-        demote=smartssd.write_back(pools.fetched_cold, "demoted KV, sec. 4.2"),
+        demote=smartssd.write(pools.fetched_cold, "demoted KV, sec. 4.2"),
         **arriving_weights(hw, llm, work.batch, tiers),
     )
 

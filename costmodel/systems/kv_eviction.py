@@ -8,7 +8,7 @@ Symbols: C, S bytes of K and V in host DRAM and on the SSD, alpha retained share
 
 from __future__ import annotations
 
-from nearkv.costmodel.algebra.span import Real, Span, overlap, serial, stream
+from nearkv.costmodel.algebra.span import Real, Span, overlap, serial
 from nearkv.costmodel.mechanisms.gpu_layer import output_head
 from nearkv.costmodel.mechanisms.near_storage.eviction import (
     CHUNK,
@@ -78,13 +78,12 @@ def fetch(
     disk = storage(hw)
     kv = share * llm.kv_bytes(work.batch, work.context)
     cold = (1 - sigma) * tiers.drive * kv
-    off_gpu = (tiers.host + tiers.drive) * kv
     gather = scattered(hw, disk.drives)
     return overlap(
         sequence=disk.drives.read(in_sequence * cold, "S / B_ssd"),
         gather=gather((1 - in_sequence) * cold, "S / B_ssd, token by token"),
         ssd_link=disk.drive_link.inward(cold, "S"),
-        gpu_link=disk.gpu_link.inward(off_gpu, "(C + S) / B_c"),
+        gpu_link=disk.gpu_link.inward(tiers.off_gpu * kv, "(C + S) / B_c"),
     )
 
 
@@ -111,18 +110,13 @@ def evict(
     """
     disk = storage(hw)
     # the GPU attends to all it holds and to what is retained of the rest
-    attended = tiers.gpu + alpha * (tiers.host + tiers.drive)
+    attended = tiers.gpu + alpha * tiers.off_gpu
 
     def stages(layer_type: LLM) -> dict[str, Span]:
         kv = layer_type.kv_bytes(work.batch, work.context)
         proxy = scored * kv
-        read = stream(
-            tiers.drive * proxy,
-            "what stands for keys on the SSD",
-            flash=disk.drives.read,
-            link=disk.drive_link.inward,
-        )
-        score = cpu_scoring(hw)((tiers.host + tiers.drive) * proxy, "scores on the CPU")
+        read = disk.read(tiers.drive * proxy, "what stands for keys on the SSD")
+        score = cpu_scoring(hw)(tiers.off_gpu * proxy, "scores on the CPU")
         retained = fetch(hw, layer_type, work, tiers, alpha, in_sequence, sigma)
         prefetch = overlap(
             score_and_fetch=serial(read=read, score=score, fetch=retained),
@@ -208,13 +202,10 @@ def h2o(
 
     def layer(layer_type: LLM) -> Span:
         kv = layer_type.kv_bytes(work.batch, work.context)
-        cold, off_gpu = tiers.drive * kv, (tiers.host + tiers.drive) * kv
         return serial(
             **arriving_weights(hw, layer_type, work.batch, tiers),
-            from_ssd=stream(
-                cold, "S / B_ssd", flash=disk.drives.read, link=disk.drive_link.inward
-            ),
-            to_gpu=disk.gpu_link.inward(off_gpu, "(C + S) / B_c"),
+            from_ssd=disk.read(tiers.drive * kv, "S / B_ssd"),
+            to_gpu=disk.gpu_link.inward(tiers.off_gpu * kv, "(C + S) / B_c"),
             gpu=gpu_layer(layer_type, work, 1.0, gpu(hw)),
             store_new=disk.store_new(layer_type.kv_bytes(work.batch, 1), tiers),
             demote=disk.demote(kv, tiers, migration),

@@ -92,6 +92,11 @@ class Tiers:
     weights: Real = 1.0
 
     @property
+    def off_gpu(self) -> Real:
+        """Share of the KV cache in host DRAM and on the drive [1]."""
+        return self.host + self.drive
+
+    @property
     def exchangeable(self) -> Real:
         """Most of the KV cache that host and drive can swap in a step [1]."""
         return np.minimum(self.host, self.drive)
@@ -229,11 +234,9 @@ class Storage:
 
     def store_new(self, kv: Real, tiers: Tiers) -> Span:
         """Send new K and V of one layer from the GPU to where they live, given their bytes [B]."""
-        off_gpu, cold = (tiers.host + tiers.drive) * kv, tiers.drive * kv
-        to_drive = {"link": self.drive_link.outward, "flash": self.drives.write}
         return overlap(
-            gpu=self.gpu_link.outward(off_gpu, "new KV off the GPU"),
-            drive=stream(cold, "new KV to the drive", **to_drive),
+            gpu=self.gpu_link.outward(tiers.off_gpu * kv, "new KV off the GPU"),
+            drive=self.write(tiers.drive * kv, "new KV to the drive"),
         )
 
     def demote(self, kv: Real, tiers: Tiers, share: Real) -> Span:
@@ -244,25 +247,23 @@ class Storage:
             tiers: where they live; no more leaves than DRAM holds, nor than the drive exchanges.
             share: of the KV cache that leaves in a step [1].
         """
-        return self.write_back(
-            np.minimum(share, tiers.exchangeable) * kv, "demoted KV, fig. 4"
-        )
+        left = np.minimum(share, tiers.exchangeable)
+        return self.write(left * kv, "demoted KV, fig. 4")
 
     def bring_back(self, kv: Real, tiers: Tiers) -> Span:
         """Bring K and V that are not on the GPU to it, in sequence, given their bytes [B]."""
-        cold, off_gpu = tiers.drive * kv, (tiers.host + tiers.drive) * kv
+        eq = "KV of earlier chunks"
         return overlap(
-            drive=stream(
-                cold,
-                "KV of earlier chunks",
-                flash=self.drives.read,
-                link=self.drive_link.inward,
-            ),
-            gpu=self.gpu_link.inward(off_gpu, "KV of earlier chunks"),
+            drive=self.read(tiers.drive * kv, eq),
+            gpu=self.gpu_link.inward(tiers.off_gpu * kv, eq),
         )
 
-    def write_back(self, amount: Real, eq: str) -> Span:
-        """Send K and V from host DRAM to the drive [B]."""
+    def read(self, amount: Real, eq: str) -> Span:
+        """Bring bytes from the drive to host DRAM, in sequence [B]."""
+        return stream(amount, eq, flash=self.drives.read, link=self.drive_link.inward)
+
+    def write(self, amount: Real, eq: str) -> Span:
+        """Send bytes from host DRAM to the drive [B]."""
         return stream(amount, eq, link=self.drive_link.outward, flash=self.drives.write)
 
 
