@@ -181,14 +181,14 @@ def reuse(
     >>> bool(table["load_ms"][0] < table["recompute_ms"][0])
     True
     """
-    from nearkv.sweeps.explore.reuse.question import Reuse, tiers_of
+    from nearkv.sweeps.explore.reuse.question import ReuseQuestion, tiers_of
     from nearkv.sweeps.explore.reuse.rows import evaluate_reuse
     from nearkv.sweeps.explore.reuse.tier_sizes import BYTES
 
     asked = _asked(arguments)
     requests = _requests(asked)
     node = _node(model, asked, requests, staged)
-    question = Reuse(
+    question = ReuseQuestion(
         node=node,
         tiers=tiers_of(node, names(tiers, "tiers")),
         trace=requests,
@@ -247,7 +247,7 @@ def tier_sizes(
     >>> found.rows[0]["ttft_s"] <= 4
     True
     """
-    from nearkv.sweeps.explore.reuse.question import Reuse
+    from nearkv.sweeps.explore.reuse.question import ReuseQuestion
     from nearkv.sweeps.explore.reuse.tier_sizes import find_tier_sizes, sizing
 
     if not 0 < years < np.inf:
@@ -256,7 +256,7 @@ def tier_sizes(
     requests = _requests(asked)
     if requests is None:
         raise InputError("--trace: name a file of requests, or make some with --groups")
-    question = Reuse(
+    question = ReuseQuestion(
         node=_node(model, asked, requests),
         tiers=(),
         trace=requests,

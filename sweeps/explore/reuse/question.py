@@ -23,7 +23,7 @@ MOST_RATE = 1e9
 
 
 @dataclass(frozen=True)
-class Reuse:
+class ReuseQuestion:
     """Question about a trace of prompts, or about a prefix and the share of requests that find it.
 
     Attributes:
@@ -97,7 +97,7 @@ def tiers_of(node: Node, texts: Sequence[str]) -> tuple[Tier, ...]:
     return tuple(map(node.tier, texts))
 
 
-def check(question: Reuse) -> None:
+def check(question: ReuseQuestion) -> None:
     """Refuse what cannot be asked together.
 
     Raises:
@@ -124,7 +124,7 @@ def check(question: Reuse) -> None:
         raise InputError(f"--rate, --rate-scale: at most {MOST_RATE:g} requests per second")
 
 
-def _check_trace(question: Reuse, trace: BlockTrace) -> None:
+def _check_trace(question: ReuseQuestion, trace: BlockTrace) -> None:
     """Refuse what cannot be asked of a trace.
 
     Raises:
@@ -144,7 +144,7 @@ def _check_trace(question: Reuse, trace: BlockTrace) -> None:
         )
 
 
-def _check_prefix(question: Reuse) -> None:
+def _check_prefix(question: ReuseQuestion) -> None:
     """Refuse a prefix that cannot be, or of which something is missing.
 
     Raises:

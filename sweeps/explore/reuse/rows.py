@@ -17,7 +17,7 @@ from nearkv.costmodel.mechanisms.kv_tiers import (
     years,
 )
 from nearkv.sweeps.explore.reuse.node import Node
-from nearkv.sweeps.explore.reuse.question import Reuse, check
+from nearkv.sweeps.explore.reuse.question import ReuseQuestion, check
 from nearkv.sweeps.explore.reuse.service import (
     DRIFT_BAND,
     Hits,
@@ -42,7 +42,7 @@ TOLD_WAIT = 1e-3
 """Share of a mean TTFT from which on a wait is told [1]."""
 
 
-def evaluate_reuse(question: Reuse) -> tuple[Rows, list[str]]:
+def evaluate_reuse(question: ReuseQuestion) -> tuple[Rows, list[str]]:
     """Say what each tier hits, how its blocks come back soonest, what that saves and wears.
 
     Returns:
@@ -72,7 +72,7 @@ def evaluate_reuse(question: Reuse) -> tuple[Rows, list[str]]:
     return rows, sentences
 
 
-def _of_drives(question: Reuse, worn: Rows) -> tuple[Tier, ...]:
+def _of_drives(question: ReuseQuestion, worn: Rows) -> tuple[Tier, ...]:
     """The tiers, those of drives with as many as bear what is written at one drive write a day."""
     drives = {row["tier"]: row["drives_1_dwpd"] for row in worn}
     tiers = []
@@ -83,7 +83,9 @@ def _of_drives(question: Reuse, worn: Rows) -> tuple[Tier, ...]:
     return tuple(tiers)
 
 
-def _service_columns(question: Reuse, hits: Hits, service: Service) -> dict[str, float]:
+def _service_columns(
+    question: ReuseQuestion, hits: Hits, service: Service
+) -> dict[str, float]:
     """Columns of the service: load, share of prefill saved, wait, TTFT and its quantiles."""
     node = question.node
     saved = hits.mean(node.compute(hits.cached)) / hits.mean(node.prefill(hits.prompts))
@@ -116,7 +118,7 @@ def _quantile(values: Numbers, weights: Numbers, share: float) -> float:
     return float(np.quantile(values, share, weights=weights, method="inverted_cdf"))
 
 
-def _row(question: Reuse, place: int, hits: Hits) -> dict[str, Any]:
+def _row(question: ReuseQuestion, place: int, hits: Hits) -> dict[str, Any]:
     """The row of a tier of all nodes: its hits, the ways back of a mean hit, traffic and wear."""
     node, count = question.node, question.counts[place]
     written = question.rate_of_all * float(hits.written[place])
@@ -211,7 +213,7 @@ def _wear(
 
 
 def _sentences(
-    question: Reuse, hits: Hits, service: dict[str, Any], reasons: list[str]
+    question: ReuseQuestion, hits: Hits, service: dict[str, Any], reasons: list[str]
 ) -> list[str]:
     """Effect of reuse on the service, or why there is none."""
     told = [*_of_trace(question.trace)] if question.trace else []
@@ -242,7 +244,7 @@ def _sentences(
     return told
 
 
-def _missed(question: Reuse, most: float) -> str:
+def _missed(question: ReuseQuestion, most: float) -> str:
     """Why requests have no mean TTFT as asked for, and what would."""
     asked = f"{question.rate_of_all:.3g} requests per second"
     if question.trace and (least := least_ttft(question)) > question.ttft:

@@ -17,7 +17,7 @@ from nearkv.costmodel.algebra.span import Booleans, Integers, Numbers
 from nearkv.costmodel.mechanisms.kv_tiers import layerwise
 from nearkv.costmodel.model.workload import ENDLESS_TOKENS, Arrivals
 from nearkv.sweeps.evaluate.kv_policies import is_stack, tier_hits
-from nearkv.sweeps.explore.reuse.question import Reuse
+from nearkv.sweeps.explore.reuse.question import ReuseQuestion
 from nearkv.sweeps.explore.reuse.ways import fetch, load_seconds
 from nearkv.sweeps.study.block_traces import BlockTrace
 from nearkv.sweeps.study.grid import scalar
@@ -92,14 +92,14 @@ class Service:
 # --- hits ---------------------------------------------------------------------------------------
 
 
-def is_replayed(question: Reuse) -> bool:
+def is_replayed(question: ReuseQuestion) -> bool:
     """True if hits are found by a replay, and are not shown to rise with the sizes of tiers."""
     has_states = question.node.snapshot > 0
     of_stack = is_stack(question.policy, question.admission, len(question.tiers))
     return question.trace is not None and (has_states or not of_stack)
 
 
-def hits_of(question: Reuse) -> Hits:
+def hits_of(question: ReuseQuestion) -> Hits:
     """Find the hits of all nodes' tiers; a prefix that is stated lies in the tier that is named."""
     trace, node = question.trace, question.node
     if trace is None:
@@ -162,7 +162,7 @@ def _tokens(trace: BlockTrace, upto: Integers) -> Numbers:
 # --- service ------------------------------------------------------------------------------------
 
 
-def serve(question: Reuse, hits: Hits, rate: float = 0.0) -> Service:
+def serve(question: ReuseQuestion, hits: Hits, rate: float = 0.0) -> Service:
     """Service of requests by the nodes; a prompt takes the time of what is left to compute or load.
 
     Args:
@@ -179,7 +179,7 @@ def serve(question: Reuse, hits: Hits, rate: float = 0.0) -> Service:
     return _beside_decoding(question, hits, alone, Arrivals(rate=rate / question.nodes))
 
 
-def _closed_loop(question: Reuse, hits: Hits) -> Service:
+def _closed_loop(question: ReuseQuestion, hits: Hits) -> Service:
     """Service of users that ask again when answered; their rate decides what is written."""
     rate = 0.0
     users = Arrivals(users=question.users / question.nodes)
@@ -193,7 +193,7 @@ def _closed_loop(question: Reuse, hits: Hits) -> Service:
 
 
 def _beside_decoding(
-    question: Reuse, hits: Hits, alone: Service, arrivals: Arrivals
+    question: ReuseQuestion, hits: Hits, alone: Service, arrivals: Arrivals
 ) -> Service:
     """Service of prompts that take the seconds of `alone`, by the serving model.
 
@@ -219,7 +219,7 @@ def _beside_decoding(
     return Service(rate, alone.seconds, load, ttft, tpot)
 
 
-def _distinct(question: Reuse) -> float:
+def _distinct(question: ReuseQuestion) -> float:
     """Tokens that the requests hold which fill a node's HBM together, over the sum of theirs [1].
 
     With a cache in HBM, requests that run keep a prefix that they share once; each has its answer.
@@ -237,7 +237,7 @@ def _distinct(question: Reuse) -> float:
     return float(held[filling] / (running[filling] * (prompt + answer / 2)))
 
 
-def _queued(question: Reuse, hits: Hits, rate: float, seconds: Numbers) -> Service:
+def _queued(question: ReuseQuestion, hits: Hits, rate: float, seconds: Numbers) -> Service:
     """The queue of each node before prompts of a duration, one after the other.
 
     The mean wait is l E[S^2] / (2 (1 - l E[S])) for Poisson arrivals (Pollaczek and Khinchine).
@@ -248,7 +248,7 @@ def _queued(question: Reuse, hits: Hits, rate: float, seconds: Numbers) -> Servi
     return Service(rate, seconds, load, wait + mean)
 
 
-def most_rate(question: Reuse, hits: Hits) -> float:
+def most_rate(question: ReuseQuestion, hits: Hits) -> float:
     """Requests a second whose mean TTFT is the one that is asked for; 0 where none is so fast."""
 
     def meets(rate: float) -> bool:
@@ -262,13 +262,13 @@ def most_rate(question: Reuse, hits: Hits) -> float:
     return low
 
 
-def plain_load(question: Reuse, hits: Hits) -> float:
+def plain_load(question: ReuseQuestion, hits: Hits) -> float:
     """Share of its time that a node would compute prompts without reuse [1]."""
     plain = hits.mean(question.node.prefill(hits.prompts))
     return question.rate_of_all / question.nodes * plain
 
 
-def least_ttft(question: Reuse) -> float:
+def least_ttft(question: ReuseQuestion) -> float:
     """Mean TTFT if all blocks that were asked for before were found and loaded in no time [s]."""
     assert question.trace, "a stated prefix is found as often as is stated"
     capacity = question.trace.accesses * question.block_bytes[0]
@@ -279,13 +279,13 @@ def least_ttft(question: Reuse) -> float:
     return _queued(question, hits, question.rate_of_all, rest).ttft
 
 
-def _computed(question: Reuse, hits: Hits) -> Numbers:
+def _computed(question: ReuseQuestion, hits: Hits) -> Numbers:
     """Seconds of what no tier has of each prompt: (requests,)."""
     node = question.node
     return node.prefill(hits.prompts) - node.compute(hits.cached)
 
 
-def request_seconds(question: Reuse, hits: Hits, rate: float) -> Numbers:
+def request_seconds(question: ReuseQuestion, hits: Hits, rate: float) -> Numbers:
     """Seconds of requests from their turn to their first token: (requests,).
 
     Either each tier's tokens come back by their best way and the rest of the prompt is computed, or
@@ -303,19 +303,19 @@ def request_seconds(question: Reuse, hits: Hits, rate: float) -> Numbers:
     return np.minimum(rest + fetched, layerwise(loaded, rest, node.llm.layers))
 
 
-def write_loads(question: Reuse, hits: Hits, rate: float = 0.0) -> Numbers:
+def write_loads(question: ReuseQuestion, hits: Hits, rate: float = 0.0) -> Numbers:
     """Share of the rate of the path to each tier that writing takes, of all nodes: (tiers,)."""
     written = (rate or question.rate_of_all) * hits.written
     pairs = zip(question.tiers, written, strict=True)
     return np.array([scalar(tier.write_load(each, question.nodes)) for tier, each in pairs])
 
 
-def bears_writes(question: Reuse, hits: Hits, rate: float = 0.0) -> bool:
+def bears_writes(question: ReuseQuestion, hits: Hits, rate: float = 0.0) -> bool:
     """True if the path to each tier is as fast as it is written."""
     return bool(np.all(write_loads(question, hits, rate) <= 1))
 
 
-def faults_of(question: Reuse, hits: Hits, service: Service) -> list[str]:
+def faults_of(question: ReuseQuestion, hits: Hits, service: Service) -> list[str]:
     """Say why the nodes do not serve all requests; nothing where they do."""
     reasons: list[str] = []
     for tier, load in zip(question.tiers, write_loads(question, hits), strict=True):
@@ -328,7 +328,7 @@ def faults_of(question: Reuse, hits: Hits, service: Service) -> list[str]:
     return reasons
 
 
-def fewest_nodes(question: Reuse) -> int:
+def fewest_nodes(question: ReuseQuestion) -> int:
     """Fewest nodes that compute prompts at most `BUSY` of their time, and bear what is written.
 
     The load without any reuse, and that of all writes on one node, say how many are enough.

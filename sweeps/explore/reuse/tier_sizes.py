@@ -22,7 +22,7 @@ from nearkv.hardware.units import parse
 from nearkv.sweeps.evaluate.columns import Cell
 from nearkv.sweeps.evaluate.slo import Target
 from nearkv.sweeps.explore.reuse.node import Node
-from nearkv.sweeps.explore.reuse.question import Reuse, check, tiers_of
+from nearkv.sweeps.explore.reuse.question import ReuseQuestion, check, tiers_of
 from nearkv.sweeps.explore.reuse.service import (
     bears_writes,
     fewest_nodes,
@@ -96,7 +96,7 @@ class TierSizes:
         years: over which tiers are paid for; those that wear out sooner are bought again.
     """
 
-    question: Reuse
+    question: ReuseQuestion
     sizes: Sequence[Sizes]
     years: float
 
@@ -109,7 +109,7 @@ class TierSizes:
         """One of all sizes as a place in each list, by its number in row-major order."""
         return tuple(map(int, np.unravel_index(row, self.shape)))
 
-    def question_of(self, places: Sequence[int]) -> Reuse:
+    def question_of(self, places: Sequence[int]) -> ReuseQuestion:
         """The question about one size of each tier."""
         node = self.question.node
         tiers = [
@@ -135,7 +135,7 @@ class TierSizes:
         ]
         return np.array(each).T
 
-    def usd_hour(self, question: Reuse, written: Numbers) -> float:
+    def usd_hour(self, question: ReuseQuestion, written: Numbers) -> float:
         """Price of the tiers of all nodes, each paid over the years or its life [USD/h].
 
         Args:
@@ -257,7 +257,7 @@ def _with_nodes(sizes: TierSizes) -> TierSizes:
     return on_nodes(nodes)
 
 
-def sizing(reuse: Reuse, tiers: Sequence[str], years: float) -> TierSizes:
+def sizing(reuse: ReuseQuestion, tiers: Sequence[str], years: float) -> TierSizes:
     """The sizes to choose from, and what is asked of them.
 
     Args:

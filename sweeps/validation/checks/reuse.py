@@ -9,7 +9,7 @@ import numpy as np
 
 from nearkv.sweeps.evaluate.kv_policies import tier_hits
 from nearkv.sweeps.explore.reuse.node import Node, kv_bytes, node_of
-from nearkv.sweeps.explore.reuse.question import Reuse, tiers_of
+from nearkv.sweeps.explore.reuse.question import ReuseQuestion, tiers_of
 from nearkv.sweeps.explore.reuse.rows import evaluate_reuse
 from nearkv.sweeps.study.block_traces import (
     STORED_TRACES,
@@ -154,7 +154,7 @@ def of_prefix(columns: str, server: str, tokens: str, tier: str) -> float:
     node = _server(server, Node.block)
     return _answered(
         columns,
-        Reuse(node, (node.tier(tier),), prefix=prefix, hit=0.5, rate=1e-4, nodes=1),
+        ReuseQuestion(node, (node.tier(tier),), prefix=prefix, hit=0.5, rate=1e-4, nodes=1),
     )
 
 
@@ -173,7 +173,7 @@ def of_groups(columns: str, server: str, requests: str, tiers: str) -> float:
     trace = PromptGroups(**numbers).trace(Node.block)
     node = _server(server, trace.block)
     named, policy = tiers_of(node, tiers.split()), "write-through"
-    question = Reuse(node, named, trace, users=users, nodes=nodes, policy=policy)
+    question = ReuseQuestion(node, named, trace, users=users, nodes=nodes, policy=policy)
     return _answered(columns, question)
 
 
@@ -199,7 +199,7 @@ def _server(server: str, block: int) -> Node:
     return node_of(study, block)
 
 
-def _answered(columns: str, question: Reuse) -> float:
+def _answered(columns: str, question: ReuseQuestion) -> float:
     """Arithmetic over the columns of the first tier."""
     (row, *_), _ = evaluate_reuse(question)
 

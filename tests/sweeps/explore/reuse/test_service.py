@@ -11,7 +11,7 @@ import pytest
 
 from nearkv.costmodel.model.workload import ENDLESS_TOKENS, Arrivals
 from nearkv.sweeps.explore.reuse.node import Node, node_of
-from nearkv.sweeps.explore.reuse.question import Reuse
+from nearkv.sweeps.explore.reuse.question import ReuseQuestion
 from nearkv.sweeps.explore.reuse.service import hits_of, request_seconds, serve
 from nearkv.sweeps.simulate.play import simulate
 from nearkv.sweeps.study.block_traces import PromptGroups
@@ -46,7 +46,7 @@ def ttfts(seed: int) -> tuple[float, float]:
     )
     trace = groups.trace(512)
     tiers = (node().tier(f"dram={rng.choice((4, 16, 64))}GB"),)
-    question = Reuse(node=node(), tiers=tiers, trace=trace, nodes=1)
+    question = ReuseQuestion(node=node(), tiers=tiers, trace=trace, nodes=1)
     hits = hits_of(question)
     mean = float(np.mean(request_seconds(question, hits, 0.0)))
     # a part of the rate at which prompts alone fill the time, less what decoding takes

@@ -26,7 +26,7 @@ from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.kv_policies import ADMISSIONS, REUSE_POLICIES
 from nearkv.sweeps.explore.reuse.node import Node, node_of
-from nearkv.sweeps.explore.reuse.question import Reuse
+from nearkv.sweeps.explore.reuse.question import ReuseQuestion
 from nearkv.sweeps.explore.reuse.service import Hits, serve, write_loads
 from nearkv.sweeps.explore.reuse.tier_sizes import TierSizes, sizes_of
 from nearkv.sweeps.study.block_traces import BlockTrace
@@ -76,7 +76,7 @@ def random_case(rng: random.Random, policies: tuple[str, ...]) -> tuple[TierSize
         listed = ",".join(f"{512 * TOKEN * (size + 0.5):.0f}B" for size in sorted(drawn))
         texts.append(f"{name}={listed}")
     sizes = [sizes_of(node(), text) for text in texts]
-    question = Reuse(
+    question = ReuseQuestion(
         node=node(),
         tiers=tuple(node().tier(each.text(len(each.capacity) - 1)) for each in sizes),
         trace=trace,
