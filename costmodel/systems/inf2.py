@@ -262,7 +262,7 @@ def inf2(
         batch_run=b,
         columns={"x_over_kv": llm.x_over_kv},
         accelerator_power={"csd": devices.kernel_power},
-        notes={BESIDE: np.greater(split.beside, 0)},
+        notes={BESIDE: np.greater(split.in_host, 0)},
         attention=split.attention,
     )
 
@@ -303,7 +303,7 @@ def capacity_check(
     in_host = {
         "weights": host_weights(hw, llm, tiers),
         "X": x,
-        "KV cache": llm.kv_cache_bytes(split.beside, work.final),
+        "KV cache": llm.kv_cache_bytes(split.in_host, work.final),
         "buffers": buffer_bytes(llm, work, split.near, buffered),
     }
     in_flash = {

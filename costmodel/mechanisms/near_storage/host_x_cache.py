@@ -25,7 +25,7 @@ from nearkv.costmodel.mechanisms.weights.cpu_attention import (
     exchange_with_cpu,
     latents_from_host,
 )
-from nearkv.costmodel.mechanisms.weights.streaming import WeightStream
+from nearkv.costmodel.mechanisms.weights.streaming import DataPath, WeightStream
 from nearkv.costmodel.model.latent import Latent
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
@@ -46,18 +46,18 @@ class CacheSplit:
 
     Attributes:
         near: K and V on flash, attended to inside the devices [1].
-        beside: K and V in host memory, attended to by the CPU [1].
+        in_host: K and V in host memory, attended to by the CPU [1].
         with_x: X in host memory, attended to by the GPU [1].
     """
 
     near: Real
-    beside: Real
+    in_host: Real
     with_x: Real
 
     @property
     def attention(self) -> dict[str, Real]:
         """Share of the sequences that each role attends to [1]."""
-        attended = {"csd": self.near, "host": self.beside, "gpu": self.with_x}
+        attended = {"csd": self.near, "host": self.in_host, "gpu": self.with_x}
         batch = np.maximum(total(attended.values()), 1e-9)
         return {role: number / batch for role, number in attended.items()}
 
@@ -95,13 +95,13 @@ def prefill_layer(
     relay, uplink = link(hw, "gpu_link", "cache_relay"), link(hw, "uplink", "uplink")
     caches = put_caches(llm, work.prompt, split, relay, uplink, devices)
     flash = {"flash": devices.read, "uplink": uplink.inward, "link": relay.inward}
-    dram = {"dram": weights.host.read, "link": relay.inward}
+    dram = from_host(hw, weights)
 
     def arriving(b: Real, tokens: Real) -> Span:
         """K and V from both memories, and X, from which the GPU rebuilds them."""
         part = b / np.maximum(work.batch, 1e-9)
         rebuild = llm.kv_from_x_flops(part * split.with_x, tokens)
-        hosted = llm.kv_bytes(part * split.beside, tokens)
+        hosted = llm.kv_bytes(part * split.in_host, tokens)
         x = llm.x_bytes(part * split.with_x, tokens)
         return overlap(
             flash=stream(llm.kv_bytes(part * split.near, tokens), "4sbhd", **flash),
@@ -125,28 +125,28 @@ def attend(
     docs/inf2.md, eq. INF2-1.
     """
     llm, s = weights.llm, work.context
-    relay = link(hw, "gpu_link", "cache_relay")
-    x_path = {"dram": weights.host.read, "link": relay.inward}
+    x_path = from_host(hw, weights)
     return overlap(
         near_storage=near_storage(hw, llm, split.near, s, buffering, rows.device),
-        **attend_in_host(hw, weights, split.beside, s),
+        **attend_in_host(hw, weights, split.in_host, s),
         x_cache=rebuild_from_x(llm, split.with_x, s, weights.gpu, x_path),
         spill=rows.in_background(work.output),
     )
 
 
+def from_host(hw: Machine, weights: WeightStream) -> DataPath:
+    """The ports from a cache in host memory to the GPU, by the pinned relay (sec. 4.3)."""
+    return {"dram": weights.host.read, "link": link(hw, "gpu_link", "cache_relay").inward}
+
+
 def attend_in_host(
     hw: Machine, weights: WeightStream, sequences: Real, s: Real
 ) -> dict[str, Span]:
-    """Attention to a cache in host memory: the CPU to K and V of heads, the GPU to latents.
-
-    Latents come through the pinned relay, as X does (sec. 4.3).
-    """
-    llm, memory = weights.llm, weights.host
+    """Attention to a cache in host memory: the CPU to K and V of heads, the GPU to latents."""
+    llm = weights.llm
     if not isinstance(llm, Latent):
-        return {"cpu": attend_on_cpu(hw, llm, sequences, s, memory)}
-    relay = link(hw, "gpu_link", "cache_relay")
-    path = {"dram": memory.read, "link": relay.inward}
+        return {"cpu": attend_on_cpu(hw, llm, sequences, s, weights.host)}
+    path = from_host(hw, weights)
     return {"latents": latents_from_host(llm, sequences, s, weights.gpu, path)}
 
 
@@ -158,7 +158,7 @@ def exchange_new_token(llm: LLM, split: CacheSplit, gpu_link: Link, uplink: Link
     x = llm.x_bytes(split.with_x, 1)
     return serial(
         devices=exchange(llm, split.near, 0.0, uplink, gpu_link),
-        **exchange_with_host(llm, split.beside, gpu_link),
+        **exchange_with_host(llm, split.in_host, gpu_link),
         keep_x=gpu_link.outward(x, "X of the new token to host memory, sec. 4.3"),
     )
 
@@ -175,7 +175,7 @@ def put_caches(
     llm: LLM, s: Real, split: CacheSplit, cache_link: Link, uplink: Link, devices: Csd
 ) -> Span:
     """One layer's caches of prompts of s tokens leave the GPU (sec. 2.2, 4.3)."""
-    stays = llm.kv_bytes(split.beside, s) + llm.x_bytes(split.with_x, s)
+    stays = llm.kv_bytes(split.in_host, s) + llm.x_bytes(split.with_x, s)
     path = {"link": cache_link.outward, "uplink": uplink.outward, "flash": devices.write}
     return overlap(
         flash=stream(llm.kv_bytes(split.near, s), "4sbhd, sec. 2.2", **path),
