@@ -126,10 +126,14 @@ def design(
           draws, or the `reason` why no machine serves;
         - `break_even`: a row a cell, with the columns of `sweeps.explore.design.break_even`.
 
-        `attrs` holds the `conclusion`, the question in words (`asked`), the `machine` of each row
-        as TOML, the `command` that prints the row once the name of that file is appended, and
-        whether Ctrl-C `interrupted` the search; also the `evaluations` of one workload, the number
-        of machines that were evaluated, and the `borders` of a grid.
+        `attrs` holds
+
+        - `conclusion`, and `asked`, the question in words;
+        - `machine`: of each row, as TOML; `command`: prints the row once the name of that file is
+          appended;
+        - `interrupted`: whether Ctrl-C ended the search;
+        - `evaluations`: machines that were evaluated, for one workload;
+        - `borders`: rows of them, for a grid.
 
     Raises:
         InputError: an argument that cannot be used.
