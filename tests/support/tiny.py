@@ -101,6 +101,13 @@ def amounts(span: Span) -> dict[str, float]:
     return {key: amount for key, amount in traffic.items() if amount}
 
 
+def waited_for(resource: str, span: Span) -> Real:
+    """Seconds of all waits for a resource."""
+    return sum(
+        times * leaf.seconds for _, leaf, times in span.leaves() if leaf.resource == resource
+    )
+
+
 def two_kinds(window: float) -> Mixed:
     """The small model with one full layer, and two that attend to a window of tokens."""
     full = LLM(**{**SHAPE, "layers": 1.0})

@@ -13,7 +13,6 @@ from support.configs import FP8, quantised_llama
 from support.systems import SYSTEMS, machine_of, model
 from support.tiny import (
     ALL_WEIGHTS,
-    FINAL_KV,
     HEAD,
     HEAD_FLOPS,
     KV,
@@ -28,14 +27,12 @@ from support.tiny import (
     estimate,
     needed,
     split,
+    waited_for,
 )
 
 import nearkv
-from nearkv.costmodel.algebra.span import Real, Span
-from nearkv.costmodel.mechanisms.serving.collectives import settling, settling_across
+from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.serving.dimm import imbalance
-from nearkv.costmodel.mechanisms.serving.experts import most_chosen
-from nearkv.costmodel.mechanisms.serving.split import GpuSplit, splits
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
@@ -51,13 +48,6 @@ def resolved(llm: LLM, work: Workload, hw: Machine, **stated: Real | str) -> dic
     knobs = {name: knob.default for name, knob in GPU.knobs.items()}
     answer = resolve_knobs(GPU, hw, llm, work, {**knobs, **stated})
     return {**answer.knobs, "seconds": answer.estimate.total.seconds}
-
-
-def waited_for(resource: str, span: Span) -> Real:
-    """Seconds of all waits for a resource."""
-    return sum(
-        times * leaf.seconds for _, leaf, times in span.leaves() if leaf.resource == resource
-    )
 
 
 # --- counted by hand --------------------------------------------------------------------------
@@ -211,31 +201,6 @@ TINY_MOE = replace(
 )
 
 
-@pytest.mark.parametrize("copies", [16, 64, 1024])
-@pytest.mark.parametrize("ranks", [4, 16, 64])
-def test_the_fullest_gpu_is_that_of_the_multinomial(copies: int, ranks: int) -> None:
-    rng = np.random.default_rng(copies + ranks)
-    drawn = rng.multinomial(copies, np.full(ranks, 1 / ranks), 2000).max(axis=1).mean()
-    assert imbalance(float(copies), float(ranks), 1.0) == pytest.approx(
-        drawn * ranks / copies, rel=0.12
-    )
-
-
-@pytest.mark.parametrize("ranks", [4, 16])
-def test_the_fullest_gpu_follows_the_skew_of_the_router(ranks: int) -> None:
-    """128 experts by Zipf's law, dealt out at random; each token chooses four."""
-    layer = replace(model("gpt-oss-120b"), router_skew=0.6)
-    odds = layer.expert_odds
-    rng = np.random.default_rng(ranks)
-    shares = [
-        rng.permutation(odds).reshape(ranks, -1).sum(axis=1).max() * ranks / 4 for _ in range(2000)
-    ]
-    many = 1e9
-    assert most_chosen(layer, many, float(ranks)) == pytest.approx(np.mean(shares), rel=0.12)
-    uniform = replace(layer, router_skew=0.0)
-    assert most_chosen(uniform, many, float(ranks)) == pytest.approx(1.0, abs=1e-3)
-
-
 def test_offloaded_weights_come_over_pcie_in_every_pass_and_before_it() -> None:
     """Two of the GPU's gigabytes in host memory: 2 GB more over the link, in step and prompt."""
     hw, llm = load_platform("hgx-h100").machine(), model("llama2-7b")
@@ -248,87 +213,6 @@ def test_offloaded_weights_come_over_pcie_in_every_pass_and_before_it() -> None:
     assert late == pytest.approx(2e9 * streamed / pcie)
     assert needed(answer)["host"] == 2e9
     assert needed(all_on_gpu)["gpu"] - needed(answer)["gpu"] == pytest.approx(2e9)
-
-
-# --- topology ---------------------------------------------------------------------------------
-
-
-def test_messages_climb_a_tree_of_nodes_and_come_down() -> None:
-    """Two nodes are one hop up, one down, of 0.25 s; two all-reduces in each of 32 layers."""
-    hw, llm = load_platform("hgx-h200").machine(), model("llama2-7b")
-    hw = hw.with_values({"fabric.start": 0.0, "fabric.hop": 0.0, "fabric.long": 0.0})
-    apart = hw.with_values({"gpu.count": 16, "fabric.latency": 0.25})
-    step = GPU(apart, llm, WORK, split(16.0)).step
-    assert waited_for("fabric.latency", step) == pytest.approx(32 * 2 * 2 * 0.25)
-    message = WORK.batch * llm.hidden * llm.activation_width  # a ring of two sends it once
-    sent = {place: amount for place, amount in step.traffic().items() if "fabric" in place[0]}
-    # over the adapters of two nodes
-    assert max(sent.values()) == pytest.approx(2 * 32 * 2 * message)
-    alone = hw.with_values({"fabric.latency": 0.25})
-    together = GPU(alone, llm, WORK, split(8.0)).step
-    assert waited_for("fabric.latency", together) == 0.0
-
-
-@pytest.mark.parametrize(
-    ("nodes", "kilobytes", "measured"),
-    [(2, 16, 32.2), (2, 64, 33.1), (2, 256, 46.8), (4, 16, 46.4), (4, 64, 47.6), (4, 256, 66.9)],
-)
-def test_all_reduces_between_nodes_take_what_was_measured(
-    nodes: int, kilobytes: int, measured: float
-) -> None:
-    """Nodes of eight H100 on NDR InfiniBand, in microseconds (nccl-tests, issue 309)."""
-    hw = load_platform("hgx-h100").machine()
-    taken = settling_across(hw, 8.0, float(nodes), 1024.0 * kilobytes)
-    assert 1e6 * taken == pytest.approx(measured, rel=0.12)
-
-
-def test_an_all_reduce_between_nodes_by_hand() -> None:
-    """Start 1, seven hops of 2, a tree of four nodes 4 x 3, then 8 B over 2 x 2 B/s or 0.5 s."""
-    numbers = {"start": 1.0, "hop": 2.0, "latency": 3.0, "short_rate": 2.0, "count": 2.0}
-    values = {f"fabric.{key}": value for key, value in numbers.items()}
-    hw = load_platform("hgx-h100").machine().with_values(values | {"fabric.long": 9.0})
-    assert settling_across(hw, 8.0, 4.0, 8.0) == 1 + 14 + 12 + 2
-    assert settling_across(hw.with_values({"fabric.long": 0.5}), 8.0, 4.0, 8.0) == 27.5
-    # one rank has nothing to reduce with, and an engine asks for no library within a node
-    assert settling_across(hw, 1.0, 1.0, 0.0) == 1.0
-
-
-def test_kernels_of_one_node_do_not_reduce_over_two() -> None:
-    """Sixteen GPUs wait for the library alone, eight for the engine's kernel alone."""
-    hw, llm = load_platform("hgx-h100").machine(), model("llama2-7b")
-    waits = []
-    for tp in (8.0, 16.0):
-        step = GPU(hw.with_values({"gpu.count": 16}), llm, WORK, split(tp)).step
-        waits.append([waited_for(f"{role}.latency", step) > 0 for role in ("nvlink", "fabric")])
-    assert waits == [[True, False], [False, True]]
-
-
-def test_cards_on_pcie_reduce_over_it() -> None:
-    """Each further card of a ring waits a hop, and no NVLink takes part."""
-    hw = load_platform("rtx-pro-6000-server").machine()
-    step = GPU(hw, model("llama2-7b"), WORK, split(8.0)).step
-    resources = {resource for resource, _ in step.traffic()}
-    assert "gpu_link.out" in resources
-    assert not any(resource.startswith("nvlink") for resource in resources)
-    assert settling(hw, 8.0) == pytest.approx(7 * 3.6e-6)
-    assert settling(hw, 1.0) == 0
-
-
-def test_gpus_without_links_or_in_part_of_a_node_are_named() -> None:
-    llm = model("opt-66b")
-    tray = load_platform("gb200-tray").machine().with_values({"gpu.count": 8})
-    assert GPU(tray, llm, WORK, split(8.0)).fits.unmodelled
-    assert not GPU(tray, llm, WORK, split(4.0, 2.0)).fits.unmodelled
-    # 12 GPUs fill one and a half nodes of 8; 72 heads divide over 12
-    node = load_platform("hgx-h200").machine().with_values({"gpu.count": 12})
-    assert GPU(node, llm, WORK, split(12.0)).fits.unmodelled
-    whole = node.with_values({"nvlink.count": 6})
-    assert not GPU(whole, llm, WORK, split(12.0)).fits.unmodelled
-    # cards whose links a user did not count
-    cards = load_platform("rtx-4090-box").machine().with_values({"gpu.count": 8})
-    assert any(
-        "set gpu_link.count" in reason for reason in GPU(cards, llm, WORK, split(8.0)).fits.reasons
-    )
 
 
 def test_a_latent_is_kept_by_every_gpu_or_by_the_one_that_attends() -> None:
@@ -397,22 +281,6 @@ def test_of_users_the_split_that_answers_most_is_taken() -> None:
     by_two, by_eight, chosen = table["throughput_tok_s"]
     assert chosen >= by_eight > 0
     assert not by_two > by_eight / 2
-
-
-def test_splits_divide_heads_layers_and_experts() -> None:
-    hw = load_platform("hgx-h200").machine()
-    dense = splits(hw, model("llama3.1-70b"))
-    assert set(dense["tp"][dense["attention"] == 0]) == {1, 2, 4, 8}
-    # no GPUs share heads where each attends to sequences of its own
-    assert set(dense["tp"][dense["attention"] == 1]) == set(range(2, 9))
-    # 80 layers over three stages: 27 in the fullest; all numbers of stages differ in that
-    assert set(dense["pp"]) == set(range(1, 9))
-    assert set(dense["ep"]) == {1}
-    experts = splits(hw, model("mixtral-8x7b"))
-    assert set(experts["ep"]) == {1, 2, 4, 8}
-    # four GPUs, by two: their experts in one, two or four parts
-    four = (experts["tp"] == 2) & (experts["dp"] == 2) & (experts["pp"] == 1)
-    assert set(experts["ep"][four]) == {1, 2, 4}
 
 
 def test_a_stated_degree_stays_and_the_others_follow() -> None:
@@ -546,8 +414,3 @@ def test_degrees_are_columns_of_the_answer() -> None:
         "pp": 1.0,
         "ep": 1.0,
     }
-
-
-def test_the_split_of_one_gpu_is_one() -> None:
-    assert GpuSplit(1.0, 1.0).gpus == GpuSplit(1.0, 1.0).replicas == 1
-    assert FINAL_KV > KV

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from support.command_line import refusal, succeed
 from support.systems import SYSTEMS, model
-from support.tiny import TINY, WORK, split
 
 from nearkv.costmodel.mechanisms.serving.engines import (
     engine_memory,
@@ -16,7 +14,7 @@ from nearkv.costmodel.mechanisms.serving.engines import (
     of_engine,
     usable_memory,
 )
-from nearkv.costmodel.mechanisms.serving.split import GpuSplit, splits
+from nearkv.costmodel.mechanisms.serving.split import GpuSplit
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_part, load_platform
 from nearkv.hardware.machine import Machine
@@ -64,43 +62,12 @@ def test_tokens_that_start_up_logs_print_are_met() -> None:
     )
 
 
-def test_layers_without_a_feed_forward_part_pad_nothing() -> None:
-    """Layers of states alone lie between those of experts in 4 bits."""
-    alone = GpuSplit(1.0, 1.0)
-    states_alone = replace(TINY, ffn=0.0, experts=4.0, weight_width=0.5)
-    assert alone.weight_bytes(states_alone, 256.0) == pytest.approx(states_alone.weight_bytes)
-
-
 def test_llama_cpp_keeps_token_embeddings_in_the_memory_of_the_host() -> None:
     """128,256 words of 4,096 in 16 bits beside a card; one memory holds them either way."""
     llm = model("llama3.1-8b")
     assert looked_up_on_host(under("llama.cpp", "rtx-4090-box"), llm) == 128_256 * 4_096 * 2
     assert looked_up_on_host(under("vllm", "rtx-4090-box"), llm) == 0
     assert looked_up_on_host(under("llama.cpp", "strix-halo"), llm) == 0
-
-
-def test_stages_need_not_divide_the_layers_and_the_fullest_sets_the_pace() -> None:
-    stages = GpuSplit(1.0, 1.0, pp=8.0)
-    assert stages.fullest(61.0) == pytest.approx(8 * 8 / 61)
-    assert stages.waiting(1.0, 61.0) == 8  # one sequence waits for each stage, uneven or not
-    assert stages.waiting(8.0, 61.0) == pytest.approx(8 * 8 / 61)
-    assert stages.waiting(8.0, 64.0) == 1
-    three = replace(TINY, layers=5)
-    hw = load_platform("hgx-h200").machine()
-    whole, uneven = (
-        SYSTEMS["gpu"](hw, llm, WORK, split(1.0, pp=2.0))
-        for llm in (replace(TINY, layers=6), three)
-    )
-    assert uneven.fits.ok
-    # of five layers the fuller stage has three, as each of six
-    assert uneven.step.seconds == pytest.approx(whole.step.seconds, rel=1e-3)
-
-
-def test_llama_cpp_divides_by_layers_alone() -> None:
-    tried = splits(under("llama.cpp"), TINY)
-    assert set(tried["tp"]) == set(tried["ep"]) == {1.0}
-    assert set(tried["pp"]) == set(np.arange(1.0, 9.0))
-    assert max(splits(under("vllm"), TINY)["tp"]) > 1
 
 
 def test_prompts_take_the_path_of_the_engine() -> None:

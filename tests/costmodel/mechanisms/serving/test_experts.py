@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from support.systems import model
 
+from nearkv.costmodel.mechanisms.serving.dimm import imbalance
 from nearkv.costmodel.mechanisms.serving.experts import (
     grouped_products,
+    most_chosen,
     multiplied,
     without_experts,
 )
@@ -123,3 +126,28 @@ def test_a_kernel_that_unpacks_weights_reaches_a_share_of_its_own() -> None:
     assert multiplied(hw, model("llama2-7b", hw), 2.0, hw.gpu.gemm) == hw.gpu.gemm
     served = load_platform("hgx-h200").machine()
     assert multiplied(served, packed, 2.0, served.gpu.gemm) == served.gpu.gemm
+
+
+@pytest.mark.parametrize("copies", [16, 64, 1024])
+@pytest.mark.parametrize("ranks", [4, 16, 64])
+def test_the_fullest_gpu_is_that_of_the_multinomial(copies: int, ranks: int) -> None:
+    rng = np.random.default_rng(copies + ranks)
+    drawn = rng.multinomial(copies, np.full(ranks, 1 / ranks), 2000).max(axis=1).mean()
+    assert imbalance(float(copies), float(ranks), 1.0) == pytest.approx(
+        drawn * ranks / copies, rel=0.12
+    )
+
+
+@pytest.mark.parametrize("ranks", [4, 16])
+def test_the_fullest_gpu_follows_the_skew_of_the_router(ranks: int) -> None:
+    """128 experts by Zipf's law, dealt out at random; each token chooses four."""
+    layer = replace(model("gpt-oss-120b"), router_skew=0.6)
+    odds = layer.expert_odds
+    rng = np.random.default_rng(ranks)
+    shares = [
+        rng.permutation(odds).reshape(ranks, -1).sum(axis=1).max() * ranks / 4 for _ in range(2000)
+    ]
+    many = 1e9
+    assert most_chosen(layer, many, float(ranks)) == pytest.approx(np.mean(shares), rel=0.12)
+    uniform = replace(layer, router_skew=0.0)
+    assert most_chosen(uniform, many, float(ranks)) == pytest.approx(1.0, abs=1e-3)

@@ -21,7 +21,6 @@ from nearkv.costmodel.mechanisms.serving.parallel import (
     prompts_alone,
     tensor_parallel,
 )
-from nearkv.costmodel.mechanisms.serving.split import undivided
 from nearkv.costmodel.model.workload import Load, Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.sweeps.evaluate.columns import table
@@ -142,27 +141,6 @@ def test_attention_reads_all_gpus_at_the_share_of_its_kernel() -> None:
     box = load_platform("dgx-a100-pim").machine()
     attention = 8 * box.gpu.bandwidth * box.gpu.decode_attention
     assert gpu_attention(box).rate == attention
-
-
-@pytest.mark.parametrize(("heads", "kv_heads"), [(6, 2), (12, 4), (12, 6), (64, 8), (56, 56)])
-def test_a_gpu_has_whole_groups_of_query_heads_or_part_of_one(heads: int, kv_heads: int) -> None:
-    llm = replace(TINY, heads=heads, kv_heads=kv_heads)
-    of_a_group = heads // kv_heads
-    for tp in range(1, heads + 2):
-        (uneven,) = undivided(llm, tp).values()
-        even = heads % tp == 0
-        for gpu in range(tp):
-            own = range(gpu * heads // tp, (gpu + 1) * heads // tp)
-            groups = {head // of_a_group for head in own}
-            even &= len(groups) * of_a_group == len(own) or len(groups) == 1
-        assert bool(uneven) == (not even), tp
-
-
-def test_a_latent_is_copied_and_a_state_divides() -> None:
-    (latent,) = undivided(model("deepseek-v3"), np.array([8.0, 3.0])).values()
-    assert latent.tolist() == [False, True]  # 128 heads share one row
-    (hybrid,) = undivided(model("jamba-v0.1"), np.array([8.0, 3.0])).values()
-    assert hybrid.tolist() == [False, True]  # 32 heads in the layers that attend
 
 
 def test_degrees_are_powers_of_two_that_the_gpus_hold() -> None:
