@@ -58,9 +58,9 @@ def load_config(path: Path) -> Part:
         table["quantization_config"] = _read(beside).get("quantization")
     folder = path.resolve().parent.name
     name = folder if folder and path.name == "config.json" else path.stem
-    if "quantization_config" not in table and (said := _QUANTISED.search(name)):
+    if "quantization_config" not in table and (hint := _QUANTISED.search(name)):
         files = f"neither this file nor {QUANTISATION_FILE} beside it states a scheme"
-        warn(f"{path}: {name} sounds like {said[0]}, but {files}; weights count 16 bits")
+        warn(f"{path}: {name} sounds like {hint[0]}, but {files}; weights count 16 bits")
     return part_of_config(table, name, str(path), source=str(path))
 
 
@@ -127,8 +127,8 @@ def _shape_of(table: FileTable, where: str) -> tuple[Config, ConfigShape]:
         kept = {key: table[key] for key in outer if key in table}
         tied = [part.get("tie_word_embeddings") for part in (table, text)]
         if None not in tied and tied[0] != tied[1]:
-            said = "tie_word_embeddings is not what text_config says, which is followed"
-            warn(f"{where}: {said}")
+            conflict = "tie_word_embeddings is not what text_config says, which is followed"
+            warn(f"{where}: {conflict}")
         table = {**kept, **text}
     model_type = table.get("model_type")
     if not isinstance(model_type, str):
@@ -164,12 +164,12 @@ def _guess(table: FileTable, model_type: str, where: str) -> tuple[Config, Confi
             layers_of(shape), _common(shape)
             widths_of(config)
         except InputError as error:
-            said = str(error).removeprefix(f"{where}: ").partition(", ")[0]
-            problem = problem or f"which read as {name} {said}"
+            reason = str(error).removeprefix(f"{where}: ").partition(", ")[0]
+            problem = problem or f"which read as {name} {reason}"
             strange = strange or [key for key in config.unread if key not in CONFIG_KEYS]
             continue
         if not config.unread:
-            _check_said(config, model_type)
+            _check_complete(config, model_type)
             warn(
                 f"{where}: unknown model_type {model_type!r}; all its keys are those of {name}, "
                 "and it is modelled as one"
@@ -182,7 +182,7 @@ def _guess(table: FileTable, model_type: str, where: str) -> tuple[Config, Confi
     raise InputError(f"{sentence}, whose {strange[0]} is not modelled")
 
 
-def _check_said(config: Config, model_type: str) -> None:
+def _check_complete(config: Config, model_type: str) -> None:
     """Refuse an unknown family whose config leaves to its code what changes bytes or FLOPs.
 
     Raises:

@@ -166,17 +166,24 @@ class GpuServers:
     def products(
         self, layer_type: LLM, tokens: Real, passes: Real, logits: Real, idle: Real = 1.0
     ) -> Span:
-        """Products of one layer; weights in host memory come first, as nothing prefetches them."""
+        """Products of one layer; weights in host memory come first, as nothing prefetches them.
+
+        Args:
+            layer_type: a model of such layers.
+            tokens: computed, over all replicas [1].
+            passes: times that a replica reads the weights [1].
+            logits, idle: as of `linear`.
+        """
         on_gpu = linear(
             self.hw,
             self.llm,
             tokens,
             passes,
             layer_type,
-            logits,
-            self.split,
-            idle,
-            self.behind,
+            logits=logits,
+            split=self.split,
+            idle=idle,
+            behind=self.behind,
         )
         if self.behind:
             return serial(
