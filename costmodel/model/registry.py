@@ -298,8 +298,8 @@ class System:
             if name in self.knobs and self.knobs[name].within
         }
         notes = {**estimate.notes, **notes_of(estimate, llm, work, counts)}
-        told = {sentence: where for sentence, where in notes.items() if np.any(where)}
-        return replace(estimate, notes=told)
+        shown = {sentence: where for sentence, where in notes.items() if np.any(where)}
+        return replace(estimate, notes=shown)
 
     def _evaluate(self, *inputs: Any, **knobs: Real) -> Estimate:
         if self.plugin:

@@ -206,9 +206,11 @@ def reuse(
     rows, conclusion = [], []
     rules = names(admission, "admission") or ("all",)
     for rule in rules:
-        more, told = evaluate_reuse(replace(question, admission=rule))
+        more, sentences = evaluate_reuse(replace(question, admission=rule))
         rows += more
-        conclusion += [f"{rule}: {text}" for text in told] if len(rules) > 1 else told
+        conclusion += (
+            [f"{rule}: {text}" for text in sentences] if len(rules) > 1 else sentences
+        )
     return table_of_rows(rows, conclusion)
 
 

@@ -67,13 +67,13 @@ def sizes_by_default(study: Study, shown: Collection[str]) -> list[str]:
     sizes = {"context_tok": "context", "output_tokens": "output_tokens"}
     if not study.arrives:
         sizes = {"batch": "batch", **sizes}
-    told = []
+    defaults = []
     for column, field in sizes.items():
         default = getattr(Study, field)
         is_left = getattr(study, field) == default and field not in study.zipped
         if is_left and column not in shown:
-            told.append(f"{column} {default[0]:,.0f}")
-    return [f"At {', '.join(told)}, the defaults."] if told else []
+            defaults.append(f"{column} {default[0]:,.0f}")
+    return [f"At {', '.join(defaults)}, the defaults."] if defaults else []
 
 
 def _left_out(rows: Rows, shown: Display, view: View) -> list[str]:

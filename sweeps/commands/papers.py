@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MOST_ROWS_TOLD = 64
 """Rows of a table below which the sentence stands; more are read by a program."""
 TOLD_BEYOND = 0.1
-"""Difference of whole requests from which on their ratio is told [1]."""
+"""Difference of whole requests from which on their ratio is named [1]."""
 
 
 def tell_solved(
@@ -83,10 +83,10 @@ def _times_as_long(rows: Rows, papers: Rows) -> list[str]:
             ratios.setdefault(system, []).append(paper["total_s"] / row["total_s"])
         elif row.get("total_s"):
             short[system] = f"; {system} does not always fit with them"
-    told = []
+    clauses = []
     for system, of_system in ratios.items():
         least, most = min(of_system), max(of_system)
         if most > 1 + TOLD_BEYOND or least < 1 - TOLD_BEYOND:
             ends = dict.fromkeys(f"{ratio:.3g}" for ratio in (least, most))
-            told.append(f"; {system} takes {' to '.join(ends)} times as long with them")
-    return [*told, *short.values()]
+            clauses.append(f"; {system} takes {' to '.join(ends)} times as long with them")
+    return [*clauses, *short.values()]

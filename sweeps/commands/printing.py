@@ -93,8 +93,8 @@ def print_table(
         text = as_text(shown, written, view)
         save_bytes(text.encode(), len(shown.rows), study, view.file)
     shown = shown_as(form)
-    told = (*below, *sentences_below(rows, shown, view, study, extra))
-    echo(as_text(replace(shown, below=told), form, view))
+    sentences = (*below, *sentences_below(rows, shown, view, study, extra))
+    echo(as_text(replace(shown, below=sentences), form, view))
     if study:
         warn_beyond_windows(rows, study)
     check_answered(rows)

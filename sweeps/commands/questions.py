@@ -162,7 +162,7 @@ def sweep(
         # rows go into the file part by part: a grid may be larger than memory
         to_file(study, Path(view.file), only, run)
     else:
-        # all columns, for what the chosen ones leave out is told below them
+        # all columns: sentences below the table name values that the chosen ones leave out
         _show(swept(study, only), study, view, BRIEF)
 
 
@@ -171,7 +171,7 @@ def _keep_best(study: Study, reducer: Best, run: SweepRun, view: options.View) -
     from nearkv.sweeps.jobs.best import best
 
     named = comma_list(view.columns)
-    # what rows are compared by is told, where it is not shown
+    # columns that rows are compared by are named below the table where they are not shown
     wanted = dict.fromkeys((*named, *reducer.by, *reducer.per)) if named else ()
     columns = best(study, reducer, run, tuple(wanted))
     found = Findings(columns, _ranked_by(columns, reducer))

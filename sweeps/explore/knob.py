@@ -322,8 +322,8 @@ def against(measured: Mapping[str, BestMeasured], rows: Rows) -> list[str]:
         longer = f"takes {' to '.join(ends)} longer"
         if max(losses) < NOTABLE:
             longer = "is as fast"
-        told = f"{best.told} measured {best.value:g} to be best, which {longer} here"
-        sentences.append(f"{told} ({best.claim}, docs/misses.md).")
+        sentence = f"{best.told} measured {best.value:g} to be best, which {longer} here"
+        sentences.append(f"{sentence} ({best.claim}, docs/misses.md).")
     return sentences
 
 

@@ -300,13 +300,13 @@ def importance(study: Study, of: str) -> tuple[Rows, list[str]]:
         )
     rows.sort(key=lambda row: -row["total"])
     width = _width(logarithm(drawn), band)
-    told = [f"{of} = {point.value:.4g}, in a band {width:.3g}x wide"]
+    sentences = [f"{of} = {point.value:.4g}, in a band {width:.3g}x wide"]
     measurable = [row for row in rows if row["number"] != MODEL_ERROR]
     measurable.sort(key=lambda row: row["width_if_known"])
     for row in measurable[:MOST_MEASURED]:
         narrower = f"from {width:.3g}x to {row['width_if_known']:.3g}x"
-        told.append(f"measure {row['number']}: the band narrows {narrower}")
-    return rows, told
+        sentences.append(f"measure {row['number']}: the band narrows {narrower}")
+    return rows, sentences
 
 
 def _width(logarithms: Numbers, band: Band) -> float:

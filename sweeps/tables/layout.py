@@ -71,8 +71,8 @@ def layout(shown: Display, width: int) -> Layout:
     names = [name for name in filled if name not in common]
     rows, notes = _numbered(rows, [name for name in names if name in SENTENCES])
     if notes:  # what all rows share leaves nothing to number
-        told = [name for name in SENTENCES if all(not row.get(name) for row in rows)]
-        names = [name for name in names if name not in told]
+        numberless = [name for name in SENTENCES if all(not row.get(name) for row in rows)]
+        names = [name for name in names if name not in numberless]
     always = {*pinned, *(SENTENCES if notes else ())}
     importance = {name: place for place, name in enumerate(shown.usual)}
     ranked = sorted(names, key=lambda name: (name not in always, importance.get(name, -1)))
@@ -94,7 +94,7 @@ def layout(shown: Display, width: int) -> Layout:
 def _numbered(rows: Rows, names: Sequence[str]) -> tuple[Rows, list[str]]:
     """Rows whose sentences are replaced by their numbers, and the numbered sentences.
 
-    A sentence that all rows share is told once, without a number.
+    A sentence that all rows share is printed once, without a number.
     """
     everywhere: dict[str, None] = {}
     for name in names:
@@ -111,8 +111,11 @@ def _numbered(rows: Rows, names: Sequence[str]) -> tuple[Rows, list[str]]:
         numbered.append({**row, **numbers})
     if len(places) > MOST_SENTENCES:
         return rows, []
-    told = [f"{number}: {sentence}" for sentence, number in places.items()]
-    return numbered, [*(f"all rows: {sentence}" for sentence in everywhere), *told]
+    numbered_sentences = [f"{number}: {sentence}" for sentence, number in places.items()]
+    return numbered, [
+        *(f"all rows: {sentence}" for sentence in everywhere),
+        *numbered_sentences,
+    ]
 
 
 def _sentences(row: Row, name: str) -> list[str]:

@@ -49,14 +49,14 @@ def unequal(rows: Rows, shown: Collection[str]) -> list[str]:
     usual = set.intersection(*({*_texts(own, "note")} for own in rivals))
     sentences = []
     for (system, _), own in by_rival.items():
-        told = []
+        clauses = []
         for column in hidden:
             texts = [text for text in _texts(own, column) if text not in usual]
             word = "; " if column == "note" else " or "
-            told.append(_TOLD[column].format(word.join(texts)) if texts else "")
+            clauses.append(_TOLD[column].format(word.join(texts)) if texts else "")
         for column, unit in _MEASURED.items():
-            told.append("" if column in shown else _range(own, column, unit))
-        sentences.append(f"{system}: {'; '.join(filter(None, told))}.")
+            clauses.append("" if column in shown else _range(own, column, unit))
+        sentences.append(f"{system}: {'; '.join(filter(None, clauses))}.")
     return sentences
 
 

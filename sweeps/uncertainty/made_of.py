@@ -88,5 +88,5 @@ def coverage_told(blocks: Iterable[Block], of: Iterable[str]) -> str:
             if row["of"] in of:
                 kind = "ratios" if row["of"] == RATIO else f"most time: {row['pool']}"
                 shares[kind] = f"{100 * row['inside']:.0f} %"
-    told = ", ".join(f"{shares[kind]} ({kind})" for kind in sorted(shares))
-    return f"Of sources left out, {told} of rows lie inside their 90 % band."
+    shares_inside = ", ".join(f"{shares[kind]} ({kind})" for kind in sorted(shares))
+    return f"Of sources left out, {shares_inside} of rows lie inside their 90 % band."

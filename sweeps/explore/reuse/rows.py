@@ -39,7 +39,7 @@ TTFT_QUANTILES = {"ttft_p50_s": 0.5, "ttft_p90_s": 0.9, "ttft_p99_s": 0.99}
 STATIONARY = 0.1
 """Largest drift of the hits of a trace that is called stationary [1]."""
 TOLD_WAIT = 1e-3
-"""Share of a mean TTFT from which on a wait is told [1]."""
+"""Share of a mean TTFT from which on a wait is named [1]."""
 
 
 def evaluate_reuse(question: ReuseQuestion) -> tuple[Rows, list[str]]:
@@ -216,32 +216,32 @@ def _sentences(
     question: ReuseQuestion, hits: Hits, service: dict[str, Any], reasons: list[str]
 ) -> list[str]:
     """Effect of reuse on the service, or why there is none."""
-    told = [*_of_trace(question.trace)] if question.trace else []
+    sentences = [*_of_trace(question.trace)] if question.trace else []
     reused = f"{100 * float(np.sum(hits.share)):.1f} % of the blocks are reused"
     busy = f"Prompts keep a node busy for {100 * service['load']:.0f} % of its time"
     change = 100 * (1 - service["load"] / service["plain_load"])
     less = f"{abs(change):.0f} % {'less' if change > -0.5 else 'more'} than without reuse"
-    told += [
+    sentences += [
         f"{reused} on {counted(question.nodes, 'node')}.",
         f"{busy}, {less}.",
     ]
     if question.trace:
-        told += _doubts(question.trace, hits)
+        sentences += _doubts(question.trace, hits)
     too_long = hits.mean(hits.prompts > question.node.longest)
     if too_long:
         are = f"{100 * too_long:.3g} % of the prompts are longer than the model takes"
         timed = f"timed at {question.node.longest:,.0f} tokens, and kept whole"
-        told.append(f"{are}; they are {timed}.")
+        sentences.append(f"{are}; they are {timed}.")
     if reasons:
-        return [*told, *(f"infeasible: {reason}." for reason in reasons)]
+        return [*sentences, *(f"infeasible: {reason}." for reason in reasons)]
     first = f"The first token comes after {service['ttft_s']:.3g} s in the mean"
     waiting = f"{service['wait_s']:.2g} s"
     if service["wait_s"] < TOLD_WAIT * service["ttft_s"]:
         waiting = "none"
-    told.append(f"{first}, {waiting} of it waiting.")
+    sentences.append(f"{first}, {waiting} of it waiting.")
     if service["ttft_s"] > question.ttft > 0:
-        told.append(_missed(question, service["most_req_s"]))
-    return told
+        sentences.append(_missed(question, service["most_req_s"]))
+    return sentences
 
 
 def _missed(question: ReuseQuestion, most: float) -> str:
@@ -263,12 +263,12 @@ def _of_trace(trace: BlockTrace) -> list[str]:
 
 def _doubts(trace: BlockTrace, hits: Hits) -> list[str]:
     """Reasons not to take a trace for what comes."""
-    told, drift = [], np.max(hits.margin) / DRIFT_BAND
+    sentences, drift = [], np.max(hits.margin) / DRIFT_BAND
     if drift > STATIONARY:
         apart = f"its halves differ by up to {100 * drift:.0f} points in hits"
-        told.append(f"{trace.name} is not stationary: {apart}; it is no forecast.")
+        sentences.append(f"{trace.name} is not stationary: {apart}; it is no forecast.")
     if trace.share < 1:
         error = 100 * trace.sampling_error
         sampled = "The hits are those of a sample of the blocks"
-        told.append(f"{sampled}, with a standard error of {error:.2g} points.")
-    return told
+        sentences.append(f"{sampled}, with a standard error of {error:.2g} points.")
+    return sentences
