@@ -210,6 +210,8 @@ def _read_platform(name: str, heirs: tuple[str, ...]) -> Platform:
     table = read_toml(path, "platform") if is_own else _table_once(path, _version(path))
     tables = {key: entry for key, entry in table.items() if isinstance(entry, dict)}
     fields = {key: entry for key, entry in table.items() if key not in tables}
+    if not table:
+        raise InputError(f"{where}: is empty; name a base, or the part of each role")
     check_known("key", fields, _PLATFORM_KEYS, where)
     roles = _inherited(name, fields, heirs, where)
     for role in _left_out(fields, roles, where):

@@ -71,6 +71,10 @@ LARGE = [
             "--jobs must be from 1 to 256, not 0",
         ),
         (["sweep", "--jobs", "x"], "--jobs takes a whole number"),
+        (
+            ["compare", "hilos", "--model", "opt-66b", "--band", "90", "--samples", "0"],
+            "--samples 0: give a number from 16",
+        ),
         (["solve", "hardware", "--target", "step_ms=5"], "--target is --slo now"),
         (["estimate", "hilos", "--output", "5"], "--output is --output-tokens now"),
         (["sweep", "--limit", "5"], "--limit is --slo now"),

@@ -345,7 +345,7 @@ def _study(
         systems = names(systems, "systems") or tuple(sorted(all_systems()))
     study = study_of(systems, model, axes)
     if users:
-        study = study.but(batch=users)
+        study = study.but(batch=read_axes({"users": users})["users"])
     lists = (study.models, study.output_tokens, *study.knobs.values(), *study.sets.values())
     has_widths = any(name.startswith("precision.") for name in study.zipped)
     if has_widths or any(len(values) != 1 for values in lists):

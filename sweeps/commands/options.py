@@ -257,8 +257,9 @@ def study_of(line: typer.Context, systems: str | Sequence[str]) -> Study:
     stated["zipped"] = pairs(" ".join(stated["zipped"]).split(), "--zip")
     fields: dict[str, Any] = {"systems": systems, "models": ""}
     for axis in AXES:
-        if stated.get(axis.parameter):
-            fields[axis.field] = stated[axis.parameter]
+        value = stated.get(axis.parameter)
+        if value or value == 0:
+            fields[axis.field] = value
     return stated_study(**fields | {"band": stated["band"]})
 
 

@@ -291,6 +291,7 @@ PARTS = {
 PLATFORMS = {
     'base = "nowhere"': "unknown platform 'nowhere'",
     'base = "mine.toml"': "is its own base",
+    "": "is empty; name a base",
     f"{BASE}colour = 1": "unknown key 'colour'",
     f'{BASE}cite = "web"': "unknown source 'web'",
     f'{BASE}without = "gpu"': "must list roles of the base",

@@ -197,7 +197,6 @@ def test_a_front_has_no_machine_that_another_dominates() -> None:
         (("--pue", "0.5"), "--pue 0.5: must be at least 1"),
         (("--seconds", "nan"), "must be a number above 0"),
         (("--years", "0"), "--years 0"),
-        (("--users", "0"), "--users"),
         (("--class", "chat:4k:256:0"), "must be a number above zero"),
         (("--class", "chat:4k:256:1", "--output-tokens", "64"), "leave out a study"),
     ],
@@ -343,6 +342,11 @@ def test_a_grid_that_was_stopped_goes_on_and_ends_in_the_same_bytes(
     assert "of another study" in refusal(*grid, "--batch", "4", "-o", str(file), "--resume")
     succeed(*grid, "-o", str(file), "--resume")
     assert file.read_bytes() == whole.read_bytes()
+
+
+def test_users_are_refused_by_their_own_option() -> None:
+    asked = ("design", "gpu", "--model", "gpt-oss-20b", "--users", "0")
+    assert "--users: '0' must be a whole number, 1 or more" in refusal(*asked)
 
 
 def test_a_single_search_is_not_resumed(tmp_path: Path) -> None:

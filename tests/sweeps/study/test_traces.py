@@ -88,7 +88,7 @@ def test_moments_are_those_of_every_token_decoded() -> None:
     ("text", "message"),
     [
         ("", "has no column 'input_tokens'; it has none"),
-        ("input_tokens,output_tokens\n", "holds a header alone"),
+        ("input_tokens,output_tokens\n", "holds no lines below a header"),
         ("input_tokens,out\n1,2\n", "has no column 'output_tokens'; it has input_tokens, out"),
         (
             "input_tokens,output_tokens\n5,6\n5,many\n",

@@ -32,7 +32,7 @@ GOOD = "h2o,qwen-7b,2,2k,64,57\nh2o,qwen-7b,4,2k,64,110\n"
     [
         ("id,low\nx,1\n", "has no column 'unit'"),
         (f"{STEP},colour\nmine,72,ms,step_ms,hilos,red\n", "unknown column 'colour'"),
-        (f"{HEADER}\n", "holds a header alone"),
+        (f"{HEADER}\n", "holds no lines below a header"),
         (MINE.replace(",mean", ",median"), "line 2: unknown take 'median'; did you mean"),
         (MINE.replace("mine,3", "mine,three"), "line 2, low: 'three' is not a number"),
         (MINE.replace("mine,3", "mine,nan"), "line 2, low: 'nan' must be a finite number"),
@@ -68,8 +68,8 @@ def test_a_bad_file_of_claims_is_one_sentence(tmp_path: Path, text: str, words: 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (f"{RUN}\n", "holds a header alone"),
-        ("", "write lines below it"),
+        (f"{RUN}\n", "holds no lines below a header"),
+        ("", "lines below a header"),
         (
             "system,model,batch,context,step_ms\nh2o,qwen-7b,2,2k,57\n",
             "has no column 'output_tokens'",
