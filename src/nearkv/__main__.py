@@ -1,6 +1,7 @@
 """Start the command. Ctrl-C ends it with one line, even while it is still being read from disk."""
 
 import gc
+import os
 import sys
 
 YOUNGEST = 50_000
@@ -12,6 +13,8 @@ STOPPED = 130
 def main() -> None:
     """Run the command line."""
     gc.set_threshold(YOUNGEST)
+    # its matrices are small: to start further threads takes longer than they would save
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         from nearkv.cli import app
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
+from functools import cache, wraps
 from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -194,16 +194,22 @@ of_study = axes(*(axis.field for axis in AXES if axis.field not in LOAD))
 of_load = axes(*LOAD)
 
 
+@cache
+def _parameters(function: Callable[..., Any]) -> Mapping[str, Parameter]:
+    """Parameters of a function, by name; many commands have those of one group."""
+    return signature(function, eval_str=True).parameters
+
+
 def with_options(
     *groups: Callable[..., Any],
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add the parameters of groups to a command, behind its own; its context alone holds them."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = signature(command, eval_str=True).parameters
+        own = _parameters(command)
         taken = dict(own)
         for group in groups:
-            for name, parameter in signature(group, eval_str=True).parameters.items():
+            for name, parameter in _parameters(group).items():
                 taken.setdefault(name, parameter)
 
         @wraps(command)

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Booleans, Indices, Numbers
-from nearkv.costmodel.model.metrics import COLUMNS
+from nearkv.costmodel.algebra.span import Indices, Numbers
+from nearkv.costmodel.model.metrics import COLUMNS, Evaluated
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.units import measure
 from nearkv.sweeps.evaluate.catalogue import HIGHER_IS_BETTER
 from nearkv.sweeps.evaluate.probe import Probe, column
-from nearkv.sweeps.study.grid import NO_NUMBERS, Mesh
+from nearkv.sweeps.study.grid import Mesh
 from nearkv.sweeps.study.study import Study, blocks
 from nearkv.sweeps.tables.labels import stem_and_unit
 from nearkv.sweeps.tables.table import cell_text
@@ -181,21 +181,25 @@ class Gauge:
     probe: Probe
     others: Mapping[str, Probe]
 
-    def measure(
-        self, target: Target, point: Indices, numbers: Mesh = NO_NUMBERS
-    ) -> Numbers:
-        """The target's quantity at some points, NaN where the design does not fit."""
-        rate = RATIOS.get(target.quantity, target.quantity)
-        own = column(self.probe.answer(point, numbers=numbers), rate, len(point))
-        if not target.against:
-            return own
-        other = self.others[target.against].answer(point, numbers=numbers)
-        return own / column(other, rate, len(point))
+    def answers(self, point: Indices, numbers: Mesh) -> dict[str, Evaluated]:
+        """Answers at some points with some numbers changed, by system; "" is the system itself."""
+        probes = {"": self.probe, **self.others}
+        return {name: each.answer(point, numbers=numbers) for name, each in probes.items()}
 
-    def is_modelled(self, point: Indices, numbers: Mesh = NO_NUMBERS) -> Booleans:
-        """True where the system itself has such a design, fitting or not."""
-        answer = self.probe.answer(point, numbers=numbers)
-        return ~np.broadcast_to(answer.estimate.fits.unmodelled, point.shape)
+
+def quantity_of(target: Target, answers: Mapping[str, Evaluated], size: int) -> Numbers:
+    """The target's quantity at points, NaN where the design does not fit.
+
+    Args:
+        target: what is measured.
+        answers: as of `Gauge`.
+        size: how many points they hold.
+    """
+    rate = RATIOS.get(target.quantity, target.quantity)
+    own = column(answers[""], rate, size)
+    if not target.against:
+        return own
+    return own / column(answers[target.against], rate, size)
 
 
 def gauge(probe: Probe, study: Study, targets: Sequence[Target]) -> Gauge:

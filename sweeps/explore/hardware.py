@@ -22,6 +22,7 @@ from nearkv.sweeps.evaluate.slo import (
     Target,
     gauge,
     parse_targets,
+    quantity_of,
     span_of,
 )
 from nearkv.sweeps.explore.lines import (
@@ -167,15 +168,14 @@ class _Search:
 
     def _margin(self, point: Indices, value: Numbers) -> Numbers:
         """Margin of all targets; negative where one is missed, NaN without a design."""
-        numbers = {self.line.axis: value}
-        margins = []
-        for target in self.targets:
-            quantity = self.measured.measure(target, point, numbers)
-            margins.append(target.margin(quantity))
+        answers = self.measured.answers(point, {self.line.axis: value})
+        margins = [
+            target.margin(quantity_of(target, answers, len(point)))
+            for target in self.targets
+        ]
         least: Numbers = np.min(margins, axis=0)
-        if not self.line.whole:
-            return least
-        return np.where(self.measured.is_modelled(point, numbers), least, np.nan)
+        is_passed = self.line.whole & answers[""].estimate.fits.unmodelled
+        return np.where(is_passed, np.nan, least)
 
     def _reached(self, point: Indices, value: Numbers) -> Numbers:
         """1 where all targets are reached, 0 where one is missed, NaN without a design."""
@@ -183,15 +183,16 @@ class _Search:
 
     def _row(self, point: int, reached: bool, own: Sequence[Crossing]) -> dict[str, Any]:
         limit, value, bound, up_to = self._limit(point, reached, own)
-        place = np.array([point])
-        numbers = {self.line.axis: np.array([value])}
+        answers = self.measured.answers(
+            np.array([point]), {self.line.axis: np.array([value])}
+        )
+        answer = answers[""]
         quantities, margins = {}, []
         for target in self.targets:
-            quantity = self.measured.measure(target, place, numbers)
+            quantity = quantity_of(target, answers, 1)
             quantities[target.name] = float(quantity[0])
             margins.append(float(target.margin(quantity)[0]))
         worst = self.targets[int(np.argmin(margins))]
-        answer = self.measured.probe.answer(place, numbers=numbers)
         binds = PRICE if worst.quantity == "cost_usd" else ""
         if span := span_of(worst.quantity):
             binds = str(bottleneck(answer, 1, span)[0])

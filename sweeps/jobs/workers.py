@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import re
@@ -163,6 +162,8 @@ def _on_cluster(
     Raises:
         InputError: Dask is not installed, no cluster with workers answers, or it is lost.
     """
+    import asyncio
+
     try:
         from distributed import Client, KilledWorker
         from distributed.client import ClosedClientError
@@ -227,6 +228,8 @@ async def _shake_hands(address: str) -> None:
     Raises:
         OSError: nothing answers in time.
     """
+    import asyncio
+
     from distributed import Security
     from distributed.comm.core import connect
 
