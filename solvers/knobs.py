@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Booleans, Numbers, Real
+from nearkv.costmodel.algebra.span import Booleans, Numbers, Real, shapes
 from nearkv.costmodel.model.copies import (
     has_one_gpu,
     number_of_copies,
@@ -117,12 +117,7 @@ class _Question:
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of all design points: every number of the question broadcasts to it."""
-        parts = [vars(self.llm), vars(self.work), vars(self.work.spread), self.stated]
-        parts += [role.values for role in self.hw.roles.values()]
-        if self.work.arrivals is not None:
-            parts.append(vars(self.work.arrivals))
-        numbers = [number for part in parts for number in part.values()]
-        return np.broadcast_shapes(*(getattr(number, "shape", ()) for number in numbers))
+        return np.broadcast_shapes(*shapes(self.hw, self.llm, self.work, self.stated))
 
     def estimate(self, **shares: Real) -> Estimate:
         """Evaluate the system at the stated knobs and some more."""

@@ -39,6 +39,17 @@ Leaves = Iterator[tuple[str, "Leaf", Real]]
 """Paths, leaves, and a number of each."""
 
 
+def shapes(*values: object) -> Iterator[tuple[int, ...]]:
+    """Shapes of all arrays among numbers, dictionaries of them, and objects that have them."""
+    for value in values:
+        if isinstance(value, np.ndarray):
+            yield value.shape
+        elif isinstance(value, dict):
+            yield from shapes(*value.values())
+        elif hasattr(value, "__dict__"):
+            yield from shapes(*vars(value).values())
+
+
 class Span(ABC):
     """A piece of work that takes time."""
 

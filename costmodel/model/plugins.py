@@ -7,7 +7,7 @@ import math
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from types import ModuleType
@@ -15,11 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Span
+from nearkv.costmodel.algebra.span import Span, shapes
 from nearkv.costmodel.model.estimate import Estimate, Fits
-from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.metrics import COLUMNS
-from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError, a_few
 from nearkv.hardware.machine import Machine
 from nearkv.hardware.schema import PARTLESS
@@ -157,7 +155,7 @@ def _misnamed(estimate: Estimate, hw: Machine) -> str:
 
 def _impossible(estimate: Estimate, inputs: Iterable[object]) -> str:
     """A result that is not finite, or that has the wrong shape."""
-    points = np.broadcast_shapes(*_shapes(inputs))
+    points = np.broadcast_shapes(*shapes(*inputs))
     for what, value in _numbers_of(estimate):
         if fault := _fault_of_number(value):
             empty = " for a batch of 0" if np.all(np.equal(estimate.work.batch, 0)) else ""
@@ -210,16 +208,3 @@ def _goes_with(shape: tuple[int, ...], points: tuple[int, ...]) -> bool:
     except ValueError:
         return False
     return math.prod(fitting) == math.prod(points)
-
-
-def _shapes(inputs: Iterable[object]) -> Iterator[tuple[int, ...]]:
-    """Shapes of all arrays in machines, models, workloads and knobs."""
-    for value in inputs:
-        if isinstance(value, np.ndarray):
-            yield value.shape
-        elif isinstance(value, Mapping):
-            yield from _shapes(value.values())
-        elif isinstance(value, Machine):
-            yield from _shapes(role.values for role in value.roles.values())
-        elif isinstance(value, LLM | Workload):
-            yield from _shapes(vars(value).values())

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Numbers, Real, Span, serial
+from nearkv.costmodel.algebra.span import Numbers, Real, Span, serial, shapes
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     MOST_UNITS,
     SUBLAYERS,
@@ -227,21 +226,9 @@ def units_first(
             f"model: {most:,.0f} {name} are more than the {MOST_UNITS:,} that a mapping is solved "
             f"for; correct {name}, or use lpddr-only, which maps nothing"
         )
-    axes = _axes(two, llm, work)
+    axes = max(map(len, shapes(two, llm, work)), default=0)
     n = np.arange(most + 1)
     return n.reshape(n.shape + (1,) * axes)
-
-
-def _axes(*parts: Any) -> int:
-    """Most axes of some numbers, or of the numbers of some parts [1]."""
-    most = 0
-    for part in parts:
-        if hasattr(part, "ndim"):
-            most = max(most, part.ndim)
-        elif hasattr(part, "__dict__"):
-            numbers = vars(part).values()
-            most = max(most, _axes(*numbers))
-    return most
 
 
 def units_last(tables: Iterable[Real]) -> Three:
