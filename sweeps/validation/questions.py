@@ -118,8 +118,8 @@ def columns_of(question: WordedStudy) -> Columns:
         InputError: the question refers to something that does not exist.
     """
     queues = _queues(question) if question.method == "simulate" else [question]
-    if len(queues) == 1:
-        return stack(evaluate(blocks_of(queues[0]), (FOOTPRINT, *FIGURE_PREFIXES)))
+    if queues == [question]:
+        return stack(evaluate(blocks_of(question), (FOOTPRINT, *FIGURE_PREFIXES)))
     return stack([columns_of(queue) for queue in queues])
 
 
