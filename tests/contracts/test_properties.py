@@ -122,7 +122,7 @@ def solved_alone(name: str, data: st.DataObject) -> list[str]:
     """Every share that `auto` solves alone, and one of the other knobs that it searches."""
     shares, others = [], []
     for knob_name, knob in SYSTEMS[name].knobs.items():
-        if knob.sets or knob.solver:
+        if knob.sets or knob.solver or knob.is_given:
             continue
         if knob.is_continuous:
             shares.append(knob_name)
