@@ -17,7 +17,6 @@ from nearkv.solvers.beta import (
     LINK,
     NOT_SPLIT,
     BestBeta,
-    PaperRule,
     best_beta,
 )
 from nearkv.solvers.knobs import resolve_knobs
@@ -131,28 +130,21 @@ def _solved(block: Block) -> Columns:
 
 
 def _answer_columns(answer: BestBeta) -> dict[str, Real | NDArray[np.str_]]:
-    best, is_split = answer.best, answer.bound_by != NOT_SPLIT
-    return {
-        "hot_share": np.where(is_split, best.hot_share, np.nan),
-        "value": np.where(is_split, best.beta, np.nan),
-        "t_cpu_ms": 1e3 * best.cpu,
-        "t_csd_ms": 1e3 * best.csd,
-        "bound_ms": 1e3 * answer.bound,
-        "gap": excess(best.seconds, np.where(is_split, answer.bound, np.nan)),
+    """Columns of an answer, numbers blank where nothing is split."""
+    best, one = answer.best, np.where(answer.bound_by == NOT_SPLIT, np.nan, 1.0)
+    columns: dict[str, Real | NDArray[np.str_]] = {
+        "hot_share": one * best.hot_share,
+        "value": one * best.beta,
+        "t_cpu_ms": one * 1e3 * best.cpu,
+        "t_csd_ms": one * 1e3 * best.csd,
+        "bound_ms": one * 1e3 * answer.bound,
+        "gap": excess(best.seconds, one * answer.bound),
         "bound_by": answer.bound_by,
-        **_rule_columns("rule", answer.eq4, answer),
-        **_rule_columns("rule_sec54", answer.sec54, answer),
     }
-
-
-def _rule_columns(name: str, rule: PaperRule, answer: BestBeta) -> dict[str, Real]:
-    is_split = answer.bound_by != NOT_SPLIT
-    return {
-        name: np.where(is_split, rule.beta, np.nan),
-        f"{name}_loss": excess(
-            rule.at.seconds, np.where(is_split, answer.best.seconds, np.nan)
-        ),
-    }
+    for name, rule in (("rule", answer.eq4), ("rule_sec54", answer.sec54)):
+        columns[name] = one * rule.beta
+        columns[f"{name}_loss"] = excess(rule.at.seconds, one * best.seconds)
+    return columns
 
 
 MOVES_BETA = {
