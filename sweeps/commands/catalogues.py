@@ -103,12 +103,10 @@ def check_systems(
         raise typer.Exit(1)
 
 
-def print_names(
-    line: typer.Context, rows: Rows, noun: str, shown: str, usual: str = ""
-) -> None:
+def print_names(line: typer.Context, rows: Rows, shown: str, usual: str = "") -> None:
     """Print a catalogue; below it how many names there are, and what is shown of each."""
     show = f"`nearkv {line.command.name} show NAME` prints {shown}."
-    below = [f"{len(rows)} {noun}; {show}"]
+    below = [f"{len(rows)} names; {show}"]
     print_table(rows, options.view_of(line), usual, below=below)
 
 
@@ -117,7 +115,7 @@ def models(line: typer.Context) -> None:
     """List the models with their shapes."""
     from nearkv.sweeps.evaluate.models import model_rows
 
-    print_names(line, model_rows(), "models", "every number of one")
+    print_names(line, model_rows(), "every number of one")
 
 
 @options.with_options(options.View)
@@ -171,7 +169,7 @@ def hardware(line: typer.Context) -> None:
     from nearkv.sweeps.evaluate.catalogue import hardware_rows
 
     usual = "name,kind,what,roles"
-    print_names(line, hardware_rows(), "names", "every number of one", usual)
+    print_names(line, hardware_rows(), "every number of one", usual)
 
 
 @options.with_options(options.View)
@@ -263,7 +261,7 @@ def columns(line: typer.Context) -> None:
     """List the columns of results with unit and definition."""
     from nearkv.sweeps.evaluate.catalogue import column_rows
 
-    print_names(line, column_rows(), "columns", "what one means")
+    print_names(line, column_rows(), "what one means")
 
 
 @options.with_options(options.View)
