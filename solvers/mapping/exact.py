@@ -53,11 +53,10 @@ def _best_of_pairs(flat: FlatTables) -> Units:
     most, least = _most_fc(flat), _least_fc(flat)
     fc = flat.seconds[2]
     seconds = _pairs(flat.seconds) + _range_minimum(fc, least, most)
-    n = _of_fastest(seconds, least)
-    n_most = _of_fastest(seconds, most)[2]
+    attention, qkv, first, last = _of_fastest(seconds, least, most)
     units = np.arange(fc.shape[1])
-    inside = (n[2][:, None] <= units) & (units <= n_most[:, None])
-    n[2] = np.where(inside, fc, np.inf).argmin(1)
+    inside = (first[:, None] <= units) & (units <= last[:, None])
+    n = np.stack([attention, qkv, np.where(inside, fc, np.inf).argmin(1)])
     nothing = np.flatnonzero(np.isinf(seconds.min((1, 2))))
     if len(nothing):
         n[:, nothing] = _least_missing(flat.of_points(nothing))
@@ -116,13 +115,12 @@ def _pairs(tables: Array) -> Array:
     return pairs
 
 
-def _of_fastest(cost: Array, n_fc: Units) -> Units:
-    """The pair of the least cost at each point, and the units of fc beside it."""
+def _of_fastest(cost: Array, *n_fc: Units) -> Units:
+    """The pair of the least cost at each point, and units of fc beside it."""
     points, _, counts = cost.shape
     pair = cost.reshape(points, -1).argmin(1)
-    n_attention, n_qkv = np.divmod(pair, counts)
-    beside = entries(n_fc.reshape(points, -1), pair)
-    return np.stack([n_attention, n_qkv, beside])
+    beside = [entries(n.reshape(points, -1), pair) for n in n_fc]
+    return np.stack([*np.divmod(pair, counts), *beside])
 
 
 def _before_pairs(values: Array) -> Array:

@@ -6,7 +6,7 @@ What is asked of the draws (an end of a band, a share, a mean) reduces over that
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -24,7 +24,7 @@ from nearkv.solvers.objective import TOTAL, Timed
 from nearkv.solvers.uncertainty.draws import Law, Measured, Ranged, listed, ranks
 from nearkv.solvers.uncertainty.quantiles import quantiles
 from nearkv.sweeps.study.bands import Band
-from nearkv.sweeps.study.grid import NO_NUMBERS, Axis, Block, Grid, Slices, shape_of
+from nearkv.sweeps.study.grid import NO_NUMBERS, Block, Grid, Slices, shape_of
 from nearkv.sweeps.uncertainty.model_error import VALUE, drawn_error, error_power
 
 FITS = "fits_share"
@@ -154,18 +154,13 @@ def tiles(block: Block, box: Slices) -> Iterator[tuple[Slices, Slices]]:
         Each piece as a box of the block's grid, and as a box of the given one.
     """
     assert block.band is not None
-    axes = []
-    for axis, side in zip(block.grid.axes, box, strict=True):
-        values = axis.values[side]
-        axes.append(Axis(axis.name, values, axis.labels))
-    most = max(block.at_once // block.band.samples, 1)
-    grid = Grid(tuple(axes))
-    for inner in grid.boxes(most):
-        outer = []
-        for side, piece in zip(box, inner, strict=True):
-            start = side.start + piece.start
-            stop = side.start + piece.stop
-            outer.append(slice(start, stop))
+    sides = zip(block.grid.axes, box, strict=True)
+    grid = Grid(tuple(replace(axis, values=axis.values[side]) for axis, side in sides))
+    for inner in grid.boxes(max(block.at_once // block.band.samples, 1)):
+        outer = [
+            slice(side.start + piece.start, side.start + piece.stop)
+            for side, piece in zip(box, inner, strict=True)
+        ]
         yield tuple(outer), inner
 
 
