@@ -23,7 +23,6 @@ import numpy as np
 from nearkv.costmodel.algebra.span import Numbers
 from nearkv.costmodel.mechanisms.weights.placement import (
     DECODE,
-    LARGE_BATCH,
     MEMORY_CONSTRAINTS,
     PLACEMENT_SHARES,
     PLACEMENT_VARIABLES,
@@ -147,7 +146,7 @@ class BlockProblem:
         with np.errstate(divide="ignore", invalid="ignore"):
             prefill, decode = block.prefill(), block.decode()
         finite = np.all(np.isfinite(prefill)) and np.all(np.isfinite(decode))
-        if not finite or min(self._attention_rates) == 0:
+        if not finite or min(self._attention_rates(1, self.most)) == 0:
             raise InputError(
                 f"platform {self.hw.platform!r}: a rate in 'offload' is zero; "
                 "all must be above zero"
@@ -165,7 +164,7 @@ class BlockProblem:
         sums = MEMORY_ROWS.stop
         matrix = np.zeros((sums + 3 + len(fixed), len(_PROGRAM_VARIABLES)))
         limit = np.zeros(len(matrix))
-        slowest = min(self._attention_rate(gbs) for gbs in (1, self.most))
+        slowest = min(self._attention_rates(1, self.most))
         times, _ = self._rows(1.0, 1.0, slowest)
         limit[TIME_ROWS] = -times[:, _BLS]
         matrix[: len(PREFILL), _PROGRAM_VARIABLES.index("T_pre")] = -1
@@ -190,15 +189,9 @@ class BlockProblem:
             high=np.append(np.ones(Y + 1), [np.sum(times)] * 2),
         )
 
-    @cached_property
-    def _attention_rates(self) -> list[float]:
-        """Attention on the CPU of each GPU batch up to a large one [FLOP/s]."""
-        batches = np.arange(1.0, LARGE_BATCH + 1)
-        rates = np.ravel(cpu_attention_rate(self.hw, self.llm, batches))
-        return [float(rate) for rate in rates]
-
-    def _attention_rate(self, gbs: int) -> float:
-        return self._attention_rates[min(gbs, LARGE_BATCH) - 1]
+    def _attention_rates(self, *gpu_batches: int) -> list[float]:
+        """Attention on the CPU of some GPU batches, monotone in them [FLOP/s]."""
+        return [float(cpu_attention_rate(self.hw, self.llm, gbs)) for gbs in gpu_batches]
 
     def program(self, box: BlockBox) -> Program:
         """The LP of a box: least seconds per sequence; exactly those where it is a single block.
@@ -209,7 +202,7 @@ class BlockProblem:
             InputError: a rate is zero.
         """
         frame, smallest = self._frame, float(box.sequences)
-        fastest = max(self._attention_rate(gbs) for gbs in (box.gbs_low, box.gbs_high))
+        fastest = max(self._attention_rates(box.gbs_low, box.gbs_high))
         times, memory = self._rows(smallest, smallest / box.nb_high, fastest)
         matrix, low = frame.matrix.copy(), frame.low.copy()
         matrix[TIME_ROWS, :Y] = times[:, :Y] / smallest
