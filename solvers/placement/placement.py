@@ -86,23 +86,25 @@ def full(problem: BlockProblem, solve: Simplex, space: BlockBox) -> BestBlock | 
     Returns:
         The block, its bound meeting its value up to `SMALLEST_GAP`; None where no block fits.
     """
-    block = single_block(space.gbs_low, space.nb_low)
-    smallest = solve(problem.program(block))
-    if smallest is None:
+    best = _solved(problem, solve, single_block(space.gbs_low, space.nb_low))
+    if best is None:
         return None
-    best = BestBlock(block, smallest.value, smallest.bound)
     order = count()
     boxes = [_Open(0.0, next(order), space)]
     closed = np.inf
     while boxes and boxes[0].bound < best.value * (1 - SMALLEST_GAP):
         box = heappop(boxes).box
         for part in (box,) if box.single else box.halves():
-            relaxed = (
-                None if part.sequences > problem.most else solve(problem.program(part))
-            )
+            fits = part.sequences <= problem.most
+            relaxed = solve(problem.program(part)) if fits else None
             if relaxed is None:
                 continue
-            best = _better_of_box(problem, solve, part, relaxed, best)
+            if relaxed.bound < best.value * (1 - SMALLEST_GAP):
+                # the block that the relaxation points to
+                block = part.block(part.sequences / max(relaxed.x[Y], _LEAST_Y))
+                tried = _solved(problem, solve, block)
+                if tried and tried.value < best.value * (1 - SMALLEST_GAP):
+                    best = tried
             if part.single:
                 closed = min(closed, relaxed.bound)
             else:
@@ -111,17 +113,10 @@ def full(problem: BlockProblem, solve: Simplex, space: BlockBox) -> BestBlock | 
     return BestBlock(best.block, best.value, min(best.value, closed, bound_of_open))
 
 
-def _better_of_box(
-    problem: BlockProblem, solve: Simplex, box: BlockBox, relaxed: Optimum, best: BestBlock
-) -> BestBlock:
-    """The block that the relaxation of a box points to, where it beats the best so far."""
-    if relaxed.bound >= best.value * (1 - SMALLEST_GAP):
-        return best
-    block = box.block(box.sequences / max(relaxed.x[Y], _LEAST_Y))
-    exact = relaxed if block == box else solve(problem.program(block))
-    if exact is None or exact.value >= best.value * (1 - SMALLEST_GAP):
-        return best
-    return BestBlock(block, exact.value, exact.bound)
+def _solved(problem: BlockProblem, solve: Simplex, block: BlockBox) -> BestBlock | None:
+    """A block at its best shares; None where it does not fit."""
+    optimum = solve(problem.program(block))
+    return BestBlock(block, optimum.value, optimum.bound) if optimum else None
 
 
 # --- FlexGen's walk ---------------------------------------------------------------------------
@@ -179,28 +174,21 @@ def _before_first_drop(
     """
     last: BestBlock | None = None
     for nb in batches[:WALK_STEPS]:
-        block = _block(problem, solve, gbs, nb)
+        block = _solved(problem, solve, single_block(gbs, nb))
         if block is None or _drops(last, block):
             return last
         last = block
     low, high = batches.start + WALK_STEPS - 1, batches.stop - 1
     while low < high:
         middle = (low + high) // 2
-        before, after = (_block(problem, solve, gbs, nb) for nb in (middle, middle + 1))
+        before, after = (
+            _solved(problem, solve, single_block(gbs, nb)) for nb in (middle, middle + 1)
+        )
         if after is None or _drops(before, after):
             high = middle
         else:
             low, last = middle + 1, after
     return last
-
-
-def _block(problem: BlockProblem, solve: Simplex, gbs: int, nb: int) -> BestBlock | None:
-    """A block at its best shares; None where it does not fit."""
-    block = single_block(gbs, nb)
-    optimum = solve(problem.program(block))
-    if optimum is None:
-        return None
-    return BestBlock(block, optimum.value, optimum.bound)
 
 
 def _drops(last: BestBlock | None, block: BestBlock) -> bool:
