@@ -206,7 +206,7 @@ def prompt_heads(two: Asymmetric, llm: LLM, work: Workload, order: Order) -> ByS
         held = np.floor(free_hbm / unit + _ROUNDING)
         beyond_lpddr = np.ceil(units - free_lpddr / unit - _ROUNDING)
         fastest = np.minimum(fastest_units(units, even), held)
-        n = np.maximum(fastest, np.clip(beyond_lpddr, 0.0, units))
+        n = np.maximum(fastest, np.minimum(beyond_lpddr, units))
         heads[kernel] = n * llm.heads / units
         free_hbm = np.maximum(free_hbm - n * unit, 0.0)
         free_lpddr = np.maximum(free_lpddr - (units - n) * unit, 0.0)

@@ -148,10 +148,10 @@ def imbalance(requests: Real, ranksets: Real, size_square: Real) -> Real:
         most R, where all lies on one.
     """
     deviations = normal_quantile_above(0.625 / (ranksets + 0.25))
-    share = ranksets / np.maximum(requests, 1e-9)
+    # of one rankset's; fewer than one request fill one, too
     one_request = ranksets / np.maximum(requests, 1.0)
-    deviation = np.sqrt(size_square * share)
-    skewness = size_square * np.sqrt(share)
+    deviation = np.sqrt(size_square * one_request)
+    skewness = size_square * np.sqrt(one_request)
     shifted = deviations + np.maximum(deviations**2 - 1, 0.0) / 6 * skewness
     at_least = np.maximum(one_request, 1.0)
     return np.clip(1 + shifted * deviation, at_least, ranksets)

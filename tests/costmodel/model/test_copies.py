@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.systems import SYSTEMS, middle, model
 
-from nearkv.costmodel.model.copies import OF_A_ROLE
+from nearkv.costmodel.model.copies import OF_A_ROLE, number_of_copies
 from nearkv.costmodel.model.metrics import Evaluated, energy, power
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
@@ -71,6 +71,12 @@ def test_a_single_sequence_has_the_whole_host(name: str) -> None:
     alone = Workload(1.0, 8192.0, 64.0)
     eight = case(name, COMMON.with_values({"gpu.count": 8.0}), alone).at()
     assert eight.total.seconds == case(name, COMMON, alone).at().total.seconds
+
+
+def test_part_of_a_sequence_has_a_whole_copy() -> None:
+    hw = COMMON.with_values({"gpu.count": 4.0})
+    copies = number_of_copies(hw, Workload(np.array([0.25, 1.0, 3.0, 8.0]), 8192.0, 64.0))
+    assert np.ravel(copies).tolist() == [1, 1, 3, 4]
 
 
 def test_copies_read_their_weights_each() -> None:

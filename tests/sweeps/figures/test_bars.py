@@ -51,6 +51,13 @@ def test_bars_relative_to_a_baseline_divide_group_by_group() -> None:
     assert "relative to slow" in axes.get_ylabel()
 
 
+def test_a_baseline_below_one_is_no_blank() -> None:
+    table = TABLE.assign(decode_tok_s=TABLE["decode_tok_s"] / 10)
+    slow, fast = heights(plot.bars(table, "decode_tok_s", baseline="slow"))
+    assert slow == [1.0, 1.0]
+    assert fast[0] == pytest.approx(3)
+
+
 def test_a_bar_that_does_not_fit_is_marked() -> None:
     axes = plot.bars(TABLE, "decode_tok_s")
     assert [text.get_text() for text in axes.texts] == ["OOM"]

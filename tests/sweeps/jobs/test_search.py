@@ -73,6 +73,13 @@ def test_the_best_is_the_first_of_a_sort_and_the_nearest_where_none_meets(seed: 
     assert found.outcomes["are short of memory"] == np.sum(table["status"])
 
 
+def test_without_a_word_on_the_nearest_a_row_beyond_its_limit_is_not_kept() -> None:
+    table = {"cost_usd": np.array([1.0, 2.0]), "step_ms": np.array([50.1, 60.0])}
+    table["status"] = np.zeros(2, int)
+    found = Search(Best(("cost_usd",), (False,), where=(LIMIT,))).over(chunks_of(table))
+    assert found.kept.rows.tolist() == []
+
+
 def test_points_that_are_known_to_be_no_better_are_counted_and_not_evaluated() -> None:
     table = {name: np.arange(1.0, 22) for name in ("cost_usd", "step_ms")}
     table["status"] = np.zeros(21, int)
@@ -103,6 +110,14 @@ def test_a_front_keeps_one_row_of_those_alike() -> None:
     front = Best(("cost_usd", "step_ms"), highest=(False, False))
     found = Search(front).over(chunks_of(table, size=2))
     assert found.kept.rows.tolist() == [0, 2]
+
+
+def test_a_front_skips_no_points_by_their_first_column_alone() -> None:
+    table = {"cost_usd": np.array([1.0, 2.0]), "step_ms": np.array([4.0, 3.0])}
+    table["status"] = np.zeros(2, int)
+    front = Best(("cost_usd", "step_ms"), highest=(False, False))
+    found = Search(front).over(chunks_of(table, [(0.0, 1.0), (0.0, 2.0)], size=1))
+    assert found.kept.rows.tolist() == [0, 1]
 
 
 def test_values_tie_from_the_tenth_digit_on() -> None:

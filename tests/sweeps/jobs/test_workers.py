@@ -227,3 +227,11 @@ def test_a_worker_that_dies_before_its_task_is_one_sentence(
 def test_workers_that_make_no_sense(jobs: int, scheduler: str) -> None:
     with pytest.raises(InputError, match="--jobs"):
         Workers(jobs, scheduler)
+
+
+def test_a_port_has_sixteen_bits() -> None:
+    for port in ("1", "65535"):
+        assert Workers(scheduler=f"tcp://x:{port}").scheduler.endswith(port)
+    for port in ("0", "65536"):
+        with pytest.raises(InputError, match="tcp://HOST:PORT"):
+            Workers(scheduler=f"tcp://x:{port}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.systems import model
 
-from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import attend_prompt, side
+from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import attend_prompt, gemm, side
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
 
@@ -19,6 +19,19 @@ def test_prompts_attend_causally_on_full_arrays() -> None:
     (compute,) = [leaf for _, leaf, _ in span.leaves() if leaf.eq.startswith("b s^2 H d")]
     multiply_adds = 2 * 100**2 * llm.hidden
     assert compute.amount == pytest.approx(multiply_adds / (chip.rows * chip.columns), rel=1e-12)
+
+
+def test_a_product_of_one_number_takes_a_tile_and_an_empty_one_takes_nothing() -> None:
+    hw = load_platform("gh-asymmetric").machine()
+    chip = side(hw, "hbm", "hbm_chip")
+    llm = model("gpt3-175b", hw)
+    (tile,) = [
+        leaf.amount
+        for _, leaf, _ in gemm(chip, llm, 1.0, chip.rows, 1.0).leaves()
+        if leaf.eq.endswith("max(128, m) cycles")
+    ]
+    assert tile == chip.rows
+    assert gemm(chip, llm, 0.0, chip.rows, 1.0).seconds == 0
 
 
 def test_a_side_adds_up_its_chips() -> None:
