@@ -182,6 +182,7 @@ def test_a_target_that_is_met_again_beyond_its_limit_says_from_where() -> None:
         ("csd.cuont", ["step_ms<=2"], "did you mean 'csd.count'"),
         ("csd.count=8:2", ["step_ms<=2"], "low before high"),
         ("csd.count=1:2:3", ["step_ms<=2"], "LOW:HIGH"),
+        ("csd.count=4", ["step_ms<=2"], "low before high"),
     ],
 )
 def test_hardware_that_cannot_be_asked_for(vary: str, targets: list[str], requested: str) -> None:

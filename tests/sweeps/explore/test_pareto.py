@@ -53,6 +53,7 @@ def test_the_frontier_of_a_sweep_is_the_brute_force_one(monkeypatch: pytest.Monk
     ("by", "where", "requested"),
     [
         ("throughput_tok_s", [], "two or three different columns"),
+        ("throughput_tok_s,cost_usd,step_ms,total_s", [], "two or three different columns"),
         ("throughput_tok_s,throughput_tok_s", [], "two or three different columns"),
         ("throughput_tok_s,cost", [], "did you mean 'cost_usd'"),
         ("throughput_tok_s,system", [], "system is not a column of numbers"),

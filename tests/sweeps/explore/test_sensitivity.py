@@ -15,7 +15,7 @@ from nearkv.hardware.errors import InputError
 from nearkv.solvers.uncertainty.sobol import Index, sobol_indices
 from nearkv.sweeps.evaluate import columns as run
 from nearkv.sweeps.explore.crossover import find_crossovers
-from nearkv.sweeps.explore.sensitivity import find_elasticities
+from nearkv.sweeps.explore.sensitivity import _slope, find_elasticities
 from nearkv.sweeps.study.study import Study
 
 STATED = {"weights": "host", "alpha": "0.25"}
@@ -138,6 +138,15 @@ def test_the_ends_of_a_range_are_what_a_sweep_says() -> None:
 def test_sensitivities_that_cannot_be_asked_for(study: Study, of: str, requested: str) -> None:
     with pytest.raises(InputError, match=requested):
         find_elasticities(study, of)
+
+
+@pytest.mark.parametrize("value", [1.0, 3.0])
+def test_the_slope_beside_a_jump_is_that_of_the_other_side(value: float) -> None:
+    """The square of a number; from just above its value on, or from just below it, three times."""
+    places = np.log([0.9, 0.9999, 1.0001, 1.1])
+    slope, jump = _slope(places, np.array([1, 1, 3, 3]) * np.exp(2 * places), value)
+    assert slope == pytest.approx(2)
+    assert jump == pytest.approx(2, abs=2e-3)
 
 
 @pytest.mark.slow

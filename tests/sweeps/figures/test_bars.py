@@ -106,6 +106,14 @@ def test_a_legend_is_no_wider_than_a_column() -> None:
     assert legend.x1 <= figure.bbox.x1
 
 
+def test_a_legend_has_four_columns_where_there_is_room() -> None:
+    table = pd.DataFrame({"system": [*"abcde"], "context_tok": 1024, "step_ms": 1.0})
+    figure: Any = plot.bars(table, "step_ms", width="page").figure
+    figure.draw_without_rendering()
+    names = figure.axes[0].get_legend().get_texts()
+    assert len({round(name.get_window_extent().x0) for name in names}) == 4
+
+
 def test_bars_of_a_system_without_the_knob_stand_at_each_value() -> None:
     """A group without a number had no bar, and nothing said so."""
     axes = plot.bars(LACKING, "step_ms")

@@ -23,7 +23,7 @@ mpl.use("agg")
 from nearkv.costmodel.model.registry import systems
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.figures import plot
-from nearkv.sweeps.figures.style import load_pyplot, looks, restyle
+from nearkv.sweeps.figures.style import colour, load_pyplot, looks, restyle
 
 MOST_OVERLAP = 0.01
 """Share of the smaller of two boxes that may lie on the other."""
@@ -204,6 +204,11 @@ def test_steps_of_a_knob_are_one_hue_and_systems_are_not() -> None:
     assert np.argsort(four).tolist() == np.argsort(eight).tolist()
     assert np.mean(four) > np.mean(eight)
     assert np.argsort(other).tolist() != np.argsort(four).tolist()
+
+
+def test_a_series_without_steps_has_the_plain_colour() -> None:
+    plain = [to_rgb(colour(place)) for place in range(2)]
+    assert [look.colour for look in looks(["A", "B"])] == plain
 
 
 def test_a_second_knob_has_patterns_that_are_read_in_grey() -> None:

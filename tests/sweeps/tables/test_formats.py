@@ -74,6 +74,7 @@ def test_latex_says_what_does_not_fit_a_page() -> None:
     rows = [{f"quantity_{i}": i + j for i in range(12)} for j in range(2)]
     first, *lines = render(Display(rows, tuple(rows[0])), "latex").splitlines()
     assert re.fullmatch(r"% --columns shows quantity_\d+, .*quantity_11 too", first)
+    assert lines[0].startswith(r"\begin{tabular}")
     assert len(lines[2].split(" & ")) < 12
 
 

@@ -60,6 +60,13 @@ def test_rows_of_no_system_are_pivoted_too() -> None:
     assert pivoted(rows, "model", ["ms"], []).rows == [{"opt-30b": 1.0, "opt-66b": 2.0}]
 
 
+def test_a_text_that_is_asked_for_names_its_row() -> None:
+    rows = [{"batch": batch, "bottleneck": "links", "ms": 1.0 * batch} for batch in (1, 2)]
+    wide = pivoted(rows, "batch", ["bottleneck", "ms"], ["batch"])
+    assert wide.rows == [{"bottleneck": "links", "1": 1.0, "2": 2.0}]
+    assert pivoted(rows[:1], "batch", ["ms"], ["batch"]).rows == [{"1": 1.0}]
+
+
 @pytest.mark.slow
 def test_a_pivot_refuses_answers() -> None:
     words = ("compare", *TWO, "--set", "csd.count=4,8", "--pivot")

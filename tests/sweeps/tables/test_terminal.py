@@ -104,6 +104,14 @@ def test_many_quantities_of_one_row_stand_in_two_columns(
     assert len(lines) == 12
 
 
+def test_sixteen_quantities_stand_in_one_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns(monkeypatch, 80)
+    row: dict[str, object] = {f"quantity_{i}": i for i in range(16)}
+    assert lay_out(Display([row])).splitlines()[0].split() == ["quantity_0", "0"]
+    more = lay_out(Display([row | {"quantity_16": 16}])).splitlines()
+    assert more[0].split() == ["quantity_0", "0", "quantity_9", "9"]
+
+
 def test_no_rows_are_said() -> None:
     assert lay_out(Display([])) == "no rows\n"
     assert lay_out(Display([], title="It has no knobs.")) == "It has no knobs.\n"

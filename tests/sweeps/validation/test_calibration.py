@@ -72,6 +72,15 @@ def test_without_noise_the_factors_come_back(exact: Evidence) -> None:
     assert calibration.fit.unknown == []
 
 
+def test_a_range_from_zero_begins_at_zero(exact: Evidence) -> None:
+    calibration = fit_factors(exact, tuple(TRUTH))
+    free = {name: replace(number, low=0.0) for name, number in calibration.factors.items()}
+    fit = replace(calibration.fit, factors=np.full(len(free), 0.5))
+    for row in factor_rows(replace(calibration, factors=free, fit=fit)):
+        assert row["range_low"] == 0
+        assert row["fitted"] == row["range_high"] / 2
+
+
 def test_rates_are_measurements_too(tmp_path: Path) -> None:
     file = write_runs(tmp_path / "runs.csv", {"derate.pcie": 0.72}, ("h2o",), "decode_tok_s")
     (row,) = factor_rows(fit_factors(measured(file), ["derate.pcie"]))
