@@ -19,6 +19,7 @@ from nearkv.costmodel.model.copies import (
 from nearkv.costmodel.model.estimate import Estimate, Notes
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import System
+from nearkv.costmodel.model.rounds import of_all_rounds, of_one_round
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine, MissingNumberError, lacking
@@ -172,7 +173,7 @@ def resolve_knobs(
     """
     question = _Question(system, hw, llm, work, settings, explained, timed)
     try:
-        return _on_each_gpu(question)
+        return _in_rounds(question)
     except MissingNumberError:
         if hw.platform == system.platform:  # its own bed has what the system should read
             raise
@@ -193,6 +194,21 @@ def _refusal(question: _Question) -> LackingError:
     listed = ", ".join(lacks)
     reader = f"platform {hw.platform!r} lacks what {system.name} reads"
     return LackingError(reader, listed, advice)
+
+
+def _in_rounds(question: _Question) -> Resolved:
+    """Evaluate a system as requested, round by round where fewer sequences may run together."""
+    work = question.work
+    if np.all(np.equal(work.rounds, 1)):
+        return _on_each_gpu(question)
+    resolved = _on_each_gpu(replace(question, work=of_one_round(work)))
+    choice, placement = resolved.choice, resolved.placement
+    return replace(
+        resolved,
+        estimate=of_all_rounds(resolved.estimate, work),
+        choice=choice and choice.times(work.rounds),
+        placement=placement and placement.times(work.rounds),
+    )
 
 
 def _on_each_gpu(question: _Question) -> Resolved:

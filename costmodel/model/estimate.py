@@ -306,7 +306,7 @@ class Estimate:
         serving: how the system serves a queue, where it does, for a simulation event by event.
         notes: sentence saying what differs from the workload as asked -> where it does; one that
             holds nowhere is left out by `System`.
-        queued: times of a mean request of a queue; those of a static batch where there is none.
+        queued: times of a mean request of a queue; where none are stated, of a static batch.
         laws: of the latencies of requests that arrive.
         busy: share of the time in which replicas serve those; none for a batch [1].
         attention: role -> share of the attention of a step that it computes [1].
@@ -364,6 +364,8 @@ def missed(estimate: Estimate, sentence: str, claim: str, where: Real) -> Estima
     return replace(estimate, notes={**estimate.notes, note: np.asarray(where, bool)})
 
 
+IN_ROUNDS = "batch_run sequences at a time, times count all rounds"
+"""The note of a design point that runs fewer sequences together than the batch has."""
 BEYOND_WINDOW = "prompt and output exceed the model's context window"
 """The note of a design point that asks for more tokens than the model's positions reach."""
 
@@ -382,7 +384,7 @@ def notes_of(
     fewer = fewer & (work.arrivals is None)
     notes = {
         BEYOND_WINDOW: np.greater(estimate.work.longest, llm.longest),
-        "batch_run sequences at a time, times count all rounds": fewer & estimate.fits.ok,
+        IN_ROUNDS: fewer & estimate.fits.ok,
     }
     for knob, (value, most) in counts.items():
         sentence = f"{knob} beyond the {most} has no effect"

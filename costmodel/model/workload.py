@@ -108,6 +108,7 @@ class Workload:
             where they share the pages of a prefix [1].
         chunk: tokens of a prompt that pass a layer together; 0 the whole prompt [1].
         before: tokens that the cache holds before each prompt, as a prefix that was found [1].
+        per_round: sequences that run together at most, in as few equal rounds as that takes [1].
     """
 
     batch: Real
@@ -119,6 +120,12 @@ class Workload:
     distinct: Real = 1.0
     chunk: Real = 0.0
     before: Real = 0.0
+    per_round: Real = np.inf
+
+    @property
+    def rounds(self) -> Real:
+        """Equal rounds, R = ceil(B / b): of 24 sequences, 16 at most, 2 rounds of 12 [1]."""
+        return np.maximum(np.ceil(self.batch / self.per_round), 1.0)
 
     def in_chunks(self, chunk: Real) -> Workload:
         """This work with prompts that pass a layer so many tokens at a time, 0 whole [1]."""

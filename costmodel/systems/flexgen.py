@@ -182,6 +182,7 @@ def flexgen_16ssd(
     "flexgen-dram",
     variant_of="flexgen-ssd",
     technology="host memory",
+    in_rounds=True,
     knobs={
         "chunk": CHUNK,
         "gpu_batches": BATCHES,
@@ -324,6 +325,7 @@ DRAM_FIRST = Reversal(
 @system(
     "flexgen-percent",
     variant_of="flexgen-dram",
+    in_rounds=False,
     platform="t4-box",
     cite="flexgen",
     reversals=(DRAM_FIRST, LARGEST_CHUNK),

@@ -10,7 +10,7 @@ Symbols: x share, f seconds, d slope.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import NamedTuple
 
@@ -52,6 +52,10 @@ class Minimum:
     high: Real
     start: Real = 0.0
     end: Real = 1.0
+
+    def times(self, number: Real) -> Minimum:
+        """The minimum of as many such spans one after the other [1]."""
+        return replace(self, seconds=number * self.seconds, bound=number * self.bound)
 
     @property
     def gap(self) -> Real:

@@ -67,14 +67,16 @@ class Axes(TypedDict, total=False):
 
 
 class LoadAxes(Axes, total=False):
-    """Axes, and how requests arrive.
+    """Axes, and how requests are served.
 
     Attributes:
+        per_round: sequences of a batch that run together at most, in equal rounds.
         rate: requests per second that arrive at random, in place of a batch.
         users: that ask again when they are answered, in place of a batch.
         slo: limits that requests keep to count for goodput, as "ttft_s=10,tpot_ms=66".
     """
 
+    per_round: Values
     rate: Values
     users: Values
     slo: str | Iterable[str]

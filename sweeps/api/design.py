@@ -64,6 +64,7 @@ def design(
     maximize: str = "",
     pareto: str = "",
     users: Values = 0,
+    per_round: Values = "",
     best_per: str = "",
     borders: bool = False,
     break_even: str = "",
@@ -97,6 +98,9 @@ def design(
         pareto: two or three columns instead, whose front is asked for.
         users: sequences of one batch, which must all be served at once; in place of `batch`. They
             are no `users` of `estimate`, who ask again when answered.
+        per_round: sequences that run together at most, of which the best is taken for each machine;
+            by default all of them and every power of two. Systems that run what memory does not
+            hold in rounds by themselves do so.
         best_per: `system`, or `technology` for the best of all systems that keep KV in one place
             and attend in one way; one row of each cell.
         borders: find where exactly the best technology changes.
@@ -153,6 +157,7 @@ def design(
     shared = _classes(names(classes, "--class"), systems, axes)
     level = _band_level(axes)
     study = _study(systems, model, users, axes)
+    study = study.but(per_round=per_round) if per_round else study
     limits = _limits(names(budget, "--budget"), names(slo, "--slo"))
     budgets = [limit for limit in limits if limit.quantity == PRICE_COLUMN]
     lengths = (len(study.context), len(study.batch), len(budgets))

@@ -34,7 +34,8 @@ CELL_COLUMNS = "budget_usd,context_tok,batch,technology"
 
 
 @options.with_options(
-    options.axes("batch", "context", "output_tokens", "knobs", "plugins"), options.View
+    options.axes("batch", "context", "output_tokens", "per_round", "knobs", "plugins"),
+    options.View,
 )
 def design(
     line: typer.Context,

@@ -153,8 +153,8 @@ class View:
         return self.form in ("", "table")
 
 
-LOAD = ("rate", "users", "slo")
-"""Axes of requests that arrive, and of what is asked of their answers."""
+LOAD = ("per_round", "rate", "users", "slo")
+"""Axes of a batch in rounds, of requests that arrive, and of what is asked of their answers."""
 
 
 def axes(*fields: str, **defaults: Any) -> Callable[[], None]:

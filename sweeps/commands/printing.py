@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nearkv.sweeps.tables.table import Display, Rows
 
 BRIEF = (
-    "system,model,platform,trace,batch,rate_req_s,users,context_tok,output_tokens,status,"
+    "system,model,platform,trace,batch,per_round,rate_req_s,users,context_tok,output_tokens,status,"
     "speedup,note,goodput_req_s,users_served,ttft_p99_s,tpot_p99_ms,tpot_p90_ms,"
     "step_ms,short_of,short_gb,step_bottleneck,batch_run,throughput_tok_s,bottleneck,decode_tok_s,alpha,"
     "total_speedup,bottleneck_share,tp,dp,pp,ep,attention,devices,n_attention,n_qkv,n_fc,prefill_s,"

@@ -165,6 +165,7 @@ IDENTITY_COLUMNS = {
 """Columns of text, and what they hold: they have no order."""
 HIGHER_IS_BETTER = {
     "batch": "sequences served together, as asked",
+    "per_round": "sequences of a batch that run together at most, in equal rounds",
     "rate_req_s": "requests that arrive per second, at random, in place of a batch [1/s]",
     "users": "that ask again when they are answered, in place of a batch",
     "context_tok": "prompt tokens of each sequence [tok]",

@@ -320,6 +320,14 @@ AXES = (
         key="plugin",
     ),
     StudyAxis(
+        "per_round",
+        partial(_numbers, read=size),
+        "",
+        "SIZES",
+        "Sequences of --batch that run together at most, in equal rounds: 16.",
+        paired=_paired_sizes,
+    ),
+    StudyAxis(
         "rate",
         partial(_numbers, read=per_second),
         "",

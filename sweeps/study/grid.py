@@ -244,6 +244,8 @@ class Block:
             work = workload_of(self.traces, workload["trace"].astype(int))
         else:
             work = Workload(batch, workload["context_tok"], workload["output_tokens"])
+        if "per_round" in workload:
+            work = replace(work, per_round=workload["per_round"])
         if arrivals is not None:
             work = replace(work, batch=batch, arrivals=arrivals)
         return machine, llm, work, {**swept, **self.open_knobs}

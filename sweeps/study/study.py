@@ -58,6 +58,7 @@ class Study:
             empty for that of the first system of each family.
         sets: hardware number (`role.key`) -> its values.
         knobs: knob -> numbers, names of values or rules, or `auto`.
+        per_round: sequences of a batch that run together at most; all where none is stated [1].
         rate: requests per second, at random, in place of a batch [1/s].
         users: that ask again when they are answered, in place of a batch [1].
         slo: `ttft_s` and `tpot_ms` up to which an answer counts for goodput.
@@ -78,6 +79,7 @@ class Study:
     batch: Floats = (16.0,)
     context: Floats = (32768.0,)
     output_tokens: Floats = (64.0,)
+    per_round: Floats = ()
     rate: Floats = ()
     users: Floats = ()
     slo: Mapping[str, float] = field(default_factory=dict)
@@ -116,7 +118,7 @@ class Study:
     @property
     def workload_axes(self) -> int:
         """Number of axes of models and workloads; they come first in every grid."""
-        return 2 + bool(self.arrives) if self.traces else 4
+        return 2 + bool(self.arrives) if self.traces else 4 + bool(self.per_round)
 
     @property
     def arrives(self) -> str:
@@ -297,6 +299,8 @@ def _workload_axes(study: Study) -> tuple[list[Axis], tuple[Trace, ...]]:
         )
     elif not traces:
         axes.append(Axis("batch", np.array(study.batch)))
+        if study.per_round:
+            axes.append(Axis("per_round", np.array(study.per_round)))
     if not traces:
         axes.append(Axis("context_tok", np.array(study.context)))
         axes.append(Axis("output_tokens", np.array(study.output_tokens)))
@@ -312,9 +316,11 @@ def check_arrivals(study: Study) -> None:
     """
     if study.rate and study.users:
         raise InputError("--rate and --users: requests come by one of them; leave one out")
-    if study.arrives and study.batch != Study.batch:
-        other = f"leave it out, or --{study.arrives}"
-        raise InputError(f"--batch: its requests all wait from the start; {other}")
+    for name in ("batch", "per_round"):
+        if study.arrives and getattr(study, name) != getattr(Study, name):
+            other = f"leave it out, or --{study.arrives}"
+            option = WORKLOAD_OPTIONS[name]
+            raise InputError(f"{option}: its requests all wait from the start; {other}")
     if study.arrives and 0 in study.context:
         raise InputError(
             f"--context 0: requests that arrive have a prompt; give 1 or more, or leave out "

@@ -25,6 +25,7 @@ COLUMN_LABELS: Mapping[str, str] = {
     "context_tok": "Context (tokens)",
     "output_tokens": "Output (tokens)",
     "batch": "Batch (sequences)",
+    "per_round": "Sequences of a round",
     "rate_req_s": "Requests per second",
     "users": "Users",
     "ttft_s": "Time to first token (s)",

@@ -14,6 +14,7 @@ KEY = (
     "part",
     "trace",
     "batch",
+    "per_round",
     "rate_req_s",
     "users",
     "context_tok",

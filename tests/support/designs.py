@@ -143,7 +143,7 @@ def every_machine(system: str, file: Path, rent: bool) -> Iterator[Platform]:
 
 
 def every_row(asked: Asked) -> pd.DataFrame:
-    """A row of `compare` for each system on each machine, with each split of its GPUs."""
+    """A row of `compare` for each system on each machine, each split of its GPUs, and rounds."""
     tables = [
         rows_of(system, machine, asked.workload).assign(machine=f"{file.stem} {place}")
         for system, file in product(asked.systems, asked.files)
@@ -161,6 +161,9 @@ def rows_of(system: str, machine: Platform, workload: Mapping[str, Any]) -> pd.D
         degrees = list(range(1, most + 1))
         knobs = {"tp": degrees, "pp": degrees, "dp": degrees, "ep": degrees, "attention": "tp,dp"}
     asked = {name: value for name, value in workload.items() if name != "model"}
+    if not find_system(system).in_rounds:
+        batch = int(workload["batch"])
+        asked["per_round"] = [size for size in range(1, batch + 1) if batch % size == 0]
     study = Study((system,), workload["model"], platforms=(machine,), knobs=knobs, **asked)
     try:
         return pd.concat(

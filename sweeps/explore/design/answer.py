@@ -22,7 +22,7 @@ from nearkv.solvers.knob_values import tried_together
 from nearkv.sweeps.evaluate.columns import BOTTLENECK, columns, on_request
 from nearkv.sweeps.evaluate.ground import ORIGIN
 from nearkv.sweeps.evaluate.slo import Target
-from nearkv.sweeps.explore.design.deployments import Deployments
+from nearkv.sweeps.explore.design.deployments import PER_ROUND, Deployments
 from nearkv.sweeps.explore.design.flips import FLIP_SAMPLES, best_shares, flips_of
 from nearkv.sweeps.explore.design.goal import Goal
 from nearkv.sweeps.explore.design.question import Question
@@ -53,9 +53,9 @@ UNTRIED = (OVER, UNPRICED, NO_BETTER)
 """All ends of machines that are not evaluated."""
 BATCH_SENTENCE = (
     "All sequences start at once: ttft_s is the mean over this batch, of which the last waits "
-    "longest, and stages of a pipeline are taken as full. As many run at once as memory holds, so "
-    "a machine of less memory may have a shorter tpot_ms. For users who come one by one put "
-    "--users in place of --batch in the command below."
+    "longest, and stages of a pipeline are taken as full. They run in rounds of batch_run where "
+    "memory holds fewer or that is better, so tpot_ms may be shorter with less memory. For users "
+    "who come one by one put --users in place of --batch in the command below."
 )
 """Meaning of the times of a batch, for readers who know load as requests that arrive."""
 Report = Callable[[int, int], None]
@@ -123,7 +123,8 @@ class Design:
         words = ["nearkv", "estimate", *study.systems, "--model"]
         words += [name_of(model) for model in study.models]
         for name, option in WORKLOAD_OPTIONS.items():
-            words += [option, *(f"{length:.0f}" for length in getattr(study, name))]
+            for length in getattr(study, name):
+                words += [option, f"{length:.0f}"]
         for option, chosen in (("--knob", study.knobs), ("--set", study.sets)):
             for name, values in chosen.items():
                 words += [option, f"{name}={getattr(values[0], 'text', values[0])}"]
@@ -152,20 +153,24 @@ class Design:
 
 
 def design_of(deployments: Deployments, study: Study, row: int, split: int) -> Design:
-    """One machine, with one of the combinations of knobs that its system tries together."""
+    """One machine, with one combination of the knobs that its system tries together, and rounds."""
     builds, own = deployments.machines.build(row - deployments.first)
     machine = builds.machine(own)
-    study = study.but(systems=(deployments.system.name,), platforms=(machine,))
+    names = (deployments.system.name,)
+    study = study.but(systems=names, platforms=(machine,), per_round=())
     design = Design(deployments.system.name, builds, machine, study)
     hw, llm, _, settings = design.block.inputs(design.block.grid.whole)
     system = design.block.system
+    chosen = {name: values[split] for name, values in deployments.splits.items()}
+    if np.isfinite(per_round := chosen.pop(PER_ROUND, np.inf)):
+        design = replace(design, study=study.but(per_round=per_round))
     if len(next(iter(tried_together(system, hw, llm, settings).values()), [])) < 2:
         return design  # nothing to choose, as on one GPU
     knobs: dict[str, Any] = {**study.knobs}
-    for name, values in deployments.splits.items():
-        choices, value = system.knobs[name].choices, values[split]
+    for name, value in chosen.items():
+        choices = system.knobs[name].choices
         knobs[name] = choices[int(value)] if choices else f"{value:g}"
-    return replace(design, study=study.but(knobs=knobs))
+    return replace(design, study=design.study.but(knobs=knobs))
 
 
 def machines_of(kept: Kept) -> list[tuple[int, int]]:

@@ -18,7 +18,7 @@ from nearkv.hardware.platform import Platform
 from nearkv.solvers.knob_values import tried_together
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluate.columns import Cell
-from nearkv.sweeps.explore.design.goal import Goal
+from nearkv.sweeps.explore.design.goal import Goal, served_at_once
 from nearkv.sweeps.explore.design.space import PART_COLUMNS, Machines, Read
 from nearkv.sweeps.jobs.search import Candidates, candidates_at
 from nearkv.sweeps.study.grid import Block
@@ -31,6 +31,8 @@ FIRST = 1 << 9
 """Machines that are evaluated together first; then four times as many, up to `AT_ONCE`."""
 AT_ONCE, LEAST = 4 << 10, 1 << 8
 """Machines evaluated together, times combinations of knobs and workloads; and the fewest."""
+PER_ROUND = "per_round"
+"""The axis of the sequences that run together at most."""
 NEVER_WORN = "endurance_requests"
 """The column that is blank where no flash is written."""
 
@@ -66,9 +68,9 @@ class Deployments:
         Under the name of the system's own bed, what is lacking is not listed, which takes long.
         """
         platform = replace(machine, name=self.system.platform)
-        (block,) = blocks(
-            self.study.but(systems=(self.system.name,), platforms=(platform,))
-        )
+        names = (self.system.name,)
+        study = self.study.but(systems=names, platforms=(platform,), per_round=())
+        (block,) = blocks(study)
         return block
 
     @cached_property
@@ -103,6 +105,26 @@ class Deployments:
 
     @cached_property
     def splits(self) -> dict[str, Numbers]:
+        """Values that are tried on each machine: of knobs tried together, of rounds; or none."""
+        joint, sizes = self._joint_knobs, self._round_sizes
+        if not np.any(np.isfinite(sizes)):
+            return joint
+        combinations = len(next(iter(joint.values()), [0]))
+        splits = {name: np.repeat(values, len(sizes)) for name, values in joint.items()}
+        return {**splits, PER_ROUND: np.tile(sizes, combinations)}
+
+    @property
+    def _round_sizes(self) -> Numbers:
+        """Sequences that may run together at most, infinite for all, the most first [1]."""
+        batch = self.study.batch[0]
+        if self.system.in_rounds or served_at_once(batch) in self.goal.limits:
+            return np.array([np.inf])
+        powers = 2.0 ** np.arange(np.ceil(np.log2(batch)) + 1)
+        tried = np.array(self.study.per_round or powers)
+        return np.unique(np.where(tried < batch, tried, np.inf))[::-1]
+
+    @cached_property
+    def _joint_knobs(self) -> dict[str, Numbers]:
         """Values of the knobs that the system tries together, for the most parts; or none."""
         if not self.system.combinations:
             return {}

@@ -35,8 +35,8 @@ IDLE = "serve no class within the limits"
 
 CLASSES_SENTENCE = (
     "A machine gives each class a share of its time, in batches that start together, with the "
-    "knobs that serve this class fastest. --batch says how many sequences are a batch, of which as "
-    "many run at once as fit; all mixes are of that batch alone."
+    "knobs and rounds that serve this class fastest. --batch says how many sequences are a batch; "
+    "all mixes are of that batch alone."
 )
 """Shares of machines in classes."""
 

@@ -39,6 +39,7 @@ def test_goodput_is_what_keeps_the_limits() -> None:
     [
         (("--rate", "1", "--users", "2"), "--rate and --users: requests come by one of them"),
         (("--rate", "1", "--batch", "4"), "--batch: its requests all wait"),
+        (("--users", "4", "--per-round", "2"), "--per-round: its requests all wait"),
         (("--rate", "2GB/s"), "--rate: '2GB/s' has a unit; leave it out, as in 0.5"),
         (("--rate", "1", "--slo", "tpot_ms=66ms"), "--slo tpot_ms: '66ms' has a unit; leave it"),
         (("--rate", "1", "--slo", "ttft_s=1:4:x2"), "'1:4:x2' gives several limits; give one"),
