@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from support.systems import SYSTEMS
@@ -12,7 +14,12 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.sweeps.study.study import Study, blocks
 
 pytestmark = pytest.mark.filterwarnings("ignore::nearkv.hardware.errors.NearkvWarning")
-ASKED = {"model": "llama3.1-8b", "context": "4k", "platform": "own", "output_tokens": 33}
+ASKED: dict[str, Any] = {
+    "model": "llama3.1-8b",
+    "context": "4k",
+    "platform": "own",
+    "output_tokens": 33,
+}
 
 
 @pytest.mark.parametrize(
@@ -34,7 +41,7 @@ def test_four_rounds_take_four_times_as_long_as_one_on_every_system() -> None:
         assert four[name].to_numpy() == pytest.approx(4 * one[name].to_numpy(), nan_ok=True)
     for name in ("throughput_tok_s", "tpot_ms", "batch_run", "energy_j_tok", "power_w"):
         assert four[name].to_numpy() == pytest.approx(one[name].to_numpy(), nan_ok=True), name
-    waits = np.mean([0, 1, 2, 3]) * one["total_s"] + one["ttft_s"]
+    waits = (0 + 1 + 2 + 3) / 4 * one["total_s"] + one["ttft_s"]
     assert four["ttft_s"].to_numpy() == pytest.approx(waits.to_numpy())
     assert four["note"].str.contains(IN_ROUNDS).all()
     assert not one["note"].str.contains(IN_ROUNDS).any()

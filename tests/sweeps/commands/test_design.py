@@ -299,8 +299,7 @@ def test_a_grid_is_shown_and_its_borders_are_written(tmp_path: Path) -> None:
     file, borders = tmp_path / "map.csv", tmp_path / "borders.csv"
     asked = ("h2m2,gpu", "--server", "h2m2-server,mac-studio-desktop", "--model", "llama3.1-70b")
     grid = ("--context", "8k,64k", "--batch", "64", "--best-per", "technology", "--band", "90")
-    grid += ("--per-round", "64")
-    out = ("-o", str(file), "--borders", str(borders))
+    out = ("--per-round", "64", "-o", str(file), "--borders", str(borders))
     text = succeed("design", *asked, *grid, "--budget", "20kUSD", *out)
     assert "Within 20,000 USD: of 2 cells LPDDR beside HBM 1, GPU memory 1." in text
     rows = list(csv.DictReader(file.read_text().splitlines()))

@@ -105,7 +105,7 @@ def test_a_batch_beyond_a_memory_runs_in_the_rounds_that_are_fastest() -> None:
     assert best["batch_run"].to_dict() == rates.idxmax(axis=1).to_dict()
     assert best["batch_run"].to_dict() == {"h2m2": 2, "hilos": 4}
     assert each[-1].empty, "no memory holds 64"
-    at_once = {"users": 64, "budget": "60kUSD", "best_per": "system"}
+    at_once: dict[str, Any] = {"users": 64, "budget": "60kUSD", "best_per": "system"}
     table = nearkv.design("h2m2,hilos", context="512k", **at_once, **ASKED)
     assert table["status"].tolist() == ["infeasible"]
 
