@@ -38,7 +38,7 @@ IDEAS = {
 """Technology -> the papers whose idea it is, and numbers of its part that may change who wins."""
 KEPT = comma_list(
     "budget_usd,context_tok,batch,technology,system,server,gpus,hosts,dram_gib,ssds,csds,dimms,"
-    "hbms,lpddrs,cost_usd,throughput_tok_s,tpot_ms,ttft_s,best_share,status,reason"
+    "hbms,lpddrs,cost_usd,throughput_tok_s,batch_run,tpot_ms,ttft_s,best_share,status,reason"
 )
 """Columns of the cells."""
 KEYS = ["budget_usd", "context_tok", "batch"]
@@ -77,7 +77,6 @@ def rates() -> pd.DataFrame:
         servers="hillinfer-server,mac-studio-desktop",
         context="16k:512k:x2",
         batch="1:256:x4",
-        per_round=256,
         budget="20kUSD",
         break_even="csd.p2p_read",
         band=90,
