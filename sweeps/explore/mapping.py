@@ -40,8 +40,6 @@ AUTO_HEADS = {f"auto_n_{name}": f"n_{name}" for name in SUBLAYERS}
 """Columns of the heads with which a whole request is shortest, and their knobs."""
 ONE_AT_A_TIME = ("milp", "brute")
 """Methods that solve one design point at a time."""
-MAPPINGS_AT_ONCE = 1 << 16
-"""Design points that the other methods solve at once."""
 POLICY_COLUMNS = {
     "rule": "mapping-greedy",
     "a_major": "mapping-a-major",
@@ -74,12 +72,11 @@ def find_mapping(study: Study, method: str) -> Columns:
         InputError: unknown method, or a model with attention that it does not model.
     """
     check_known("method", [method], SOLVERS, "--method")
-    most = 1 if method in ONE_AT_A_TIME else MAPPINGS_AT_ONCE
     study_blocks = searched(replace(study, systems=("asymmetric",)))
     warn_of_unread(study_blocks)
     pieces = []
     for block in study_blocks:
-        boxes = block.grid.boxes(most)
+        boxes = block.grid.boxes(1 if method in ONE_AT_A_TIME else block.at_once)
         pieces += [_mapped(block, box, method) for box in boxes]
     return stack(pieces)
 

@@ -200,11 +200,8 @@ def resident_contexts(
 
 
 def _halves(problem: SubbatchProblem, in_one: NDArray[np.bool_]) -> dict[str, list[int]]:
-    halves = {}
-    for half in (0, 1):
-        contexts = problem.contexts[in_one == bool(half)]
-        halves[f"sub_batch_{half}"] = contexts.astype(int).tolist()
-    return halves
+    sizes = problem.contexts.astype(int)
+    return {f"sub_batch_{half}": sizes[in_one == half].tolist() for half in (0, 1)}
 
 
 def _even(
