@@ -7,13 +7,17 @@ import io
 import math
 import shlex
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from nearkv.cli import app
 from nearkv.costmodel.model.metrics import COLUMNS
+from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.errors import InputError
+from nearkv.sweeps.simulate import play
+from nearkv.sweeps.study.traces import Trace
 from nearkv.sweeps.validation.checks import check, checks
 from nearkv.sweeps.validation.claims import load
 from nearkv.sweeps.validation.prediction import command_of, predict
@@ -112,3 +116,21 @@ def test_a_check_has_one_name() -> None:
     some = next(iter(checks().values()))
     with pytest.raises(ValueError, match="registered twice"):
         check(some)
+
+
+def test_a_queue_is_simulated_once_however_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alone on the platform of its paper, or among models on a platform that is named."""
+    played: list[str] = []
+
+    def counted(trace: Trace, *rest: Any) -> play.SimulatedQueue:
+        played.append(trace.name)
+        return simulate(trace, *rest)
+
+    simulate = play.simulate
+    monkeypatch.setattr(play, "simulate", counted)
+    columns_of.cache_clear()
+    alone = WordedStudy("hbm-pim", "opt-66b", trace="longbench", method="simulate")
+    (own,) = columns_of(alone)["throughput_tok_s"]
+    among = replace(alone, platform=find_system("hbm-pim").platform, trace="longbench,dolphin")
+    assert columns_of(among)["throughput_tok_s"][0] == own
+    assert played == ["longbench", "dolphin"]
