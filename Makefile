@@ -40,7 +40,7 @@ validation: setup ## write docs/validation.md, a row a paper, anew
 bands: setup ## pool the model errors anew, write docs/coverage.md
 	$(BIN)/nearkv coverage --record --format markdown > docs/coverage.md
 
-atlas: setup ## search the cells of docs/atlas.md anew, draw them: ten minutes
+atlas: setup ## search the cells of docs/atlas.md anew, draw them: twenty minutes
 	$(BIN)/python docs/atlas.py
 
 reasons: setup ## write the table of docs/not-modelled.md anew
