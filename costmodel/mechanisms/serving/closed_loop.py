@@ -101,7 +101,8 @@ class Loop:
         by_chance = self.strangers * starts
         kept = np.minimum(by_chance, np.maximum(self.room - 1, 0.0))
         parted = np.where(np.greater(self.serving.replicas, 1), in_step, kept)
-        return np.where(are_alike, np.maximum(parted, in_step), by_chance)
+        others = np.where(are_alike, np.maximum(parted, in_step), by_chance)
+        return np.minimum(others, np.maximum(self.inside - 1, 0.0))
 
     def respond(self, starts: Real) -> Response:
         """The response in which as many prompts begin in an iteration, x.
@@ -173,15 +174,18 @@ class Loop:
     def balanced(self) -> Response:
         """The response with as many users present as memory holds, or as there are.
 
-        The others wait for a place.
+        The others wait for a place. Where prompts come before decoding, an iteration in which
+        nobody decodes is not run, so x is at least 1 / m: `most_starts` over those inside.
         """
         most = self.most_starts
+        of_one = np.minimum(1 / self.inside, 1.0)
+        least = np.where(np.greater(self.serving.chunked, 0), 0.0, of_one)
 
         def is_room(part: Real) -> Booleans:
             response = self.respond(part * most)
             return np.less(response.rate * response.sojourn, self.inside)
 
-        part = bisect(is_room, 0.0 * self.users, 1.0 + 0.0 * self.users, _RATE_HALVINGS)
+        part = bisect(is_room, least, 1.0 + 0.0 * self.users, _RATE_HALVINGS)
         response = self.respond(part * most)
         ttft = self.users / response.rate - response.decoding
         line = replace(

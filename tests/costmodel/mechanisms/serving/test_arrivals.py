@@ -102,6 +102,14 @@ def test_decoding_shares_as_processor_sharing_does(rate: float) -> None:
     assert answer.latency.tpot == pytest.approx(0.11 + 0.01 * n, rel=0.15)
 
 
+@pytest.mark.parametrize("users", [1.0, 4.0, 16.0])
+def test_users_of_one_token_keep_a_replica_at_their_prompts(users: float) -> None:
+    """Nobody decodes: prompts of 0.5 s follow one another, and each user waits for all of them."""
+    answer = of_users(work(400.0, 1.0), serving(chunked=0.0), users)
+    assert answer.rate == pytest.approx(1 / 0.5, rel=1e-8)
+    assert answer.latency.ttft == pytest.approx(users * 0.5, rel=1e-8)
+
+
 def test_answers_of_one_token_have_no_time_of_a_second() -> None:
     """Half of the requests decode 60 more tokens: all decoding time is theirs."""
     trace = Trace("half", np.full(64, 300.0), np.resize([1.0, 61.0], 64))
