@@ -21,14 +21,14 @@ def frontier(costs: Numbers) -> Booleans:
     or fall together; a row with a NaN is never on the frontier and dominates nothing.
 
     Args:
-        costs: rows by at most three columns, smaller is better; infinities are allowed.
+        costs: rows by columns, smaller is better; infinities are allowed.
 
     Returns:
         True where a row is on the frontier.
     """
     known = np.flatnonzero(~np.isnan(costs).any(axis=1))
     promising = known[_promising(costs[known].T)]
-    columns = np.pad(costs[promising], ((0, 0), (3 - costs.shape[1], 0)))
+    columns = np.pad(costs[promising], ((0, 0), (max(3 - costs.shape[1], 0), 0)))
     distinct, place = np.unique(columns, axis=0, return_inverse=True)
     marked = np.zeros(len(costs), bool)
     marked[promising] = _non_dominated(distinct)[place]
@@ -44,13 +44,25 @@ def _non_dominated(rows: Numbers) -> Booleans:
         return is_alone
     half = len(rows) // 2
     before, after = _non_dominated(rows[:half]), _non_dominated(rows[half:])
-    # the first column of those before is no larger, so the others decide
-    _, second, third = rows[:half][before].T
-    order = np.argsort(second)
-    least = np.append(np.nan, np.minimum.accumulate(third[order]))
-    count = np.searchsorted(second[order], rows[half:, 1], side="right")
-    is_beaten = least[count] <= rows[half:, 2]
+    is_beaten = _is_beaten(rows[half:, 1:], rows[:half][before, 1:])
     return np.concatenate([before, after & ~is_beaten])
+
+
+def _is_beaten(rows: Numbers, rivals: Numbers) -> Booleans:
+    """Mark rows to which a rival is no larger in any column.
+
+    Two columns are compared with the staircase of the rivals, in n log n; more each with each.
+    """
+    if rows.shape[1] > 2:
+        blocks = np.array_split(rows, len(rows) // _PAIRWISE + 1)
+        no_larger = (np.all(rivals <= block[:, np.newaxis], axis=-1) for block in blocks)
+        return np.concatenate([rows.any(axis=1) for rows in no_larger])
+    first, second = rivals.T
+    order = np.argsort(first)
+    least = np.append(np.nan, np.minimum.accumulate(second[order]))
+    count = np.searchsorted(first[order], rows[:, 0], side="right")
+    beaten: Booleans = least[count] <= rows[:, 1]
+    return beaten
 
 
 def _promising(columns: Numbers) -> Booleans:

@@ -23,7 +23,7 @@ def brute(costs: np.ndarray) -> np.ndarray:
     return marked
 
 
-@pytest.mark.parametrize("columns", [1, 2, 3])
+@pytest.mark.parametrize("columns", [1, 2, 3, 5])
 @pytest.mark.parametrize("distinct", [4, 40, 10**6])
 @pytest.mark.slow
 def test_the_frontier_of_many_points_with_ties_and_nan(columns: int, distinct: int) -> None:
@@ -35,7 +35,7 @@ def test_the_frontier_of_many_points_with_ties_and_nan(columns: int, distinct: i
     assert np.array_equal(frontier(costs), brute(costs))
 
 
-@pytest.mark.parametrize("columns", [2, 3])
+@pytest.mark.parametrize("columns", [2, 3, 5])
 def test_the_frontier_where_nothing_is_dominated(columns: int) -> None:
     costs = np.random.default_rng(1).dirichlet((1,) * columns, 3000)
     assert np.array_equal(frontier(costs), brute(costs))
@@ -46,7 +46,7 @@ CORNERS = st.sampled_from([-np.inf, 0.0, 1.0, 2.0, np.inf, np.nan])
 
 
 @settings(max_examples=300)
-@given(st.integers(1, 3).flatmap(lambda columns: arrays(float, (30, columns), elements=CORNERS)))
+@given(st.integers(1, 4).flatmap(lambda columns: arrays(float, (30, columns), elements=CORNERS)))
 def test_the_frontier_of_corner_cases(costs: np.ndarray) -> None:
     assert np.array_equal(frontier(costs), brute(costs))
 
