@@ -6,7 +6,8 @@ import pytest
 from support.systems import SYSTEMS, model
 from support.tiny import WORK, split, waited_for
 
-from nearkv.costmodel.mechanisms.serving.collectives import settling, settling_across
+from nearkv.costmodel.mechanisms.serving.collectives import adapters, settling, settling_across
+from nearkv.costmodel.mechanisms.serving.split import GpuSplit
 from nearkv.hardware.catalog import load_platform
 
 GPU = SYSTEMS["gpu"]
@@ -26,6 +27,14 @@ def test_messages_climb_a_tree_of_nodes_and_come_down() -> None:
     alone = hw.with_values({"fabric.latency": 0.25})
     together = GPU(alone, llm, WORK, split(8.0)).step
     assert waited_for("fabric.latency", together) == 0.0
+
+
+def test_each_node_at_work_lends_its_adapters() -> None:
+    hw = load_platform("hgx-h200").machine()
+    few, all_of_one, two = (
+        adapters(hw, GpuSplit(gpus, 1.0, node=8.0)).rate for gpus in (2.0, 8.0, 16.0)
+    )
+    assert few == all_of_one == two / 2
 
 
 @pytest.mark.parametrize(
