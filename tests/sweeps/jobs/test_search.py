@@ -120,6 +120,14 @@ def test_a_front_skips_no_points_by_their_first_column_alone() -> None:
     assert found.kept.rows.tolist() == [0, 1]
 
 
+def test_each_group_has_a_front_of_its_own() -> None:
+    table = {"cost_usd": np.array([1.0, 2, 3, 4]), "step_ms": np.array([4.0, 5, 4, 6])}
+    table |= {"rack_units": np.array([1.0, 2, 2, 3]), "status": np.zeros(4, int)}
+    front = Best(("cost_usd", "step_ms"), highest=(False, False), per=("rack_units",))
+    found = Search(front).over(chunks_of(table))
+    assert sorted(found.kept.rows.tolist()) == [0, 1, 2, 3]
+
+
 def test_values_tie_from_the_tenth_digit_on() -> None:
     values = np.array([0.0, np.inf, 1.0, 1 + 1e-11, 1 + 1e-8, -3e-9])
     rounded = to_digits(values)
