@@ -73,7 +73,7 @@ def sizes_by_default(study: Study, shown: Collection[str]) -> list[str]:
         is_left = getattr(study, field) == default and field not in study.zipped
         if is_left and column not in shown:
             defaults.append(f"{column} {default[0]:,.0f}")
-    return [f"At {', '.join(defaults)}, the defaults."] if defaults else []
+    return [f"At {', '.join(defaults)}, as by default."] if defaults else []
 
 
 def _left_out(rows: Rows, shown: Display, view: View) -> list[str]:

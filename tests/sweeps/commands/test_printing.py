@@ -238,9 +238,9 @@ def test_a_system_that_is_not_modelled_says_why() -> None:
 )
 def test_sizes_that_stand_in_no_column_are_told_where_they_are_the_defaults(words: str) -> None:
     asked = (*words.split(), "--model", "opt-66b")
-    assert "At batch 16, context_tok 32,768, output_tokens 64, the defaults." in printed(*asked)
+    assert "At batch 16, context_tok 32,768, output_tokens 64, as by default." in printed(*asked)
     stated = printed(*asked, "--batch", "8", "--context", "16k")
-    assert "At output_tokens 64, the defaults." in stated
+    assert "At output_tokens 64, as by default." in stated
 
 
 def test_what_rows_are_ranked_by_is_told() -> None:
