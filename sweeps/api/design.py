@@ -126,8 +126,8 @@ def design(
         - `pareto`: a row a machine of the front, with its parts;
         - `classes`: a row a kind of machine that serves one, with how many `nodes` are built, how
           many of them it keeps `busy`, and `req_s` of it;
-        - grid: a row a cell and a system, or technology, with `budget_usd` and `best_share` of 256
-          draws, or the `reason` why no machine serves;
+        - grid: a row a cell and a system, or technology, with `budget_usd`, or the `reason` why no
+          machine serves; with a `band` also `best_share` of 256 draws;
         - `break_even`: a row a cell, with the columns of `sweeps.explore.design.break_even`.
 
         `attrs` holds

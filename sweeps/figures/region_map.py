@@ -90,7 +90,7 @@ def region_map(
         InputError: a column does not exist or holds no numbers.
     """
     by, value = by or "technology", value or SPEED
-    check_drawable(table, value, x, y, by, SHARE)
+    check_drawable(table, value, x, y, by)
     check_numbers(table.dropna(subset=[value]), value)
     if boundaries is not None:
         check_boundaries(boundaries, x, y)
@@ -107,8 +107,9 @@ def region_map(
         rows, (best, rivals) = by_budget[budget], maps[budget]
         order = [names.index(name) if name in names else -1 for name in rivals]
         _draw_winners(upper, best, order)
-        shares = rows.pivot_table(SHARE, [y, x], by, "max", dropna=False)
-        _hatch_unsure(upper, best, shares[rivals].to_numpy(float))
+        if SHARE in rows:
+            shares = rows.pivot_table(SHARE, [y, x], by, "max", dropna=False)
+            _hatch_unsure(upper, best, shares[rivals].to_numpy(float))
         if boundaries is not None:
             is_here: Any = boundaries.get(BUDGET, budget) == budget
             draw_boundaries(upper, boundaries[is_here], rows, (x, y), BAR_REACH)
@@ -120,7 +121,7 @@ def region_map(
         first.fill_between([], [], color=colour(index), alpha=OPAQUE, label=label)
     handles, labels = first.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper left", ncols=4, frameon=False)
-    _write_caption(figure, _caption(value, boundaries is not None))
+    _write_caption(figure, _caption(value, SHARE in table, boundaries is not None))
     return first
 
 
@@ -163,17 +164,20 @@ def _write_caption(figure: Figure, text: str) -> None:
     figure.supxlabel(text, x=0.01, horizontalalignment="left", fontsize=CAPTION_SIZE)
 
 
-def _caption(value: str, has_borders: bool) -> str:
+def _caption(value: str, has_shares: bool, has_borders: bool) -> str:
     """Explain the numbers, bars and hatches of the map below it.
 
     Args:
         value: the column that is compared.
+        has_shares: whether cells know their share of draws.
         has_borders: whether borders are drawn.
     """
     caption = f"Below: {without_unit(label_of(value))} of the best over the second's."
     if has_borders:
         caption += " Bars: exact borders between cells."
-    return f"{caption} Hatched: best in less than {SURE:.0%} of the draws."
+    if has_shares:
+        caption += f" Hatched: best in less than {SURE:.0%} of the draws."
+    return caption
 
 
 def _draw_winners(axes: Axes, best: BestPolicy, order: list[int]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -76,6 +77,14 @@ def test_a_winner_of_few_draws_is_hatched() -> None:
     assert hatched == [[0.5], [], [], []]
 
 
+def test_a_grid_without_draws_has_no_hatch_and_no_word_of_one() -> None:
+    figure: Any = plot.region_map(GRID.drop(columns="best_share")).get_figure(root=True)
+    patches = [patch for axes in figure.axes for patch in axes.patches]
+    assert not any(isinstance(patch, Rectangle) for patch in patches)
+    assert "of the best over the second's." in figure.get_supxlabel()
+    assert "Hatched" not in figure.get_supxlabel()
+
+
 def test_a_border_is_drawn_on_the_map_of_its_budget() -> None:
     """The geometric mean of 8k and 64k is half-way between them."""
     first = plot.region_map(GRID, boundaries=BORDER)
@@ -87,7 +96,7 @@ def test_a_border_is_drawn_on_the_map_of_its_budget() -> None:
 
 
 def test_a_map_of_one_budget_has_no_title_and_times_are_won_by_the_least() -> None:
-    one = GRID[GRID["budget_usd"] == 20e3].drop(columns=["budget_usd"])
+    one = GRID[GRID["budget_usd"] == 20e3].drop(columns=["budget_usd", "best_share"])
     one["tpot_ms"] = [4.0, 1.0, 2.0, 3.0]
     first = plot.region_map(one, "tpot_ms")
     assert first.get_title() == ""
