@@ -52,7 +52,8 @@ def find_beta(study: Study) -> Columns:
         - `rule` (eq. 4 as printed) and `rule_sec54`, each with its loss once cut to what fits;
         - `step_ms`, and where K and V live at the optimum;
         - `auto_value` and `auto_total_s`, as of `find_best_knob`: eq. 2 has no write-back of
-          promoted tokens and no queue for the drive;
+          promoted tokens and no queue for the drive; the value is blank where it leaves nothing
+          on the drive;
         - with a band, `value_p05` and so on, how far beta moves, and `regret_p05` and so on, the
           loss of `value` in the draws.
 
@@ -122,7 +123,9 @@ def _solved(block: Block) -> Columns:
     seconds = table["total_s"].reshape(ok.shape)
     whole = of_whole_request(seconds, auto, {"auto_value": "hot_share"})
     if whole:
-        whole["auto_value"] = whole["auto_value"] / (1 - whole["auto_value"])
+        # with nothing on the drive there is no beta
+        share = np.where(np.equal(whole["auto_value"], 1), np.nan, whole["auto_value"])
+        whole["auto_value"] = share / (1 - share)
     table |= answer_columns({**_answer_columns(answer), **whole}, ok)
     if block.band is not None:
         table |= _over_draws(block, table["hot_share"].astype(float))
@@ -178,4 +181,4 @@ def why_beta(row: Row) -> str:
     times = f"T_CPU = {cpu:.4g} ms {sign} T_SmartSSD = {csd:.4g} ms: {straggler}"
     moves = MOVES_BETA.get(bound_by)
     reason = f"{optimum} {bound_by}; {times}{f'; {moves}' if moves else ''}."
-    return f"{reason}{why_auto(row)}"
+    return f"{reason}{why_auto(row, blank='nothing on the drive')}"

@@ -327,16 +327,19 @@ def against(measured: Mapping[str, BestMeasured], rows: Rows) -> list[str]:
     return sentences
 
 
-def why_auto(row: Row, values: Sequence[str] = ("auto_value",)) -> str:
+def why_auto(
+    row: Row, values: Sequence[str] = ("auto_value",), blank: str = "nothing"
+) -> str:
     """Say what `auto` takes instead, where the whole request is notably shorter with it.
 
     Args:
         row: of an answer.
         values: columns of what it takes.
+        blank: words for a value that is blank.
     """
     if row.get("auto_total_s") is None:
         return ""
-    taken = ", ".join(f"{row[name]:.4g}" for name in values)
+    taken = ", ".join(blank if row[name] is None else f"{row[name]:.4g}" for name in values)
     other = f"{row['auto_total_s']:.4g} s with {taken}, which auto takes"
     return f" The whole request takes {row['total_s']:.4g} s, and {other}."
 

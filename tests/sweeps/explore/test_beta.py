@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import nearkv
@@ -32,6 +33,16 @@ def test_the_split_of_beta_has_a_band() -> None:
         share = shares[f"hot_share_{end}"]
         assert row[f"value_{end}"] == pytest.approx(share / (1 - share), rel=0.02)
     assert 0 <= row["regret_p05"] < row["regret_p95"]
+
+
+def test_a_request_that_is_shortest_without_the_drive_has_no_beta() -> None:
+    """Beta is what host DRAM holds over what the drive holds, here nothing."""
+    table = nearkv.solve("beta", "qwen-7b", batch=2, context=1, output_tokens=512)
+    row = table.iloc[0]
+    assert pd.isna(row["auto_value"])
+    assert row["auto_total_s"] < row["total_s"]
+    (sentence,) = table.attrs["conclusion"]
+    assert sentence.endswith("s with nothing on the drive, which auto takes.")
 
 
 def test_beta_splits_what_shorter_chunks_leave_off_the_gpu() -> None:
