@@ -52,7 +52,7 @@ def sentences_below(
     sentences = _left_out(rows, shown, view) if rows else []
     if study is None:
         return sentences
-    sentences += sizes_by_default(study, shown.names)
+    sentences += sizes_by_default(study, rows, shown.names)
     if study.band:
         sentences += _coverage(study, shown.names)
     if study.systems and is_of_costs([*comma_list(view.columns), *extra]):
@@ -60,18 +60,22 @@ def sentences_below(
     return [*sentences, *papers_settings(study)]
 
 
-def sizes_by_default(study: Study, shown: Collection[str]) -> list[str]:
-    """Name the sizes that were left at their defaults and that stand in no column."""
+def sizes_by_default(study: Study, rows: Rows, shown: Collection[str]) -> list[str]:
+    """Name the sizes that were left at their defaults and that stand in no column.
+
+    Rows that hold some sizes lack those that were searched, as `solve batch` does.
+    """
     if study.traces:
         return []
     sizes = {"context_tok": "context", "output_tokens": "output_tokens"}
     if not study.arrives:
         sizes = {"batch": "batch", **sizes}
+    held = sizes.keys() & (rows[0] if rows else {})
     defaults = []
     for column, field in sizes.items():
         default = getattr(Study, field)
         is_left = getattr(study, field) == default and field not in study.zipped
-        if is_left and column not in shown:
+        if is_left and column not in shown and column in (held or sizes):
             defaults.append(f"{column} {default[0]:,.0f}")
     return [f"At {', '.join(defaults)}, as by default."] if defaults else []
 

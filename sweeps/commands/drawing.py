@@ -101,6 +101,6 @@ def print_chart(found: Findings, study: Study, view: View) -> None:
         values = [name for name in rows[0] if name not in table]
     bars = chart(rows, values, names, min(width_of_output(), WIDEST_CHART))
     shown = [*names, *values]
-    sentences = [*unequal(found.rows, shown), *sizes_by_default(study, shown)]
+    sentences = [*unequal(found.rows, shown), *sizes_by_default(study, found.rows, shown)]
     for line in (title, *bars, *found.conclusion, *sentences):
         typer.echo(line)

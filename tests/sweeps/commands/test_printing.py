@@ -243,6 +243,18 @@ def test_sizes_that_stand_in_no_column_are_told_where_they_are_the_defaults(word
     assert "At output_tokens 64, as by default." in stated
 
 
+@pytest.mark.parametrize(
+    ("words", "sizes"),
+    [
+        ("batch --columns value", "context_tok 32,768, output_tokens 64"),
+        ("crossover --along context=1k:1M --columns to", "batch 16, output_tokens 64"),
+    ],
+)
+def test_a_size_that_is_searched_is_no_default(words: str, sizes: str) -> None:
+    text = printed("solve", *words.split(), "--model", "opt-66b")
+    assert f"At {sizes}, the defaults." in text
+
+
 def test_what_rows_are_ranked_by_is_told() -> None:
     grid = ("sweep", "--system", "hilos", "--model", "opt-66b", "--batch", "1,4,16")
     words = (*grid, "--quiet", "--top", "2")
