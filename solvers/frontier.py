@@ -28,6 +28,7 @@ def frontier(costs: Numbers) -> Booleans:
     """
     known = np.flatnonzero(~np.isnan(costs).any(axis=1))
     promising = known[_promising(costs[known].T)]
+    # as halves are compared in all columns but the first, there are three or more
     columns = np.pad(costs[promising], ((0, 0), (max(3 - costs.shape[1], 0), 0)))
     distinct, place = np.unique(columns, axis=0, return_inverse=True)
     marked = np.zeros(len(costs), bool)
@@ -56,7 +57,7 @@ def _is_beaten(rows: Numbers, rivals: Numbers) -> Booleans:
     if rows.shape[1] > 2:
         blocks = np.array_split(rows, len(rows) // _PAIRWISE + 1)
         no_larger = (np.all(rivals <= block[:, np.newaxis], axis=-1) for block in blocks)
-        return np.concatenate([rows.any(axis=1) for rows in no_larger])
+        return np.concatenate([of_block.any(axis=1) for of_block in no_larger])
     first, second = rivals.T
     order = np.argsort(first)
     least = np.append(np.nan, np.minimum.accumulate(second[order]))

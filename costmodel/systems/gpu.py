@@ -363,7 +363,7 @@ def servers_at_work(
 def refused(
     hw: Machine, llm: LLM, work: Workload, split: GpuSplit, knobs: ByName
 ) -> dict[str, Booleans]:
-    """Mask of knobs that are not modelled together, by the sentence that says why."""
+    """Mask of knobs that machine, model or load do not allow, by the sentence that says why."""
     gpus = split.tp * knobs["dp"] * split.pp
     drafts, offloads = np.greater(knobs["mtp"], 0), np.greater(knobs["offload"], 0)
     queued = np.array(work.arrivals is not None)

@@ -143,9 +143,9 @@ class Prediction:
             number = platform.key(address)
             step = 1.0 if number.whole else 1e9
             part = hw[role]
-            # of memories that hold something together one alone grows
-            is_one = role != short and key in ROOM
-            room = scalar(part.count * part.memory) if is_one else available
+            # of memories that hold something together only that of the number grows
+            grows_alone = role != short and key in ROOM
+            room = scalar(part.count * part.memory) if grows_alone else available
             factor = 1 + (needed - available) / room
             enough = step * math.ceil(factor * scalar(part[key]) / step)
             if self._fits_with(address, enough):

@@ -94,7 +94,7 @@ def _study(model: StudyOrModels, systems: Names, axes: Axes) -> Study:
     return study_of(systems, model, axes)
 
 
-def _told(cells: Columns | Rows, why: Callable[[Row], str]) -> Findings:
+def _with_reasons(cells: Columns | Rows, why: Callable[[Row], str]) -> Findings:
     """An answer that says of its first rows why they are what they are."""
     return Findings(cells, sentences(map(why, Findings(cells).rows)))
 
@@ -108,8 +108,8 @@ def knob(
     study = _study(model, systems, axes)
     measured = measured_best(study.systems, name)
     answer = find_best_knob(study, name, measured)
-    found = _told(answer, why_knob(name))
-    return replace(found, conclusion=[*found.conclusion, *against(measured, found.rows)])
+    solved = _with_reasons(answer, why_knob(name))
+    return replace(solved, conclusion=[*solved.conclusion, *against(measured, solved.rows)])
 
 
 def measured_best(systems: Iterable[str], knob: str) -> dict[str, BestMeasured]:
@@ -128,8 +128,8 @@ def measured_best(systems: Iterable[str], knob: str) -> dict[str, BestMeasured]:
         claim = claim_of(owner.cite, declared.measured)
         value = float(claim.low) / (100 if claim.unit == "%" else 1)
         models = claim.system.replace(",", ", ")
-        told = f"{owner.cite.upper()} ({claim.where}; {models})"
-        measured[name] = BestMeasured(value, told, claim.id)
+        who = f"{owner.cite.upper()} ({claim.where}; {models})"
+        measured[name] = BestMeasured(value, who, claim.id)
     return measured
 
 
@@ -138,7 +138,7 @@ def beta(model: StudyOrModels, **axes: Unpack[Axes]) -> Findings:
     from nearkv.sweeps.explore.beta import find_beta, why_beta
 
     answer = find_beta(_study(model, "hillinfer", axes))
-    return _told(answer, why_beta)
+    return _with_reasons(answer, why_beta)
 
 
 def batch(
@@ -148,7 +148,7 @@ def batch(
     from nearkv.sweeps.explore.batch import find_batches, why_batch
 
     rows = find_batches(_study(model, systems, axes), names(slo, "slo"))
-    return _told(rows, why_batch)
+    return _with_reasons(rows, why_batch)
 
 
 def hardware(
@@ -162,7 +162,7 @@ def hardware(
     from nearkv.sweeps.explore.hardware import find_hardware, why_hardware
 
     rows = find_hardware(_study(model, systems, axes), vary, names(slo, "slo"))
-    return _told(rows, why_hardware)
+    return _with_reasons(rows, why_hardware)
 
 
 def crossover(
@@ -176,7 +176,7 @@ def crossover(
     from nearkv.sweeps.explore.crossover import find_crossovers, why_crossover
 
     rows = find_crossovers(_study(model, systems, axes), along, of)
-    return _told(rows, why_crossover)
+    return _with_reasons(rows, why_crossover)
 
 
 def mapping(
@@ -209,7 +209,7 @@ def mapping(
             "parts": parts,
         }
         model = study_of("asymmetric", model, point)
-    return _told(find_mapping(model, method), why_mapping)
+    return _with_reasons(find_mapping(model, method), why_mapping)
 
 
 def placement(
@@ -249,7 +249,7 @@ def placement(
         gpu_batch=gpu_batch,
         num_batches=num_batches,
     )
-    return _told(rows, why_placement)
+    return _with_reasons(rows, why_placement)
 
 
 def subbatch(

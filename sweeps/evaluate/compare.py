@@ -174,11 +174,11 @@ def _best(
     for point, row_of in leading.items():
         names, row = tuple(row_of), next(iter(row_of.values()))
         share = sum(shares[point, name] for name in names)
-        is_open = of_draws is not None and share < band / 100
-        lead = leads.setdefault((names, is_open), Lead(names))
+        is_unsure = of_draws is not None and share < band / 100
+        lead = leads.setdefault((names, is_unsure), Lead(names))
         lead.ratios.append(float(table[ratio][row]))
         lead.rates.append(float(rates[row]))
-        if is_open:
+        if is_unsure:
             lead.shares.append(share)
     return leads.values()
 

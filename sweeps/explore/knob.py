@@ -44,12 +44,12 @@ class BestMeasured:
 
     Attributes:
         value: of the knob [1].
-        told: who measured it, on which models, where.
+        who: measured it, on which models, where.
         claim: id of the claim, as in docs/misses.md.
     """
 
     value: float
-    told: str
+    who: str
     claim: str
 
 
@@ -322,7 +322,7 @@ def against(measured: Mapping[str, BestMeasured], rows: Rows) -> list[str]:
         longer = f"takes {' to '.join(ends)} longer"
         if max(losses) < NOTABLE:
             longer = "is as fast"
-        sentence = f"{best.told} measured {best.value:g} to be best, which {longer} here"
+        sentence = f"{best.who} measured {best.value:g} to be best, which {longer} here"
         sentences.append(f"{sentence} ({best.claim}, docs/misses.md).")
     return sentences
 

@@ -383,7 +383,7 @@ class Queue:
         busy = [OF_WAITING * len(one.waiting) + one.running for one in self.replicas]
         number = busy.index(min(busy))
         chosen = self.replicas[number]
-        # whom another one waits for waits as long
+        # behind one that waits already, it would not join the next iteration
         if chosen.until < math.inf and not chosen.waiting:
             chosen.interrupt(now)
             heapq.heappush(self.clock, (chosen.until, number))

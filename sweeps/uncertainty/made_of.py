@@ -29,6 +29,7 @@ def made_of(blocks: Iterable[Block]) -> Row:
 
 
 def _distinct(rows: Iterable[Row]) -> Rows:
+    """Rows that differ, each once, in their order."""
     return list({str(row): row for row in rows}.values())
 
 

@@ -177,8 +177,8 @@ def crossover_context(name: str, first: str, second: str) -> Any:
 
 def _on_hbm(name: str) -> dict[str, Numbers]:
     """Bytes of each sub-layer on HBM at every length [GB]."""
-    also = estimate("h2m2", name).columns
-    return {part: np.asarray(also[f"hbm_{part}_gb"]) for part in SUBLAYERS}
+    columns = estimate("h2m2", name).columns
+    return {part: np.asarray(columns[f"hbm_{part}_gb"]) for part in SUBLAYERS}
 
 
 @check

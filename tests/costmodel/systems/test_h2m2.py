@@ -110,9 +110,9 @@ def test_fragmentation_is_small_and_eq_2_counts_the_used_part() -> None:
     assert last_pages.as_printed == 96 * 2 * 2**20
     assert last_pages.wasted == 96 * 2 * 2**20
     assert last_pages.wasted < 0.005 * 96e9  # sec. 4.2.1: "only 0.16 %"
-    also = resolve("h2m2", GPT3, 32.0, LENGTHS).estimate.columns
-    assert np.all(np.asarray(also["fragmentation_mb"]) < 0.01 * 96e3)
-    assert also["page_table_mb"] == pytest.approx(608e9 / 2**21 * 8 / 1e6, rel=1e-4)
+    columns = resolve("h2m2", GPT3, 32.0, LENGTHS).estimate.columns
+    assert np.all(np.asarray(columns["fragmentation_mb"]) < 0.01 * 96e3)
+    assert columns["page_table_mb"] == pytest.approx(608e9 / 2**21 * 8 / 1e6, rel=1e-4)
 
 
 def test_every_expert_has_a_last_page() -> None:
@@ -187,10 +187,10 @@ def test_greedy_and_translation_cost_what_table_3_says() -> None:
 
 
 def test_hbm_is_full_and_attention_takes_it_over() -> None:  # fig. 14
-    also = resolve("h2m2", GPT3, 32.0, LENGTHS).estimate.columns
-    assert np.all(np.asarray(also["hbm_used_gb"]) > 0.95 * 96)
-    assert np.all(np.diff(also["hbm_attention_gb"]) >= -1.7)  # one head of KV
-    assert np.all(np.diff(also["hbm_fc_gb"]) <= 0)
+    columns = resolve("h2m2", GPT3, 32.0, LENGTHS).estimate.columns
+    assert np.all(np.asarray(columns["hbm_used_gb"]) > 0.95 * 96)
+    assert np.all(np.diff(columns["hbm_attention_gb"]) >= -1.7)  # one head of KV
+    assert np.all(np.diff(columns["hbm_fc_gb"]) <= 0)
 
 
 def test_lpddr_side_is_what_a_step_waits_for() -> None:  # sec. 5.4

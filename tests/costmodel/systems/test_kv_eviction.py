@@ -30,9 +30,9 @@ from nearkv.costmodel.model.workload import Workload
 @pytest.mark.parametrize("system", ["full-cache", "h2o", "infinigen", "leoam", "hillinfer"])
 def test_where_kv_lives_adds_up(system: str) -> None:
     # Qwen-7B, 4K tokens, batch 8: 17.18 GB of KV (sec. 1 gives 30 GB with weights)
-    also = solved(system, machine(), "qwen-7b", Workload(8.0, 4096.0, 0.0)).estimate.columns
-    assert sum(also.values()) == pytest.approx(17.18, abs=0.01)
-    assert set(also) == {"kv_gpu_gb", "kv_host_gb", "kv_drive_gb"}
+    columns = solved(system, machine(), "qwen-7b", Workload(8.0, 4096.0, 0.0)).estimate.columns
+    assert sum(columns.values()) == pytest.approx(17.18, abs=0.01)
+    assert set(columns) == {"kv_gpu_gb", "kv_host_gb", "kv_drive_gb"}
 
 
 @pytest.mark.parametrize("system", ["full-cache", "h2o", "infinigen", "leoam", "hillinfer"])
@@ -166,6 +166,6 @@ def test_leoam_reads_two_keys_a_chunk() -> None:
 
 
 def test_gigabytes_of_a_cache_are_its_bytes_in_units_of_1e9() -> None:
-    also = estimate("full-cache").columns
-    parts = [also[f"kv_{tier}_gb"] for tier in ("gpu", "host", "drive")]
+    columns = estimate("full-cache").columns
+    parts = [columns[f"kv_{tier}_gb"] for tier in ("gpu", "host", "drive")]
     assert sum(parts) == pytest.approx(FINAL_KV / 1e9, rel=1e-12, abs=0)

@@ -91,7 +91,7 @@ def test_examples_run(name: str) -> None:
 @pytest.mark.slow
 def test_every_public_function_has_an_example_that_runs() -> None:
     questions = PUBLIC.split()[:15]
-    questions.remove("coverage")  # half a minute: tests/test_coverage.py asks what it asks
+    questions.remove("coverage")  # half a minute: test_coverage.py asks what it asks
     for name in questions:
         assert ">>>" in (getattr(nearkv, name).__doc__ or ""), name
 
