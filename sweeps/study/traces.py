@@ -167,7 +167,7 @@ def traces_of(
         names: of the catalogue, or CSV files; none where lengths are given.
         method: `fluid` or `simulate`.
         seed: of the random numbers.
-        lengths: whether a batch, a prompt or an output is given as well.
+        lengths: whether a batch, its rounds, a prompt or an output are given as well.
 
     Raises:
         InputError: an unknown name or method, a bad CSV, or options that exclude each other.
@@ -178,7 +178,8 @@ def traces_of(
         )
     if names and lengths:
         raise InputError(
-            "--trace brings its own requests; leave out --batch, --context and --output-tokens"
+            "--trace brings its own requests; leave out --batch, --context, --output-tokens and "
+            "--per-round"
         )
     traces = tuple(load_trace(name, seed=seed) for name in names)
     timed = [trace.name for trace in traces if trace.arrival is not None]

@@ -134,6 +134,7 @@ def test_compare_prints_twelve_cells_for_each_system() -> None:
     [
         (["--trace", "dolfin"], "did you mean 'dolphin'"),
         (["--trace", "dolphin", "--context", "8k"], "--trace brings its own requests"),
+        (["--trace", "dolphin", "--per-round", "4"], "--output-tokens and --per-round"),
         (["--method", "simulate"], "add --trace, --rate or --users"),
         (["--trace", "dolphin", "--method", "guess"], "unknown method 'guess'"),
     ],
