@@ -252,7 +252,7 @@ def test_sizes_that_stand_in_no_column_are_told_where_they_are_the_defaults(word
 )
 def test_a_size_that_is_searched_is_no_default(words: str, sizes: str) -> None:
     text = printed("solve", *words.split(), "--model", "opt-66b")
-    assert f"At {sizes}, the defaults." in text
+    assert f"At {sizes}, as by default." in text
 
 
 def test_what_rows_are_ranked_by_is_told() -> None:
