@@ -189,7 +189,7 @@ class System:
         several_gpus: whether it divides a model or its requests over GPUs itself; of another, each
             GPU has a copy (`model.copies`).
         installable: whether it is software that runs on machines one can buy.
-        in_rounds: whether it runs what memory does not hold at once in rounds by itself.
+        in_rounds: whether it divides a batch that memory does not hold into rounds by itself.
         technology: where KV lies and who attends, in words that systems share; its own name where
             it states none.
     """

@@ -34,7 +34,7 @@ class Findings:
     Attributes:
         cells: columns of one length, or rows.
         conclusion: sentences.
-        study: what is answered.
+        study: the question, whose units and sources a DataFrame of columns takes.
     """
 
     cells: Columns | Rows
