@@ -100,7 +100,7 @@ def design(
             are no `users` of `estimate`, who ask again when answered.
         per_round: sequences that run together at most, of which the best is taken for each machine;
             by default all of them and every power of two. Systems that divide a batch by
-            themselves, into what memory holds, are left to it.
+            themselves, into what memory holds, are left to it, unless sizes are stated.
         best_per: `system`, or `technology` for the best of all systems that keep KV in one place
             and attend in one way; one row of each cell.
         borders: find where exactly the best technology changes.
@@ -158,6 +158,10 @@ def design(
     level = _band_level(axes)
     study = _study(systems, model, users, axes)
     study = study.but(per_round=per_round) if per_round else study
+    if users and study.per_round:
+        raise InputError(
+            "--per-round: --users all run at once; leave it out, or state --batch"
+        )
     limits = _limits(names(budget, "--budget"), names(slo, "--slo"))
     budgets = [limit for limit in limits if limit.quantity == PRICE_COLUMN]
     lengths = (len(study.context), len(study.batch), len(budgets))

@@ -188,6 +188,7 @@ def test_a_front_has_no_machine_that_another_dominates() -> None:
         (("--set", "precision.kv=fp8,int4"), "not a list"),
         (("--set", "precision.weight=fp8,int4"), "not a list"),
         (("--band", "0"), "asks for no draws"),
+        (("--per-round", "2"), "--users all run at once"),
         (("--knob", "prefix=auto"), "it describes requests or the model"),
         (("--knob", "shared=auto"), "it describes requests or the model"),
         (("--knob", "accepted=auto"), "it describes requests or the model"),

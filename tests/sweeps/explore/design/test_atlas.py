@@ -156,6 +156,16 @@ def test_at_a_border_one_technology_takes_over_from_the_other() -> None:
         assert row["above"] == row["below"] + 1
 
 
+def test_a_stated_size_of_rounds_holds_on_a_system_that_takes_its_own() -> None:
+    asked: dict[str, Any] = {"model": "llama3.1-8b", "servers": "workstation-2gpu"}
+    own, stated = (
+        alone(10_000, 16_384, 64, systems="gpu", **asked, **rounds)
+        for rounds in ({}, {"per_round": "1,2"})
+    )
+    assert own["batch_run"][0] > stated["batch_run"][0] == 2
+    assert own["tpot_ms"][0] > stated["tpot_ms"][0]
+
+
 def test_a_strip_between_two_cells_is_found_and_a_fine_grid_agrees() -> None:
     """Between LPDDR and a GPU, SmartSSDs win for 26,000 tokens that no cell of the grid shows.
 
