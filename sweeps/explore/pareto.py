@@ -119,7 +119,8 @@ def _note(table: Columns, members: Sequence[int], axes: Sequence[str]) -> str:
     for name in axes:
         if name not in table:
             continue
-        values = set(table[name][members].tolist())
+        cells = table[name][members]
+        values = {*cells[cells == cells].tolist()}  # noqa: PLR0124 - none where it is no number
         if len(values) > 1:
             low = plain(min(values))
             high = plain(max(values))

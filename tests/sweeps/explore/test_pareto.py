@@ -87,6 +87,15 @@ def test_designs_that_an_axis_does_not_change_are_one_row() -> None:
     assert "the same for 32 values of csd.count, 1 to 32" in str(table["note"][0])
 
 
+def test_an_axis_that_a_system_does_not_have_merges_nothing() -> None:
+    knobs = {"interval": "4,8,16"}
+    asked: dict[str, Any] = {"platforms": ("hilos-a100",), "sets": {"csd.count": "4,8"}}
+    study = Study(("flexgen-dram", "hilos"), "opt-66b", knobs=knobs, **asked)
+    table = find_front(study, "throughput_tok_s,cost_usd", [])
+    assert {*table["system"]} == {"flexgen-dram", "hilos"}
+    assert not [note for note in table["note"] if "of interval" in note]
+
+
 @pytest.mark.parametrize("blank", ["alpha", "endurance_requests"])
 def test_a_system_without_the_column_compared_by_is_told(blank: str) -> None:
     with pytest.warns(NearkvWarning, match=f"flexgen-dram run at design points without {blank}"):
