@@ -77,6 +77,7 @@ def rates() -> pd.DataFrame:
         servers="hillinfer-server,mac-studio-desktop",
         context="16k:512k:x2",
         batch="1:256:x4",
+        sets=load_study(STUDY).sets,
         budget="20kUSD",
         break_even="csd.p2p_read",
         band=90,
