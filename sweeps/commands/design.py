@@ -20,7 +20,7 @@ from nearkv.sweeps.commands.printing import print_table
 from nearkv.sweeps.study.sizes import comma_list
 
 MACHINE_COLUMNS = (
-    "server,origin,cost_usd,ttft_s,tpot_ms,gpus,usd_mtok,throughput_tok_s,hosts,hbms,lpddrs,dram_gib,ssds,csds,"
+    "server,origin,cost_usd,ttft_s,tpot_ms,gpus,bits,usd_mtok,throughput_tok_s,hosts,hbms,lpddrs,dram_gib,ssds,csds,"
     "batch_run,power_w,bottleneck"
 )
 """Columns that a terminal shows, the most important first."""
@@ -135,7 +135,8 @@ def design(
         list[str],
         option(
             "precision.KEY=VALUE",
-            "Bits of elements: precision.weight=q4_k_m, precision.kv=fp8.",
+            "Bits of elements, by default those that a server's platform states: "
+            "precision.weight=q4_k_m, precision.kv=fp8.",
             "--set",
         ),
     ] = [],

@@ -20,7 +20,7 @@ from nearkv.hardware.platform import Platform
 from nearkv.hardware.schema import PARTLESS, Quantity
 from nearkv.solvers.knob_values import tried_together
 from nearkv.sweeps.evaluate.columns import BOTTLENECK, columns, on_request
-from nearkv.sweeps.evaluate.ground import ORIGIN
+from nearkv.sweeps.evaluate.ground import BITS, ORIGIN
 from nearkv.sweeps.evaluate.slo import Target
 from nearkv.sweeps.explore.design.deployments import PER_ROUND, Deployments
 from nearkv.sweeps.explore.design.flips import FLIP_SAMPLES, best_shares, flips_of
@@ -112,7 +112,7 @@ class Design:
         own = columns(
             self.block,
             self.block.grid.whole,
-            extra=(ORIGIN, BOTTLENECK, *on_request(names)),
+            extra=(ORIGIN, BITS, BOTTLENECK, *on_request(names)),
         )
         (answered,) = records(own)
         return {**row, **answered}

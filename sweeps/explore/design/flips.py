@@ -140,7 +140,8 @@ def at_equal_cost(
     price = Goal((goal.budget.quantity,), (False,), ())
     cost = price.loss(block, numbers, count)
     dearer = np.maximum(cost / goal.budget.value, 1.0)
-    return np.where(loss < 0, loss / dearer, loss * dearer)
+    per_dollar: Numbers = loss * dearer ** np.where(loss < 0, -1.0, 1.0)
+    return per_dollar
 
 
 def _uncertain(block: Block) -> Iterator[Uncertain]:
