@@ -121,6 +121,23 @@ def test_a_factor_cut_by_its_whole_range_is_unknown() -> None:
     assert not exact.unknown
 
 
+def test_a_direction_is_unknown_from_the_length_of_its_chord_on() -> None:
+    """Rows of a + b 0.2 off weigh (1 + 2^2)^(-1/4) = 0.669, so that the noise is 0.134.
+
+    Along (1, 1) / sqrt(2) the slope is 1.95, and 6.205 x 0.134 / 1.95 to either side are 0.85 in
+    all: more than half of the diagonal of the ranges, less than all of it.
+    """
+
+    def rows(points: Numbers) -> Numbers:
+        both, apart = points.sum(axis=1), points[:, 0] - points[:, 1]
+        residuals: Numbers = np.stack([both - 0.8, both - 1, both - 1.2, 10 * apart], axis=1)
+        return residuals
+
+    fitted = fit(rows, np.array([0.5, 0.5]))
+    assert fitted.half == pytest.approx(2 * [0.305], abs=0.001)
+    assert not fitted.unknown
+
+
 def test_a_start_at_the_solution_beats_all_random_ones() -> None:
     """A needle: the residual is 1 but within 0.01 of the stated value."""
 

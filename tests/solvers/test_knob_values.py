@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from support.tiny import TINY
 
-from nearkv.costmodel.model.registry import Knob
-from nearkv.solvers.knob_values import ZOOMS, closer_values, first_values, tried_in_words
+from nearkv.costmodel.algebra.span import Numbers
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.registry import Knob, find_system
+from nearkv.hardware.catalog import load_platform
+from nearkv.hardware.machine import Machine
+from nearkv.solvers.knob_values import (
+    ZOOMS,
+    closer_values,
+    first_values,
+    tried_in_words,
+    tried_together,
+)
 
 
 def test_each_value_of_a_short_count_and_of_a_choice_is_tried() -> None:
@@ -39,3 +52,21 @@ def test_zooming_in_ends_beside_any_value(high: float) -> None:
 def test_the_note_counts_what_is_tried() -> None:
     knob = Knob("x", 0, 1, 0.0, kind="number")
     assert tried_in_words(knob).startswith(f"{33 + 33 * ZOOMS} values from 0 to 1, at equal dist")
+
+
+@pytest.mark.parametrize(
+    ("stated", "left"),
+    [(2.0, [4, 5]), (np.array([1.0, 2.0]), [3, 4, 5]), ("auto", [3, 4, 5])],
+)
+def test_one_stated_number_leaves_out_what_contradicts_it(
+    stated: float | str | Numbers, left: list[int]
+) -> None:
+    """Several numbers are of several design points: each may need another combination."""
+
+    def pairs(hw: Machine, llm: LLM) -> dict[str, Numbers]:
+        return {"a": np.array([1.0, 2.0, 2.0]), "b": np.array([3.0, 4.0, 5.0])}
+
+    system = replace(find_system("flexgen-ssd"), combinations=pairs)
+    hw = load_platform(system.platform).machine()
+    tried = tried_together(system, hw, TINY, {"a": stated, "b": "auto"})
+    assert tried["b"].tolist() == left

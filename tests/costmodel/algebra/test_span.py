@@ -114,6 +114,11 @@ def test_a_device_without_work_is_never_active() -> None:
     assert (step.active_of("gpu"), step.active_of("csd")) == (3.0, 0.0)
 
 
+def test_a_device_is_active_only_while_it_works_itself() -> None:
+    step = serial(run=leaf("gpu.run", 3.0), read=leaf("csd.flash", 2.0))
+    assert (step.active_of("gpu"), step.active_of("csd")) == (3.0, 2.0)
+
+
 def test_each_point_is_attributed_to_its_own_longest_branch() -> None:
     """At four points b, a, both (b counts, named first) and d are longest; c nowhere is."""
     a = Leaf("a", "run", np.array([1.0, 5.0, 4.0, 2.0]), 1.0, "op")

@@ -20,6 +20,15 @@ def test_distinct_experts_of_a_batch() -> None:
     assert model("mixtral-8x7b").distinct_experts(1.0) == pytest.approx(2.0)
 
 
+def test_a_skewed_router_over_several_counts_of_experts_is_as_over_each() -> None:
+    """Of 20 experts beside 32, ranks 16 to 31 hold five: the other twelve are not there."""
+    skewed = replace(LLM(**SHAPE), active_experts=2.0, router_skew=1.0)
+    alone = [replace(skewed, experts=count) for count in (20.0, 32.0)]
+    each = [np.asarray(llm.distinct_experts(16.0)).item() for llm in alone]
+    both = replace(skewed, experts=np.array([20.0, 32.0])).distinct_experts(16.0)
+    assert np.ravel(both) == pytest.approx(each, rel=1e-12)
+
+
 @pytest.mark.parametrize(
     ("name", "ratio"),
     [("opt-66b", 2.0), ("mixtral-8x7b", 0.5), ("qwen2.5-32b", 0.4), ("llama2-70b", 0.25)],

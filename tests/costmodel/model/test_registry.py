@@ -59,6 +59,13 @@ def test_a_system_of_its_own_states_its_test_bed_and_parts() -> None:
     assert (mine.cite, mine.technology, mine.knobs) == ("user", "mine", {})
 
 
+def test_a_reversal_is_of_its_columns_along_its_axes() -> None:
+    """More GPUs may take longer where the ranks serve; a faster memory does not."""
+    ring = SYSTEMS["rank-pim"]
+    assert not ring.is_monotone("step_ms", "gpu.count")
+    assert ring.is_monotone("step_ms", "gpu.bandwidth")
+
+
 def test_a_knob_of_the_workload_is_found_there() -> None:
     """By rule or stated; only a function of any knobs is given its value as well, to pass it on."""
     hilos, seen = SYSTEMS["hilos"], list[object]()

@@ -16,7 +16,13 @@ from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import Mixed, Recurrent
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
-from nearkv.costmodel.systems.expert_offload import INTEGERS, SEVERAL, TAKE_TURNS, UNPACKED
+from nearkv.costmodel.systems.expert_offload import (
+    INTEGERS,
+    SEVERAL,
+    TAKE_TURNS,
+    UNPACKED,
+    expert_breaks,
+)
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.knobs import resolve_knobs
@@ -218,6 +224,8 @@ def test_a_cache_in_dram_takes_the_room_of_experts() -> None:
         held = answer(hw=hw, cache=where).fits.contents
         assert held["ssd"]["experts"] == pytest.approx(stored)
         assert held["host"]["experts"] == pytest.approx(ALL_EXPERTS - stored)
+    (half,) = expert_breaks(hw, MOE, WORK, {"numa": 0.0, "cache": 1.0})
+    assert half == pytest.approx(0.5)
 
 
 def test_without_drives_experts_that_fit_nowhere_are_infeasible() -> None:

@@ -217,6 +217,13 @@ def test_out_of_memory_is_not_a_dash(form: str, pivot: tuple[str, ...]) -> None:
         assert "OOM" not in printed(*words, "csv")
 
 
+def test_a_memory_that_is_shown_is_not_told_again() -> None:
+    words = (*DEFAULTS[:3], "--model", "llama3.1-70b", "--context", "384k", "--knob", "chunk=0")
+    text = printed(*words, "--columns", "system,short_of")
+    assert "gpu" in text
+    assert "OOM:" not in text
+
+
 def test_a_system_that_is_not_modelled_says_why() -> None:
     words = ("compare", "hilos", "gpu", "--model", "deepseek-v3.2", "--columns")
     (row, *_) = json.loads(printed(*words[:-1], "--format", "json"))

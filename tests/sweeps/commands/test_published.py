@@ -11,6 +11,7 @@ from support.screen import Screen
 
 import nearkv
 from nearkv.cli import app
+from nearkv.sweeps.commands.papers import _times_as_long
 
 OF_175B = ("--model", "opt-175b", "--context", "128k", "--set", "csd.count=16")
 SOLVED = "knobs solved; --published for the papers' settings"
@@ -108,3 +109,9 @@ def test_the_settings_of_the_papers_are_named() -> None:
     text = succeed(*words)
     assert "--published: flexgen-ssd weights=paper; hilos alpha=paper-power-of-two" in text
     assert "hilos weights=paper" in succeed(*words, "--knob", "alpha=0.5")
+
+
+def test_requests_by_the_papers_settings_take_times_as_long() -> None:
+    solved = [{"system": "hilos", "total_s": total} for total in (2.0, 4.0)]
+    papers = [{"system": "hilos", "total_s": total} for total in (3.0, 8.0)]
+    assert _times_as_long(solved, papers) == ["; hilos takes 1.5 to 2 times as long with them"]

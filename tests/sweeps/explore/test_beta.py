@@ -58,3 +58,6 @@ def test_beta_splits_what_shorter_chunks_leave_off_the_gpu() -> None:
     less = chunked["t_cpu_ms"] / whole["t_cpu_ms"]
     assert less < 0.9
     assert less == pytest.approx(chunked["kv_host_gb"] / whole["kv_host_gb"], rel=1e-3)
+    for row in (whole, chunked):
+        longer = max(row["t_cpu_ms"], row["t_csd_ms"])
+        assert longer == pytest.approx(row["bound_ms"] * (1 + row["gap"]), rel=1e-9)

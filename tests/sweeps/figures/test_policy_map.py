@@ -54,6 +54,15 @@ def test_a_policy_map_labels_both_axes_and_names_who_competes() -> None:
     assert [text.get_text() for text in legend.get_texts()] == ["a", "b"]
 
 
+def test_two_systems_over_context_and_batch_are_a_map() -> None:
+    grid = pd.concat([MAP, MAP.assign(batch=2)])
+    axes = plot.suitable(grid, "throughput_tok_s", ["context_tok", "batch"])
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("Context (tokens)", "Batch (sequences)")
+    one = grid[grid["system"] == "a"]
+    with pytest.raises(InputError, match="varies over context_tok and batch"):
+        plot.suitable(one, "throughput_tok_s", ["context_tok", "batch"])
+
+
 def test_a_boundary_stands_where_the_crossing_is() -> None:
     """A crossing at the geometric mean of two ticks is half-way between them."""
     crossing = 1024 * 2**0.5

@@ -48,6 +48,14 @@ def test_users_are_answered_as_in_the_simulation(seed: int) -> None:
     assert error_of(seed) < 0.15
 
 
+@pytest.mark.parametrize("seed", [4, 29])
+def test_the_line_of_users_adds_up_to_their_first_token(seed: int) -> None:
+    """Waits, the running iteration and one's own prompt: the parts that percentiles spread."""
+    _, work, serving = drawn_users(seed)
+    closed = of_users(work, serving, work.batch)
+    assert closed.line.mean == pytest.approx(closed.latency.ttft, rel=1e-9)
+
+
 @pytest.mark.deep
 def test_nine_of_ten_workloads_are_answered_as_in_the_simulation() -> None:
     errors = np.array([error_of(seed) for seed in range(60)])

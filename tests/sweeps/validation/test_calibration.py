@@ -12,9 +12,11 @@ import pytest
 from support.measured_runs import TRUTH, write_runs
 from support.warm_command import run
 
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.columns import table
+from nearkv.sweeps.study.grid import Mesh
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.validation.calibration import (
     factor_rows,
@@ -142,6 +144,15 @@ def test_default_factors_are_the_assumed_numbers_that_the_rows_determine(exact: 
     assert "do not determine them beside those fitted: " in " ".join(sentences(calibration))
     assert {"derate.fpga_dram", "derate.uvm"} <= set(calibration.idle)
     assert "No row depends on derate." in sentences(calibration)[-1]
+
+
+def test_a_row_without_a_prediction_is_moved_by_nothing(exact: Evidence) -> None:
+    def none(numbers: Mesh) -> Numbers:
+        points = len(np.asarray(next(iter(numbers.values()))))
+        return np.full((points, len(exact.stated)), np.nan)
+
+    with pytest.raises(InputError, match="changes these rows"):
+        fit_factors(replace(exact, predict=none))
 
 
 def test_default_factors_are_fewer_than_rows(exact: Evidence) -> None:

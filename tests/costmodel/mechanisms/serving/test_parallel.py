@@ -16,6 +16,7 @@ from nearkv.costmodel.mechanisms.serving.parallel import (
     beside_weights,
     gpu_attention,
     in_use,
+    linear,
     paired,
     prefill_attention,
     prompts_alone,
@@ -102,6 +103,14 @@ def test_a_prompt_visits_one_replica() -> None:
     span = amounts(prompts_alone(hw, TINY, 0.0, 1.0, TINY, load))
     assert span["gpu.hbm read"] == pytest.approx((LAYERS + HEAD) / 3)
     assert span["gpu.launch wait"] == pytest.approx(LAUNCH / 2)
+
+
+@pytest.mark.parametrize(("tokens", "share"), [(1.0, 0.5), (2.0, 1.0), (9.0, 1.0)])
+def test_a_replica_without_a_token_reads_no_weights(tokens: float, share: float) -> None:
+    """One token in a pass is on one of two replicas, each of which reads 3 layers' weights."""
+    hw = in_use(HW.with_values(FOUR), TINY)
+    span = amounts(linear(hw, TINY, tokens, 1.0))
+    assert span["gpu.hbm read"] == pytest.approx(share * 2 * LAYERS / 3)
 
 
 @pytest.mark.parametrize("prompts", [1.0, 2.0, 32.0])

@@ -148,11 +148,12 @@ def test_at_a_border_one_technology_takes_over_from_the_other() -> None:
     borders = table.attrs["borders"]
     assert {row["along"] for row in borders} == {"context", "batch"}
     for row in borders:
-        for end, technology in (("below", row["from"]), ("above", row["to"])):
+        for end, won in (("below", "from"), ("above", "to")):
             context = row[end] if row["along"] == "context" else row["context_tok"]
             batch = row[end] if row["along"] == "batch" else row["batch"]
             best = alone(20_000, context, batch, systems="hilos,gpu")
-            assert best["technology"][0] == technology
+            assert best["technology"][0] == row[won]
+            assert best["system"][0] == row[f"{won}_system"]
         assert row["above"] == row["below"] + 1
 
 

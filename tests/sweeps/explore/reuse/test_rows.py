@@ -260,6 +260,7 @@ def test_a_byte_written_costs_its_share_of_the_drives() -> None:
     table = nearkv.reuse(MODEL, tiers="ssd=8x7.68TB", prefix="16k", hit=0.5, rate=1, nodes=1)
     a_terabyte = 1e12 * 2737.5 / 14.016e15
     assert table["usd_tb_written"][0] == pytest.approx(a_terabyte)
+    assert table["usd"][0] == pytest.approx(8 * 2737.5)
     recomputed = 8 * 3.5 * table["recompute_ms"][0] / 1e3 / 3600
     written = a_terabyte * 16_384 * TOKEN / 1e12
     assert table["pays_from_reads"][0] == pytest.approx(written / recomputed, rel=1e-6)
