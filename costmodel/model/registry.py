@@ -189,7 +189,6 @@ class System:
         several_gpus: whether it divides a model or its requests over GPUs itself; of another, each
             GPU has a copy (`model.copies`).
         installable: whether it is software that runs on machines one can buy.
-        in_rounds: whether it divides a batch that memory does not hold into rounds by itself.
         technology: where KV lies and who attends, in words that systems share; its own name where
             it states none.
     """
@@ -208,7 +207,6 @@ class System:
     optima: tuple[str, ...] = ()
     several_gpus: bool = False
     installable: bool = False
-    in_rounds: bool = False
     technology: str = ""
 
     @property
@@ -347,7 +345,6 @@ class Registration(TypedDict, total=False):
     optima: tuple[str, ...]
     several_gpus: bool
     installable: bool
-    in_rounds: bool
     technology: str
 
 

@@ -61,7 +61,6 @@ def rounds_breaks(hw: Machine, llm: LLM, work: Workload, knobs: ByName) -> tuple
     platform="hilos-a100",
     cite="hilos",
     technology="host memory",
-    in_rounds=True,
     owns=("gpu", "host", "ssd"),
     knobs={
         "chunk": chunk_knob(room_for_prompts, default=0),

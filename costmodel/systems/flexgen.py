@@ -182,7 +182,6 @@ def flexgen_16ssd(
     "flexgen-dram",
     variant_of="flexgen-ssd",
     technology="host memory",
-    in_rounds=True,
     knobs={
         "chunk": CHUNK,
         "gpu_batches": BATCHES,
@@ -325,7 +324,6 @@ DRAM_FIRST = Reversal(
 @system(
     "flexgen-percent",
     variant_of="flexgen-dram",
-    in_rounds=False,
     platform="t4-box",
     cite="flexgen",
     reversals=(DRAM_FIRST, LARGEST_CHUNK),

@@ -189,7 +189,6 @@ FEWER_STACKS_EACH = Reversal(
     cite="vllm",
     installable=True,
     technology="GPU memory",
-    in_rounds=True,
     owns=("gpu", "host"),
     several_gpus=True,
     attends=tuple(LAYER_CLASS),

@@ -90,7 +90,6 @@ PROMPTS_RIDE = Reversal(
     platform="dgx-a100-pim",
     cite="l3",
     technology="DIMMs with units",
-    in_rounds=True,
     owns=("gpu", "host", "dimm"),
     several_gpus=True,
     attends=HEADS_AND_STATES,

@@ -99,8 +99,7 @@ def design(
         users: sequences of one batch, which must all be served at once; in place of `batch`. They
             are no `users` of `estimate`, who ask again when answered.
         per_round: sequences that run together at most, of which the best is taken for each machine;
-            by default all of them and every power of two. Systems that divide a batch by
-            themselves, into what memory holds, are left to it, unless sizes are stated.
+            by default all of them and every power of two.
         best_per: `system`, or `technology` for the best of all systems that keep KV in one place
             and attend in one way; one row of each cell.
         borders: find where exactly the best technology changes.

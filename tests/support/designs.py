@@ -161,9 +161,8 @@ def rows_of(system: str, machine: Platform, workload: Mapping[str, Any]) -> pd.D
         degrees = list(range(1, most + 1))
         knobs = {"tp": degrees, "pp": degrees, "dp": degrees, "ep": degrees, "attention": "tp,dp"}
     asked = {name: value for name, value in workload.items() if name != "model"}
-    if not find_system(system).in_rounds:
-        batch = int(workload["batch"])
-        asked["per_round"] = [size for size in range(1, batch + 1) if batch % size == 0]
+    batch = int(workload["batch"])
+    asked["per_round"] = [size for size in range(1, batch + 1) if batch % size == 0]
     study = Study((system,), workload["model"], platforms=(machine,), knobs=knobs, **asked)
     try:
         return pd.concat(

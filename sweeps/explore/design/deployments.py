@@ -116,12 +116,11 @@ class Deployments:
     @property
     def _round_sizes(self) -> Numbers:
         """Sequences that may run together at most, infinite for all, the most first [1]."""
-        batch, stated = self.study.batch[0], self.study.per_round
-        takes_its_own = self.system.in_rounds and not stated
-        if takes_its_own or served_at_once(batch) in self.goal.limits:
+        batch = self.study.batch[0]
+        if served_at_once(batch) in self.goal.limits:
             return np.array([np.inf])
         powers = 2.0 ** np.arange(np.ceil(np.log2(batch)) + 1)
-        tried = np.array(stated or powers)
+        tried = np.array(self.study.per_round or powers)
         return np.unique(np.where(tried < batch, tried, np.inf))[::-1]
 
     @cached_property

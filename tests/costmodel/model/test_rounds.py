@@ -61,11 +61,3 @@ def test_a_solved_share_and_its_bound_are_of_all_rounds() -> None:
     assert solved.estimate.work.rounds == 4
     assert solved.choice.seconds == pytest.approx(solved.estimate.total.seconds)
     assert solved.choice.bound <= solved.choice.seconds * (1 + 1e-9)
-
-
-def test_systems_that_take_rounds_by_themselves_say_so() -> None:
-    """Of 65,536 sequences no machine holds all: those who still answer run fewer at a time."""
-    asked = {**ASKED, "context": "32k"}
-    table = nearkv.compare([*SYSTEMS], batch=65_536, **asked)
-    fewer = table[(table["status"] == "ok") & (table["batch_run"] < table["batch"])]
-    assert {*fewer["system"]} == {name for name, system in SYSTEMS.items() if system.in_rounds}

@@ -167,6 +167,19 @@ def test_a_stated_size_of_rounds_holds_on_a_system_that_takes_its_own() -> None:
     assert own["tpot_ms"][0] > stated["tpot_ms"][0]
 
 
+def test_smaller_rounds_than_memory_holds_keep_a_limit_on_a_cheaper_machine() -> None:
+    """Memory of one card holds more, whose tokens would come too late."""
+    asked: dict[str, Any] = {"model": "llama3.1-8b", "context": "16k", "output_tokens": 256}
+    asked |= {"slo": "tpot_ms=20,ttft_s=100", "servers": "workstation-2gpu", "batch": 64}
+    best, at_once = (
+        nearkv.design("gpu", budget="60kUSD", **asked, **rounds)
+        for rounds in ({}, {"per_round": 64})
+    )
+    assert best["cost_usd"][0] < at_once["cost_usd"][0]
+    assert best["tpot_ms"][0] <= 20
+    assert best["batch_run"][0] == 4
+
+
 def test_a_strip_between_two_cells_is_found_and_a_fine_grid_agrees() -> None:
     """Between LPDDR and a GPU, SmartSSDs win for 26,000 tokens that no cell of the grid shows.
 
