@@ -26,6 +26,8 @@ SYSTEMS = (
     "flexgen-dram", "flexgen-ssd", "hilos", "inf2", "zero-inference", "deepspeed-uvm",
     "cpu-offload", "infinigen", "leoam", "h2o", "gpu", "full-cache", "l3", "hbm-pim", "rank-pim",
     "hillinfer", "expert-offload", "accelerate", "flexgen-percent", "flexgen-16ssd", "cpu-only",
+    "h2m2",
+    "hierarchical",
 )  # fmt: skip
 MODELS = ("opt-30b", "llama3.1-70b", "qwen2.5-32b", "opt-6.7b", "gpt-oss-20b", "llama3.1-8b")
 OBJECTIVES = ("cost_usd", "throughput_tok_s", "usd_mtok", "tpot_ms", "power_cap_w", "rack_units")

@@ -39,7 +39,8 @@ class Option:
     Attributes:
         fitted: the part, and how many.
         memory: DRAM of the host; 0 in other roles [B].
-        fills: role -> the numbers that the machine has there: the part's, and those of its links.
+        fills: role -> the numbers that the machine has there: the part's, those of its links, and
+            of roles whose numbers follow theirs.
     """
 
     fitted: Fitted
@@ -58,8 +59,22 @@ def options_of(server: Server, role: str, parts: Sequence[Part]) -> list[Option]
             dram = memory_of(placed, memory) if memory else {}
             fills = {link: linked.si for link, linked in links[count].items()}
             fills[role] = {**placed.si, **dram, "count": count}
+            fills |= _following(server, fills)
             options.append(Option(Fitted(part, count), memory, fills))
     return options
+
+
+def _following(
+    server: Server, fills: Mapping[str, Mapping[str, float]]
+) -> dict[str, dict[str, float]]:
+    """The numbers of roles that are sold with a server and follow what is fitted, as by count."""
+    sold = server.as_sold
+    following: dict[str, dict[str, float]] = {}
+    for address, leader in sold.follows.items():
+        (role, _, key), (other, _, name) = address.partition("."), leader.partition(".")
+        if role not in fills and role not in server.slots and name in fills.get(other, {}):
+            following.setdefault(role, dict(sold.roles[role].si))[key] = fills[other][name]
+    return following
 
 
 def terms_of(ownership: Part) -> list[Option]:

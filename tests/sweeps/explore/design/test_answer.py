@@ -22,7 +22,9 @@ from support.designs import (
 import nearkv
 from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.hardware.errors import InputError
+from nearkv.hardware.server import load_server
 from nearkv.sweeps.evaluate.slo import higher_is_better
+from nearkv.sweeps.explore.design.space import Builds, Machines, options_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::nearkv.hardware.errors.NearkvWarning")
 FEW = (*range(8), 13)
@@ -232,3 +234,15 @@ def test_an_answer_without_a_value_is_a_fault_that_names_the_machine(
         ArithmeticError, match="gpu on a mac-studio-desktop has an answer and no tpot_ms"
     ):
         nearkv.design("gpu", **asked)
+
+
+def test_numbers_that_follow_what_is_fitted_are_those_of_each_machine() -> None:
+    """Links between GPUs are as many as these in `common`, as a search and a machine alone say."""
+    server = load_server("common-server")
+    builds = Builds(server, {"gpu": options_of(server, "gpu", server.parts("gpu"))})
+    machines = Machines(("gpu",), (builds,))
+    for address in ("nvlink.count", "nvlink.hop", "gpu_link.count"):
+        role, _, key = address.partition(".")
+        alone = [machines.platform(number).roles[role].si[key] for number in machines.every]
+        assert machines.column(address, machines.every).tolist() == alone
+    assert {*machines.column("nvlink.count", machines.every)} == {1, 2, 4}

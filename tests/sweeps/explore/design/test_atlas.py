@@ -171,10 +171,8 @@ def test_smaller_rounds_than_memory_holds_keep_a_limit_on_a_cheaper_machine() ->
     """Memory of one card holds more, whose tokens would come too late."""
     asked: dict[str, Any] = {"model": "llama3.1-8b", "context": "16k", "output_tokens": 256}
     asked |= {"slo": "tpot_ms=20,ttft_s=100", "servers": "workstation-2gpu", "batch": 64}
-    best, at_once = (
-        nearkv.design("gpu", budget="60kUSD", **asked, **rounds)
-        for rounds in ({}, {"per_round": 64})
-    )
+    best = nearkv.design("gpu", budget="60kUSD", **asked)
+    at_once = nearkv.design("gpu", budget="60kUSD", per_round=64, **asked)
     assert best["cost_usd"][0] < at_once["cost_usd"][0]
     assert best["tpot_ms"][0] <= 20
     assert best["batch_run"][0] == 4
