@@ -66,7 +66,7 @@ _SERVER_KEYS = {"platform", "includes", "slots"}
 def load_part(name: str, what: str = "part") -> Part:
     """Read a part, a model (`what="model"`) or a trace, by name or from a user's .toml file.
 
-    What kernels reach on a chip on which nobody measured it is that of its nearest sibling.
+    Rates of kernels that were not measured on a chip are those of its nearest sibling.
 
     Raises:
         InputError: unknown name, unreadable file, or a number that fails `quantity`.

@@ -209,7 +209,7 @@ def _idle_power(answer: Evaluated) -> Real:
 def _power_under_load(answer: Evaluated, busy: Real) -> Real:
     """Power of a machine on which requests arrive: idle, and the rest while it is busy [W].
 
-    Iterations follow one another while requests are present, whoever waits; prompts that come first
+    Iterations follow one another while requests are present; prompts that come first
     draw as the iterations they stop. NaN where answers have one token, of which none decodes.
     """
     idle, seconds = _idle_power(answer), answer.estimate.step.seconds

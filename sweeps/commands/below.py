@@ -128,7 +128,7 @@ def _blanks(rows: Rows, view: View) -> list[str]:
 
 
 def _slow(rows: Rows, view: View) -> list[str]:
-    """Sentences on answers that nobody would wait for, where machines to buy are compared."""
+    """Sentences on answers too slow to wait for, where machines to buy are compared."""
     if "server" not in rows[0] and not is_of_costs(comma_list(view.columns)):
         return []
     sentences = []
@@ -164,8 +164,8 @@ def counted_by(rows: Rows, column: str, noun: str) -> str:
 def warn_beyond_windows(rows: Rows, study: Study) -> None:
     """Warn of each model that is asked for more tokens than it was made for.
 
-    Where positions are learned, as OPT's, none exist beyond, so whoever asks takes, as the papers
-    do, the shapes of the model alone: no warning. A model with rotary positions runs, and errs.
+    Where positions are learned, as OPT's, none exist beyond. As in the papers, the question is
+    then of the model's shapes alone: no warning. A model with rotary positions runs, and errs.
     """
     for part, label in zip(*models_and_labels(study.models), strict=True):
         beyond = [

@@ -41,7 +41,7 @@ from nearkv.sweeps.tables.table import Row, Rows, cell_text, plain
 REACH = 1000.0
 """A number is searched within this factor of its present value, and a count up to it."""
 REACH_OF_SPLITS = 16.0
-"""The same of a count for each of which all splits over GPUs are tried."""
+"""`REACH` of a count for each value of which all splits over GPUs are tried."""
 PRICE = "the rest of the price"
 HARDWARE_SAMPLES = 241
 """Values looked at before crossings between them are refined."""

@@ -175,7 +175,7 @@ class Loop:
         """The response with as many users present as memory holds, or as there are.
 
         The others wait for a place. Where prompts come before decoding, an iteration in which
-        nobody decodes is not run, so x is at least 1 / m: `most_starts` over those inside.
+        no request decodes is not run, so x is at least 1 / m: `most_starts` over those inside.
         """
         most = self.most_starts
         of_one = np.minimum(1 / self.inside, 1.0)

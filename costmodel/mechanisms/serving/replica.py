@@ -289,7 +289,7 @@ def waiting_line(
 
 
 def residual_of(replica: Replica, pace: IterationTimes, n: Real) -> Real:
-    """Rest of the iteration that one meets at any moment; none where nobody decodes [s]."""
+    """Rest of the iteration that one meets at any moment; none where no request decodes [s]."""
     chunked, plain, w = replica.serving.chunked, replica.plain, pace.share
     mixed = chunked * pace.mixed + (1 - chunked) * plain
     met = (w * mixed**2 + (1 - w) * plain**2) / (w * mixed + (1 - w) * plain)
