@@ -8,20 +8,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Indices, Numbers
+from nearkv.costmodel.model.estimate import Fits
 from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError, a_few
 from nearkv.hardware.platform import Platform
-from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.study.bands import MODEL_ERROR, RATIO_ERROR, Band
 from nearkv.sweeps.study.grid import NO_NUMBERS, Block, Mesh
-from nearkv.sweeps.study.sizes import size_or_none
 from nearkv.sweeps.uncertainty.model_error import RATIO, VALUE, slowest
 from nearkv.sweeps.uncertainty.sampled import drawn_numbers
 from nearkv.sweeps.validation.claims import (
@@ -44,7 +43,7 @@ from nearkv.sweeps.validation.prediction import (
     reduced_as,
     values_of,
 )
-from nearkv.sweeps.validation.questions import ask, ask_together, blocks_of
+from nearkv.sweeps.validation.questions import answers_at, ask_together, blocks_of
 
 EVIDENCE_SAMPLES = 1024
 """Draws of the uncertain numbers at which a claim is predicted."""
@@ -73,52 +72,36 @@ def source_of(paper: str, claim: Claim) -> str:
     return claim.where.partition(";")[0] if paper in BY_OTHERS else paper
 
 
-# --- design points --------------------------------------------------------------------------------
+# --- answers at any hardware numbers --------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class AskedPoints:
-    """The design points that answer some runs; many runs share them.
-
-    Attributes:
-        claim: one of these runs, whose metric is asked.
-        system, baseline: the points of its system, and of the baseline that divides it, if any.
-        axes: values of axes in place of the blocks' own points, one each point.
-    """
-
-    claim: Claim
-    system: tuple[Block, ...]
-    baseline: tuple[Block, ...] = ()
-    axes: Mesh = field(default_factory=dict)
-
-    def values(
-        self, numbers: NumbersOf = lambda _: NO_NUMBERS, infeasible: bool = False
-    ) -> Numbers:
-        """The metric at every point for k values of hardware numbers (points, k), in its unit.
-
-        Args:
-            numbers: hardware numbers of a block; those that it sets itself stay as set.
-            infeasible: whether points that do not fit have their time all the same; else NaN.
-        """
-        own, baseline = (
-            [ask(block, numbers(block), self.mesh(block)) for block in blocks]
-            for blocks in (self.system, self.baseline)
-        )
-        return metric_of(self.claim, own, baseline, infeasible)
-
-    def mesh(self, block: Block) -> Mesh | None:
-        """Values of the axes of a block of one point, where some are replaced."""
-        if not self.axes:
-            return None
-        own = block.grid.mesh(block.grid.whole)
-        return {axis: self.axes.get(axis, np.ravel(values)) for axis, values in own.items()}
-
-
-def asked_of(claim: Claim) -> AskedPoints:
-    """The design points of a claim."""
-    system = blocks_of(question_of(claim))
+def sides_of(claim: Claim) -> tuple[tuple[Block, ...], tuple[Block, ...]]:
+    """The design points of a claim's system, and of the baseline that divides it, if any."""
     baseline = blocks_of(question_of(claim, baseline=True)) if claim.over else ()
-    return AskedPoints(claim, system, baseline)
+    return blocks_of(question_of(claim)), baseline
+
+
+def values_at(
+    claims: Sequence[Claim],
+    numbers: NumbersOf = lambda _: NO_NUMBERS,
+    infeasible: bool = False,
+) -> list[Numbers]:
+    """Metric of each claim at every point for k values of hardware numbers (points, k).
+
+    Args:
+        claims: whose design points are asked, in the unit of each.
+        numbers: hardware numbers of a block; those that it sets itself stay as set.
+        infeasible: whether points that do not fit have their time all the same; else NaN.
+    """
+    sides = [sides_of(claim) for claim in claims]
+    answers = answers_at(
+        (block for pair in sides for side in pair for block in side), numbers
+    )
+    values = []
+    for claim, pair in zip(claims, sides, strict=True):
+        own, baseline = ([answers[id(block)] for block in side] for side in pair)
+        values.append(metric_of(claim, own, baseline, infeasible))
+    return values
 
 
 @dataclass(frozen=True)
@@ -127,12 +110,10 @@ class Run:
 
     Attributes:
         claim: the statement.
-        asked: the design points.
-        points: which of them fit.
+        points: of its design points those that fit.
     """
 
     claim: Claim
-    asked: AskedPoints
     points: Indices
 
     @property
@@ -179,12 +160,18 @@ def _evidence(what: str, source: str, platform: Platform, runs: Sequence[Run]) -
         stated |= run.ends
 
     def predict_all(numbers: Mesh) -> Numbers:
-        answers: dict[AskedPoints, Numbers] = {}
+        def known(block: Block) -> Mesh:
+            """The numbers that a machine has."""
+            has = block.platform.numbers
+            return {
+                address: values for address, values in numbers.items() if address in has
+            }
+
+        draws = len(next(iter(numbers.values()), (0,)))
         rows = []
-        for run in runs:
-            if run.asked not in answers:
-                answers[run.asked] = run.asked.values(lambda _: numbers, infeasible=True)
-            rows.append(run.predicted(answers[run.asked]))
+        values = values_at([run.claim for run in runs], known, infeasible=True)
+        for run, of_run in zip(runs, values, strict=True):
+            rows.append(np.broadcast_to(run.predicted(of_run), (len(run.ends), draws)))
         return np.concatenate(rows).T
 
     values = np.array(list(stated.values()))
@@ -211,17 +198,14 @@ def claimed(paper: str, platform: str = "") -> Evidence:
     test_bed = _test_bed(paper, usable, platform)
     derates = test_bed.roles["derate"]
     ask_together(questions_of(usable))
-    shared: dict[object, AskedPoints] = {}
     runs = []
     for claim in usable:
-        key = (claim.metric, claim.unit, question_of(claim), question_of(claim, True))
-        asked = shared.setdefault(key, asked_of(claim))
-        both = (*asked.system, *asked.baseline)
-        if any(block.platform.roles["derate"] != derates for block in both):
+        own, baseline = sides_of(claim)
+        if any(block.platform.roles["derate"] != derates for block in (*own, *baseline)):
             continue
         fits = np.flatnonzero(np.isfinite(values_of(claim)[:, 0]))
         if fits.size:
-            runs.append(Run(claim, asked, fits))
+            runs.append(Run(claim, fits))
     return _evidence(f"claims of {paper}", paper, test_bed, runs)
 
 
@@ -250,65 +234,44 @@ def measured(file: str, platform: str = "") -> Evidence:
     """
     claims = read_runs(Path(file))
     test_bed = load_platform(platform or find_system(claims[0].system).platform)
-    groups: dict[object, list[Claim]] = {}
-    for claim in claims:
-        key = (claim.metric, claim.system, claim.model, claim.knob, claim.set)
-        groups.setdefault(key, []).append(claim)
-    of_claim = {}
-    for group in groups.values():
-        asked = _asked_together(group, test_bed.name)
-        for place, claim in enumerate(group):
-            of_claim[claim.id] = Run(claim, asked, np.array([place]))
-    runs = [of_claim[claim.id] for claim in claims]
+    runs = [replace(claim, platform=test_bed.name) for claim in claims]
+    kinds: dict[object, Claim] = {}
+    for run in runs:
+        kinds.setdefault((run.system, run.model, run.knob, run.set), run)
+    for run in kinds.values():
+        _fits_of(run)
+    for run, values in zip(runs, values_at(runs), strict=True):
+        if not (np.isfinite(values[0, 0]) and values[0, 0] > 0):
+            raise InputError(f"{run.where}: {run.system} {_why_blank(run)}")
     metrics = " and ".join(dict.fromkeys(claim.metric for claim in claims))
-    return _evidence(f"{metrics} of {file}", "user", test_bed, runs)
+    rows = [Run(run, np.zeros(1, np.intp)) for run in runs]
+    return _evidence(f"{metrics} of {file}", "user", test_bed, rows)
 
 
-def _asked_together(group: Sequence[Claim], platform: str) -> AskedPoints:
-    """One block for runs that differ in batch, context and output alone.
+def _fits_of(run: Claim) -> Fits:
+    """Fit of one run to its machine.
 
     Raises:
-        InputError: a list of knobs, a run that does not fit, or a column without a value.
+        InputError: a list of knobs or numbers, or a run that the machine or the system refuses.
     """
-    first = group[0]
-    lone = replace(first, batch="", context="", output_tokens="", platform=platform)
-    axes = {
-        "batch": [claim.batch for claim in group],
-        "context_tok": [claim.context for claim in group],
-        "output_tokens": [claim.output_tokens for claim in group],
-    }
-    values = {
-        axis: np.array([size_or_none(t, axis) for t in texts])
-        for axis, texts in axes.items()
-    }
     try:
-        asked = replace(asked_of(lone), axes=values)
-        (block,) = asked.system
+        (block,) = blocks_of(question_of(run))
         if block.grid.size != 1:
-            raise ValueError
-        inputs = block.at(asked.mesh(block) or {})
-        fits = resolve_knobs(block.system, *inputs).estimate.fits
+            raise InputError("a run has one value of each knob and set, not a list")
+        return block.resolved(block.grid.whole).estimate.fits
     except InputError as problem:
-        raise InputError(f"{first.where}: {problem}") from None
-    except ValueError:
-        raise InputError(
-            f"{first.where}: a run has one value of each knob and set, not a list"
-        ) from None
-    ok = np.broadcast_to(fits.ok, (len(group),))
-    short = np.broadcast_to(fits.short_of, (len(group),))
-    for claim, runs_there, memory in zip(group, ok, short, strict=True):
-        if not runs_there:
-            raise InputError(
-                f"{claim.where}: {claim.system} does not fit there, {memory} is short of memory; "
-                "correct the row, or the platform"
-            )
-    for claim, value in zip(group, np.ravel(asked.values(infeasible=True)), strict=True):
-        if not (np.isfinite(value) and value > 0):
-            raise InputError(
-                f"{claim.where}: {claim.system} has no {claim.metric} there; "
-                "measure another column"
-            )
-    return asked
+        raise InputError(f"{run.where}: {problem}") from None
+
+
+def _why_blank(run: Claim) -> str:
+    """Reason why a run has no value to compare with, behind the name of its system."""
+    fits = _fits_of(run)
+    if np.all(fits.ok):
+        return f"has no {run.metric} there; measure another column"
+    memory = np.ravel(fits.short_of)[0]
+    return (
+        f"does not fit there, {memory} is short of memory; correct the row, or the platform"
+    )
 
 
 # --- claims at every draw of the uncertain numbers ------------------------------------------------
@@ -353,12 +316,12 @@ def sampled_claims() -> Iterator[SampledClaim]:
 
 
 def _sampled_claim(paper: str, claim: Claim) -> SampledClaim:
-    asked = asked_of(claim)
+    own, baseline = sides_of(claim)
     names = {MODEL_ERROR, RATIO_ERROR}
-    for block in (*asked.system, *asked.baseline):
+    for block in (*own, *baseline):
         names |= set(block.draws.values())
     band = Band(90.0, EVIDENCE_SAMPLES, 0, tuple(sorted(names)))
-    values = asked.values(lambda block: drawn_numbers(block, band))
+    (values,) = values_at([claim], lambda block: drawn_numbers(block, band))
     fitting = values[~np.all(np.isnan(values), axis=1)]
     if not fitting.size:
         raise InputError(f"claim {claim.id}: no point of its grid fits in any draw")
@@ -369,8 +332,8 @@ def _sampled_claim(paper: str, claim: Claim) -> SampledClaim:
         paper=paper,
         source=source_of(paper, claim),
         claim=claim,
-        mechanism=_mechanism(asked.system),
-        of=RATIO if asked.baseline else VALUE,
+        mechanism=_mechanism(own),
+        of=RATIO if baseline else VALUE,
         stated=stated,
         predicted=predicted,
         samples=reduced_as(claim.take, fitting)[: len(stated)],

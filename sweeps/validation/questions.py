@@ -241,16 +241,39 @@ def ask_together(questions: Iterable[WordedStudy]) -> None:
         InputError: as `answers_of`.
     """
     new = [question for question in dict.fromkeys(questions) if question not in _ANSWERS]
-    alike: dict[object, list[Block]] = {}
     for question in new:
         check_rows(blocks_of(question))
-        for block in blocks_of(question):
-            alike.setdefault(_kind(block), []).append(block)
-    answers: dict[int, BlockAnswer] = {}
-    for group in alike.values():
-        answers |= zip(map(id, group), _ask_group(group), strict=True)
+    asked = [block for question in new for block in blocks_of(question)]
+    answers = answers_at(asked, _as_fitted)
     for question in new:
         _ANSWERS[question] = tuple(answers[id(block)] for block in blocks_of(question))
+
+
+def _as_fitted(block: Block) -> Mesh:
+    """Fitted numbers of a block as stated, and a tenth larger [SI]."""
+    factors = np.array([1.0, 1.1])
+    fitted = fitted_of(block.platform)
+    return {address: factors * number.si for address, number in fitted.items()}
+
+
+def answers_at(
+    asked: Iterable[Block], numbers: Callable[[Block], Mesh]
+) -> dict[int, BlockAnswer]:
+    """Answers to blocks, by the identity of each, at k values of hardware numbers.
+
+    Args:
+        asked: the blocks; those that differ in values of axes are asked together.
+        numbers: k values of numbers by `role.key`, alike for blocks of one platform [SI].
+    """
+    alike: dict[object, dict[int, Block]] = {}
+    for block in asked:
+        alike.setdefault(_kind(block), {})[id(block)] = block
+    answers: dict[int, BlockAnswer] = {}
+    for group in alike.values():
+        blocks = list(group.values())
+        of_blocks = _ask_group(blocks, numbers(blocks[0]))
+        answers |= zip(group, of_blocks, strict=True)
+    return answers
 
 
 def _kind(block: Block) -> object:
@@ -262,14 +285,9 @@ def _kind(block: Block) -> object:
     return repr([block.system.name, parted, axes, traces, settings])
 
 
-def _ask_group(group: Sequence[Block]) -> list[BlockAnswer]:
-    """Ask blocks of one kind, at their fitted numbers as stated and a tenth larger."""
+def _ask_group(group: Sequence[Block], numbers: Mesh) -> list[BlockAnswer]:
+    """Ask blocks of one kind as one block of all their points."""
     first = group[0]
-    factors = np.array([1.0, 1.1])
-    numbers = {
-        address: factors * number.si
-        for address, number in fitted_of(first.platform).items()
-    }
     if len(group) == 1:
         return [ask(first, numbers)]
     parts = list({id(part): part for block in group for part in block.parts}.values())

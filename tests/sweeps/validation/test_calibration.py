@@ -26,7 +26,7 @@ from nearkv.sweeps.validation.calibration import (
     sentences,
 )
 from nearkv.sweeps.validation.claims import claim_of
-from nearkv.sweeps.validation.evidence import Evidence, asked_of, claimed, measured
+from nearkv.sweeps.validation.evidence import Evidence, claimed, measured, values_at
 from nearkv.sweeps.validation.prediction import predict
 
 NOISE = 0.05
@@ -236,7 +236,7 @@ def test_points_answer_in_the_unit_of_their_claim() -> None:
     """`acc-neox-32` states seconds of a step, whose column has milliseconds."""
     claim = claim_of("independent", "acc-neox-32")
     assert (claim.unit, claim.metric) == ("s", "step_ms")
-    (value,) = asked_of(claim).values().ravel()
+    (value,) = values_at([claim])[0].ravel()
     assert [value, value] == pytest.approx(predict(claim))
 
 
@@ -255,6 +255,13 @@ def test_claims_on_test_beds_with_the_same_derates_are_fitted_together() -> None
     both = factor_rows(fit_factors(rows, ["derate.tile_loads", "derate.cache_relay"]))
     assert [row["fitted"] for row in both] == pytest.approx([kernel.value, 0.069], rel=2e-2)
     assert both[1]["interval_low"] < relay.value < both[1]["interval_high"]
+
+
+def test_rows_are_asked_at_numbers_that_some_of_their_beds_lack() -> None:
+    rows = claimed("inf2")  # of its two beds one has a cluster, which INF² does not read
+    low, high = rows.predict({"cluster_gpu.hbm": np.array([0.65, 0.95])})
+    assert low.tolist() == high.tolist()
+    assert np.all(low > 0)
 
 
 HEADER = "system,model,batch,context,output_tokens,step_ms"
