@@ -59,7 +59,7 @@ MOST_BASES = 16
 _MISSPELT = 0.8
 """Similarity, as `difflib` measures it, from which one name of a role is taken for a slip."""
 _PART_KEYS = {"kind", "title", "cite", "hub", "config", "form", "maker", "generation"}
-_SERVER_KEYS = {"platform", "includes", "slots"}
+_SERVER_KEYS = {"platform", "includes", "sold", "slots"}
 """Keys of a server's file beside its numbers; `server` reads them."""
 
 

@@ -1,4 +1,4 @@
-"""Servers that exist: their slots, what fits them, and the machine that a build of one makes."""
+"""Servers, their slots, what fits these, and the machine that a build of one makes."""
 
 from __future__ import annotations
 
@@ -80,6 +80,7 @@ class Server:
         platform: the machine it makes as it is delivered, with what systems read of it.
         includes: roles whose parts its price includes.
         slots: by role.
+        is_sold: whether one can buy it; False where it is built around what is only proposed.
         own: parts that slots name and the catalogue lacks.
         files: the files of `own`, and of the server if it is a user's, by name.
     """
@@ -88,6 +89,7 @@ class Server:
     platform: Platform
     includes: tuple[str, ...]
     slots: Mapping[str, Slot]
+    is_sold: bool = True
     own: tuple[Part, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
 
@@ -239,7 +241,24 @@ def load_server(name: str) -> Server:
     own = tuple(map(load_part, files.values()))
     if name.endswith(".toml"):
         files[part.name] = str(path.absolute())
-    return Server(part, load_platform(platform), includes, slots, own, files)
+    is_sold = table.get("sold", True)
+    if not isinstance(is_sold, bool):
+        raise InputError(f"{where}: sold = {is_sold!r}: state true or false")
+    return Server(part, load_platform(platform), includes, slots, is_sold, own, files)
+
+
+def sold_servers(servers: Sequence[str] = ()) -> list[str]:
+    """Names of some servers, or of all, that one can buy.
+
+    Raises:
+        InputError: none of them can be bought, or a name is unknown.
+    """
+    found = [name for name in servers or names("server") if load_server(name).is_sold]
+    if not found:
+        raise InputError(
+            f"--installable leaves no server: nobody sells {' or '.join(servers)}"
+        )
+    return found
 
 
 def _own_parts(slots: Mapping[str, Slot], path: Path) -> dict[str, str]:

@@ -140,7 +140,13 @@ def design(
             "--set",
         ),
     ] = [],
-    installable: options.Installable = False,
+    installable: Annotated[
+        bool,
+        flag(
+            "--installable",
+            "Only engines, which can be installed, on servers that are sold.",
+        ),
+    ] = False,
     band: Annotated[
         float | None,
         option(
@@ -214,6 +220,7 @@ def _question(line: typer.Context) -> dict[str, Any]:
     Raises:
         InputError: users beside a batch, nothing to resume, or a study that cannot be read.
     """
+    from nearkv.hardware.server import sold_servers
     from nearkv.sweeps.study.study_files import load_study
 
     stated, arguments = options.stated_words(line), options.arguments(line)
@@ -229,10 +236,12 @@ def _question(line: typer.Context) -> dict[str, Any]:
         name: arguments.pop(name) for name in ("years", "usd_kwh", "pue", "utilisation")
     }
     arguments["terms"] = {name: value for name, value in terms.items() if value is not None}
+    if arguments.pop("installable"):
+        arguments["servers"] = sold_servers(comma_list(arguments["servers"]))
     is_study = arguments["systems"].endswith(".toml")
-    del arguments["installable"]
     if is_study:
-        arguments["systems"] = load_study(arguments["systems"], arguments.pop("plugin"))
+        study = load_study(arguments["systems"], arguments.pop("plugin"))
+        arguments["systems"] = study.but(systems=options.chosen_of(line, study.systems))
     else:
         named = comma_list(arguments["systems"])
         arguments["systems"] = options.chosen_of(line, named)

@@ -13,7 +13,7 @@ from nearkv.hardware.catalog import load_part
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.files import names
 from nearkv.hardware.own import problems
-from nearkv.hardware.server import Fitted, Server, load_server
+from nearkv.hardware.server import Fitted, Server, load_server, sold_servers
 
 GIB = 2.0**30
 
@@ -147,6 +147,19 @@ def test_rules_that_slots_share_hold_together() -> None:
     small = Server(load_part("workstation-2gpu"), server.platform, server.includes, server.slots)
     with pytest.raises(InputError, match="needs 160 PCIe lanes, and has 24"):
         small.check(full)
+
+
+def test_a_server_says_whether_one_can_buy_it(tmp_path: Path) -> None:
+    """Those built around flash behind HBM, H2M2's chips or DIMMs that compute are proposals."""
+    proposed = {"hbf-server", "hbf-pcie-server", "h2m2-server", "l3-server"}
+    assert set(names("server")) - set(sold_servers()) == proposed
+    file = tmp_path / "mine.toml"
+    text = (Path(nearkv.__file__).parent / "hardware/servers/hbf-server.toml").read_text()
+    file.write_text(text.replace("sold = false", "sold = true"))
+    assert sold_servers(["hbf-server", str(file)]) == [str(file)]
+    file.write_text(text.replace("sold = false", 'sold = "no"'))
+    with pytest.raises(InputError, match="sold = 'no': state true or false"):
+        load_server(str(file))
 
 
 @pytest.mark.parametrize("name", names("server"))

@@ -296,6 +296,22 @@ def test_a_system_without_a_row_is_named_with_what_it_misses() -> None:
     assert "--installable leaves no system" in refusal("design", "h2m2", "--installable", *words)
 
 
+def test_installable_names_no_server_that_nobody_sells(tmp_path: Path) -> None:
+    """A single B200 stands in hbf-server alone, which H3 imagines; boards of eight are sold."""
+    words = ("--model", "llama3.1-70b", "--context", "8k", "--users", "2", "--format", "csv")
+    asked = ("design", "gpu", "--server", "hbf-server,hgx-b200-server", *words)
+    assert "gpu,hbf-server" in " ".join(succeed(*asked, "--columns", "system,server").split())
+    sold = succeed(*asked, "--columns", "system,server", "--installable")
+    assert "gpu,hgx-b200-server" in sold
+    none = refusal("design", "gpu", "--server", "hbf-server", *words, "--installable")
+    assert "--installable leaves no server: nobody sells hbf-server" in none
+    study = tmp_path / "both.toml"
+    study.write_text('systems = ["gpu", "h2m2"]\nmodel = "llama3.1-8b"\ncontext = "8k"\n')
+    servers = ("--server", "h2m2-server,pcie-4gpu-server")
+    rows = succeed("design", str(study), *servers, "--installable", "--format", "json")
+    assert [row["server"] for row in json.loads(rows)] == ["pcie-4gpu-server"]
+
+
 def test_a_grid_is_shown_and_its_borders_are_written(tmp_path: Path) -> None:
     file, borders = tmp_path / "map.csv", tmp_path / "borders.csv"
     asked = ("h2m2,gpu", "--server", "h2m2-server,mac-studio-desktop", "--model", "llama3.1-70b")
