@@ -296,8 +296,8 @@ class Estimate:
         step: one token more for every sequence, at the mean context.
         fits: bytes needed and there, by memory.
         work: the workload this answers.
-        batch_run: sequences served together; fewer than asked where memory is short, and then
-            prefill and step count every round [1].
+        batch_run: sequences served together; fewer than asked where memory or the engine ends
+            them, and then prefill and step count every round [1].
         accelerator_power: power an accelerator adds to its device's, by role where it is drawn
             while any part of the device works, by resource where only while that works [W].
         columns: further ones that this family alone has, by name with the unit in it.
@@ -345,6 +345,13 @@ class Estimate:
         prefill = self.prefill.seconds / rounds
         return Latency(waited * of_a_round + prefill, self.step.seconds / rounds)
 
+    @property
+    def ends_at_limit(self) -> Booleans:
+        """True where the engine runs no more sequences at once, whatever memory holds."""
+        if self.serving is None:
+            return False
+        return np.greater_equal(self.batch_run, self.serving.most_running * (1 - _ROUNDING))
+
     @cached_property
     def total(self) -> Span:
         """Prefill, then n - 1 steps (HILOS sec. 2.1: prefill makes the first token)."""
@@ -366,6 +373,8 @@ def missed(estimate: Estimate, sentence: str, claim: str, where: Real) -> Estima
 
 IN_ROUNDS = "batch_run sequences at a time, times count all rounds"
 """The note of a design point that runs fewer sequences together than the batch has."""
+AT_LIMIT = "the engine runs no more at once (--knob sequences=0 runs what memory holds)"
+"""The note of a design point whose rounds are as large as its engine makes them."""
 BEYOND_WINDOW = "prompt and output exceed the model's context window"
 """The note of a design point that asks for more tokens than the model's positions reach."""
 
@@ -381,10 +390,11 @@ def notes_of(
         counts: knob -> its value and the number of the workload that bounds what it can use.
     """
     fewer = np.less(estimate.batch_run, np.multiply(work.batch, 1 - _ROUNDING))
-    fewer = fewer & (work.arrivals is None)
+    fewer = fewer & (work.arrivals is None) & estimate.fits.ok
     notes = {
         BEYOND_WINDOW: np.greater(estimate.work.longest, llm.longest),
-        IN_ROUNDS: fewer & estimate.fits.ok,
+        IN_ROUNDS: fewer,
+        AT_LIMIT: fewer & estimate.ends_at_limit,
     }
     for knob, (value, most) in counts.items():
         sentence = f"{knob} beyond the {most} has no effect"

@@ -133,18 +133,18 @@ def _warn_if_idle(name: str, study_blocks: Sequence[Block]) -> None:
         middle = (knob.low + knob.high) / 2
         inside = np.floor(middle) if knob.kind == "count" else middle
         stated = [axis.values for axis in block.grid.axes if axis.name == name]
-        tried = [*np.ravel(stated), knob.low, inside, knob.high]
+        tried: list[KnobSetting] = [*np.ravel(stated), knob.low, inside, knob.high]
         if knob.kind == "count":
             # of a range up to millions, what matters is far below its middle
             tried.append(max(knob.low, np.floor(knob.high**0.25)))
-        if not isinstance(knob.default, str):
+        if knob.default != "auto":
             tried.append(knob.default)
         if knob.choices:
-            tried = list(range(len(knob.choices)))
-        values = dict.fromkeys(map(float, tried))
+            tried = [*range(len(knob.choices))]
+        values = dict.fromkeys(tried)
         trials.append((block, [({name: value}, NO_NUMBERS) for value in values]))
-        for value in values:
-            labels[knob.choices[int(value)] if knob.choices else f"{value:g}"] = None
+        texts = (each if isinstance(each, str) else f"{each:g}" for each in values)
+        labels |= dict.fromkeys(knob.choices or texts)
     if len(labels) > 1 and _are_alike(trials):
         warn(
             f"--knob {name} changes nothing here: answers are the same at {', '.join(labels)}"

@@ -25,6 +25,7 @@ from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.tables.table import Row, Rows, plain
 
 ROUNDS = "memory; more than that run in rounds"
+SEQUENCE_LIMIT = "the limit of sequences; --knob sequences=0 runs what memory holds"
 NOT_MODELLED = "no model: "
 
 
@@ -273,7 +274,8 @@ class _Sizing:
         case = np.arange(len(held)) * self.combinations + best
         beyond = self.answer(case, batches[case])
         fits = beyond.estimate.fits
-        ends = np.where(np.equal(fits.short_of, ""), ROUNDS, fits.short_of)
+        rounds = np.where(beyond.estimate.ends_at_limit, SEQUENCE_LIMIT, ROUNDS)
+        ends = np.where(np.equal(fits.short_of, ""), rounds, fits.short_of)
         lacks = np.char.add(NOT_MODELLED, np.array(fits.reasons)[fits.reason])
         ends = np.where(fits.unmodelled, lacks, ends)
         for limit in self.limits:

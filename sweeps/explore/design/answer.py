@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from nearkv.costmodel.model.estimate import AT_LIMIT
 from nearkv.costmodel.model.metrics import SERVER
 from nearkv.hardware.catalog import load_part
 from nearkv.hardware.errors import UnmetError
@@ -411,10 +412,11 @@ def nearest_miss(question: Question, nearest: Sequence[Design]) -> str:
     row = nearest[0].row(goal.columns)
     fitted = ", ".join(filter(None, (row[f"{role}s"] for role in SLOTS)))
     load = f"nearkv compare {row['system']} ... --users {batch:.0f}"
+    limit = f"; {AT_LIMIT}" if AT_LIMIT in str(row["note"]) else ""
     starts = f"; all {batch:,.0f} prompts start at once, where `{load}` is load"
     return (
         f"no machine meets every limit; the nearest is {row['system']} on {row['server']} "
-        f"({fitted}): {missed(goal, nearest[0])}{starts if batch > 1 else ''}"
+        f"({fitted}): {missed(goal, nearest[0])}{limit}{starts if batch > 1 else ''}"
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from support.systems import SYSTEMS
 
 import nearkv
-from nearkv.costmodel.model.estimate import IN_ROUNDS
+from nearkv.costmodel.model.estimate import AT_LIMIT, IN_ROUNDS
 from nearkv.costmodel.model.workload import Workload
 from nearkv.sweeps.study.study import Study, blocks
 
@@ -45,6 +45,15 @@ def test_four_rounds_take_four_times_as_long_as_one_on_every_system() -> None:
     assert four["ttft_s"].to_numpy() == pytest.approx(waits.to_numpy())
     assert four["note"].str.contains(IN_ROUNDS).all()
     assert not one["note"].str.contains(IN_ROUNDS).any()
+
+
+@pytest.mark.parametrize(("sequences", "run"), [("engine", 4), (0, 8), (6, 6), (8, 8)])
+def test_rounds_that_the_engine_ends_say_so(sequences: str | int, run: int) -> None:
+    """llama.cpp runs four at once unless told otherwise; one RTX 4090 holds eight of 4k."""
+    asked = {**ASKED, "platform": "rtx-4090-box", "parts": {"engine": "llama.cpp"}}
+    row = nearkv.estimate("gpu", batch=8, knobs={"sequences": sequences}, **asked)
+    assert row["batch_run"] == run
+    assert (AT_LIMIT in str(row["note"])) == (run < 8)
 
 
 def test_what_fits_in_rounds_of_one_fits_at_any_batch_and_not_all_at_once() -> None:

@@ -296,6 +296,17 @@ def test_a_system_without_a_row_is_named_with_what_it_misses() -> None:
     assert "--installable leaves no system" in refusal("design", "h2m2", "--installable", *words)
 
 
+def test_a_limit_of_the_engine_is_no_shortage_of_memory() -> None:
+    """llama.cpp runs four sequences at once unless told otherwise; memory holds eight."""
+    words = ("design", "gpu", "--server", "workstation-2gpu", "--model", "llama3.1-8b")
+    words += ("--context", "4k", "--users", "8")
+    unmet = invoke(*words).stderr
+    assert "batch_run 4 where 8 is asked (--users); the engine runs no more at once" in unmet
+    assert "--knob sequences=0" in unmet
+    (row,) = json.loads(succeed(*words, "--knob", "sequences=0", "--format", "json"))
+    assert row["batch_run"] == 8
+
+
 def test_installable_names_no_server_that_nobody_sells(tmp_path: Path) -> None:
     """A single B200 stands in hbf-server alone, which H3 imagines; boards of eight are sold."""
     words = ("--model", "llama3.1-70b", "--context", "8k", "--users", "2", "--format", "csv")

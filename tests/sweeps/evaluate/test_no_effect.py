@@ -84,6 +84,17 @@ def test_a_number_on_which_an_answer_depends_is_no_warning(
     assert not [one for one in recwarn if "changes nothing" in str(one.message)]
 
 
+def test_a_knob_whose_default_gives_another_answer_is_no_warning(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    """Each value above the batch gives the same; the engine's own limit is below it."""
+    llama = {"platform": "rtx-4090-box", "parts": {"engine": "llama.cpp"}, "context": "4k"}
+    nearkv.compare("gpu", "llama3.1-8b", batch=8, knobs={"sequences": 16}, **llama)
+    assert not [one for one in recwarn if "changes nothing" in str(one.message)]
+    with pytest.warns(NearkvWarning, match="--knob sequences changes nothing here"):
+        nearkv.compare("gpu", "llama3.1-8b", batch=2, knobs={"sequences": 16}, context="4k")
+
+
 def test_a_role_of_ones_own_that_no_system_reads_is_told(tmp_path: Path) -> None:
     platform = tmp_path / "mine.toml"
     platform.write_text('base = "hilos-a100"\n[expander]\npart = "pm9a3"\ncount = 1\n')

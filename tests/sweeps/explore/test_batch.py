@@ -15,7 +15,7 @@ import nearkv
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate import columns as run
 from nearkv.sweeps.evaluate.columns import table
-from nearkv.sweeps.explore.batch import find_batches
+from nearkv.sweeps.explore.batch import ROUNDS, find_batches, why_batch
 from nearkv.sweeps.explore.crossover import find_crossovers
 from nearkv.sweeps.explore.hardware import find_hardware
 from nearkv.sweeps.study.study import Study
@@ -104,6 +104,19 @@ def test_a_batch_that_never_fits() -> None:
 
 
 @pytest.mark.slow
+def test_a_batch_that_the_engine_ends_names_its_limit_and_no_memory() -> None:
+    llama = {"engine": ("llama.cpp",)}
+    box = ("rtx-4090-box",)
+    study = Study(("gpu",), ("llama3.1-8b",), context="4k", platforms=box, parts=llama)
+    (row,) = find_batches(study)
+    assert row["largest_batch"] == 4
+    assert row["short_of"].startswith("the limit of sequences; --knob sequences=0")
+    assert "a looser one would raise the batch" in why_batch(row)
+    (free,) = find_batches(study.but(knobs={"sequences": "0"}))
+    assert free["largest_batch"] > 4
+    assert free["short_of"] == ROUNDS
+
+
 def test_the_largest_batch_keeps_its_limits() -> None:
     """One sequence more breaks the limit that is named; a column of the system's own counts too."""
     (row,) = find_batches(L3, ["tpot_ms=400,prefill_s=2"])
