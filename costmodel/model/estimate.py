@@ -348,9 +348,8 @@ class Estimate:
     @property
     def ends_at_limit(self) -> Booleans:
         """True where the engine runs no more sequences at once, whatever memory holds."""
-        if self.serving is None:
-            return False
-        return np.greater_equal(self.batch_run, self.serving.most_running * (1 - _ROUNDING))
+        most = self.serving.most_running if self.serving else np.inf
+        return np.greater_equal(self.batch_run, np.multiply(most, 1 - _ROUNDING))
 
     @cached_property
     def total(self) -> Span:

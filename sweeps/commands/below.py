@@ -83,14 +83,16 @@ def sizes_by_default(study: Study, rows: Rows, shown: Collection[str]) -> list[s
 def _left_out(rows: Rows, shown: Display, view: View) -> list[str]:
     """Machines that make rows unequal, and why rows have no answer."""
     sentences = []
+    # a cell of a grid that no machine serves has no system
+    named = [row for row in rows if row.get("system")]
     differ = len({row.get("platform") for row in rows}) > 1
     names_no_machine = bool(view.columns) and differ and "platform" not in shown.names
     if view.pivot or names_no_machine:
-        sentences += unequal(rows, shown.names)
+        sentences += unequal(named, shown.names)
     why = [*_unanswered(rows, shown.names), *_blanks(rows, view), *_slow(rows, view)]
-    short = next((row for row in rows if row.get("status") == "infeasible"), {})
-    if "system" in short:
-        asked = f"nearkv estimate {short['system']} ... --footprint"
+    short = [row["system"] for row in named if row.get("status") == "infeasible"]
+    if short:
+        asked = f"nearkv estimate {short[0]} ... --footprint"
         why.append(
             f"{asked} lists what lies in each memory, and which number would do, if any."
         )

@@ -167,7 +167,8 @@ def design(
 --slo tpot_ms=66 --budget 100kUSD
     """
     from nearkv.sweeps.api import design
-    from nearkv.sweeps.api.tables import findings_of
+    from nearkv.sweeps.api.tables import Findings, findings_of
+    from nearkv.sweeps.explore.design.atlas import NO_BORDERS
 
     view = options.view_of(line)
     question = _question(line)
@@ -178,7 +179,7 @@ def design(
     table = design.design(**question, report=_progress(), file=view.file)
     is_grid = "borders" in table.attrs
     if borders:
-        save(table.attrs["borders"], "", None, borders)
+        save(Findings(table.attrs["borders"] or NO_BORDERS), "", None, borders)
     machine, command = table.attrs["machine"][0], table.attrs["command"][0]
     if machine_out and not machine:
         raise InputError(

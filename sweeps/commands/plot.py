@@ -163,8 +163,8 @@ def policy_map(
     """
     from nearkv.sweeps.figures.reading import read_table
 
-    edges = read_table(boundaries) if boundaries else None
-    draw(line, _map_of, boundaries=edges)
+    edges = read_table(boundaries, may_be_empty=True) if boundaries else ()
+    draw(line, _map_of, boundaries=edges if len(edges) else None)
 
 
 def _map_of(table: pd.DataFrame) -> str:

@@ -20,24 +20,35 @@ LARGEST_FILE = 1 << 28
 """Bytes of the largest table that is drawn; larger ones have more rows than a figure shows."""
 
 
-def read_table(source: str) -> pd.DataFrame:
+def read_table(source: str, may_be_empty: bool = False) -> pd.DataFrame:
     """Read a table of nearkv's.
 
     Args:
         source: a file that ends in .csv, .jsonl, .ndjson or .parquet, or the folder of parts that
             a sweep writes as .parquet; `-` for CSV on standard input.
+        may_be_empty: whether no row is an answer, as of borders.
 
     Raises:
-        InputError: the file does not exist, is none of these, is too large or cannot be read.
+        InputError: the file does not exist, is none of these, is too large or cannot be read, or
+            has no rows.
     """
     import pandas as pd
 
     if source == "-":
         text = sys.stdin.read(LARGEST_FILE)
-        return _parsed(
-            lambda: pd.read_csv(io.StringIO(text), low_memory=False), "standard input"
-        )
-    path = Path(source)
+        source = "standard input"
+        table = _parsed(lambda: pd.read_csv(io.StringIO(text), low_memory=False), source)
+    else:
+        table = _read_files(Path(source))
+    if table.empty and not may_be_empty:
+        raise InputError(f"{source} has no rows; there is nothing to draw")
+    return table
+
+
+def _read_files(path: Path) -> pd.DataFrame:
+    """The table of a file, or of the parts of a sweep."""
+    import pandas as pd
+
     files = _files(path)
     readers: dict[str, Callable[[Path], pd.DataFrame]] = {
         # as a whole: types that pandas guesses piece by piece may differ
@@ -46,7 +57,7 @@ def read_table(source: str) -> pd.DataFrame:
         "parquet": pd.read_parquet,
     }
     read = readers[FORMS[path.suffix]]
-    return _parsed(lambda: pd.concat(map(read, files), ignore_index=True), source)
+    return _parsed(lambda: pd.concat(map(read, files), ignore_index=True), str(path))
 
 
 def _files(path: Path) -> list[Path]:
@@ -81,14 +92,16 @@ def _files(path: Path) -> list[Path]:
 
 
 def _parsed(read: Callable[[], pd.DataFrame], where: str) -> pd.DataFrame:
+    """A table as pandas reads it.
+
+    Raises:
+        InputError: it cannot.
+    """
     try:
-        table = read()
+        return read()
     except (ValueError, OSError, UnicodeError) as problem:
         reason = str(problem).splitlines()[0][:200]
         raise InputError(f"{where} is not a table that nearkv wrote ({reason})") from None
-    if table.empty:
-        raise InputError(f"{where} has no rows; there is nothing to draw")
-    return table
 
 
 def kept(table: pd.DataFrame, where: Sequence[str]) -> pd.DataFrame:

@@ -112,7 +112,8 @@ def region_map(
             _hatch_unsure(upper, best, shares[rivals].to_numpy(float))
         if boundaries is not None:
             is_here: Any = boundaries.get(BUDGET, budget) == budget
-            draw_boundaries(upper, boundaries[is_here], rows, (x, y), BAR_REACH)
+            own = boundaries[is_here] if BUDGET in table else boundaries
+            draw_boundaries(upper, own, rows, (x, y), BAR_REACH)
         _write_margins(lower, best)
         upper.set_xlabel("")
     first: Axes = panels[0, 0]

@@ -34,7 +34,7 @@ from nearkv.sweeps.explore.design.goal import served_at_once
 from nearkv.sweeps.explore.design.question import Question
 from nearkv.sweeps.explore.lines import WORKLOAD_COLUMNS
 from nearkv.sweeps.study.grid import NO_NUMBERS
-from nearkv.sweeps.tables.table import Row, Rows, counted
+from nearkv.sweeps.tables.table import Columns, Row, Rows, counted
 
 GROUPS = ("system", "technology")
 """Columns by which the machines of a cell may be grouped."""
@@ -42,6 +42,9 @@ DRAWS = 256
 """Draws of all uncertain numbers in which the best machines of a cell are evaluated again."""
 ALONG = ("context", "batch")
 """Axes of a grid, in the order of a workload's numbers."""
+_BORDER = "budget_usd,along,context_tok,batch,from,to,below,above,from_system,to_system"
+NO_BORDERS: Columns = dict.fromkeys(_BORDER.split(","), np.empty(0))
+"""The columns of borders; a grid without a budget has not the first one."""
 LOOKED_AT = 17
 """Values between two cells that are looked at before their border is refined."""
 
@@ -301,12 +304,12 @@ class Atlas:
             before = self._between(place, along, low, middle)
             return before + self._between(place, along, middle, high)
         budget = high.question.goal.budget
-        row: Row = {"budget_usd": budget.value} if budget else {}
-        row |= {"along": along, "context_tok": context, "batch": batch}
-        row[WORKLOAD_COLUMNS[along]] = None
-        ends = {"from": first, "to": second, "below": below, "above": above}
         systems = [each.designs[0].system for each in (low, high)]
-        return [{**row, **ends, "from_system": systems[0], "to_system": systems[1]}]
+        values = [along, context, batch, first, second, below, above, *systems]
+        row: Row = {"budget_usd": budget.value} if budget else {}
+        row |= zip([*NO_BORDERS][1:], values, strict=True)
+        row[WORKLOAD_COLUMNS[along]] = None
+        return [row]
 
 
 def border(along: str, low: Region, high: Region) -> tuple[float, float]:

@@ -298,8 +298,8 @@ def test_a_system_without_a_row_is_named_with_what_it_misses() -> None:
 
 def test_a_limit_of_the_engine_is_no_shortage_of_memory() -> None:
     """llama.cpp runs four sequences at once unless told otherwise; memory holds eight."""
-    words = ("design", "gpu", "--server", "workstation-2gpu", "--model", "llama3.1-8b")
-    words += ("--context", "4k", "--users", "8")
+    asked = ("design", "gpu", "--server", "workstation-2gpu", "--model", "llama3.1-8b")
+    words = (*asked, "--context", "4k", "--users", "8")
     unmet = invoke(*words).stderr
     assert "batch_run 4 where 8 is asked (--users); the engine runs no more at once" in unmet
     assert "--knob sequences=0" in unmet
@@ -337,6 +337,25 @@ def test_a_grid_is_shown_and_its_borders_are_written(tmp_path: Path) -> None:
     (edge,) = csv.DictReader(borders.read_text().splitlines())
     assert 8192 < int(edge["below"]) < 65536
     assert not list(tmp_path.glob(".*"))
+
+
+def test_a_grid_without_borders_is_drawn_with_its_file_of_none(tmp_path: Path) -> None:
+    file, borders, figure = (tmp_path / name for name in ("map.csv", "none.csv", "map.svg"))
+    asked = ("h2m2,gpu", "--server", "h2m2-server,mac-studio-desktop", "--model", "llama3.1-70b")
+    grid = ("--context", "8k,16k", "--users", "8", "--best-per", "technology")
+    out = ("-o", str(file), "--borders", str(borders))
+    succeed("design", *asked, *grid, "--budget", "20kUSD", *out)
+    (header,) = csv.reader(borders.read_text().splitlines())
+    assert {"along", "from", "to", "below", "above"} <= {*header}
+    succeed("plot", "map", str(file), "--boundaries", str(borders), "-o", str(figure))
+    assert "exact borders" not in figure.read_text()
+    assert "has no rows" in refusal("plot", "map", str(borders), "-o", str(tmp_path / "no.svg"))
+
+
+def test_a_cell_that_no_machine_serves_is_told_of_by_no_name() -> None:
+    asked = ("h2m2", "--server", "h2m2-server", "--model", "llama3.1-70b", "--budget", "20kUSD")
+    grid = ("--context", "8k,512k", "--users", "8", "--columns", "context_tok,technology")
+    assert "None" not in succeed("design", *asked, *grid)
 
 
 def test_a_grid_without_a_machine_prints_its_rows_and_writes_no_machine(tmp_path: Path) -> None:

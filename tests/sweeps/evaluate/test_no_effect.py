@@ -88,7 +88,7 @@ def test_a_knob_whose_default_gives_another_answer_is_no_warning(
     recwarn: pytest.WarningsRecorder,
 ) -> None:
     """Each value above the batch gives the same; the engine's own limit is below it."""
-    llama = {"platform": "rtx-4090-box", "parts": {"engine": "llama.cpp"}, "context": "4k"}
+    llama: Any = {"platform": "rtx-4090-box", "parts": {"engine": "llama.cpp"}, "context": "4k"}
     nearkv.compare("gpu", "llama3.1-8b", batch=8, knobs={"sequences": 16}, **llama)
     assert not [one for one in recwarn if "changes nothing" in str(one.message)]
     with pytest.warns(NearkvWarning, match="--knob sequences changes nothing here"):

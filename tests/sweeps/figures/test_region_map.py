@@ -93,6 +93,8 @@ def test_a_border_is_drawn_on_the_map_of_its_budget() -> None:
     figure = first.get_figure(root=True)
     assert figure
     assert not vertical_segments(figure.axes[1])
+    one = GRID[GRID["budget_usd"] == 20e3].drop(columns="budget_usd")
+    assert len(vertical_segments(plot.region_map(one, boundaries=BORDER))) == 1
 
 
 def test_a_map_of_one_budget_has_no_title_and_times_are_won_by_the_least() -> None:
