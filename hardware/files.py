@@ -145,7 +145,7 @@ def read_rows(
             raise InputError(f"{where} has {counts}; correct it there")
         lines.append((where, dict(zip(header, cells, strict=True))))
     if not lines:
-        raise InputError(f"{path} holds no lines below a header; write some")
+        raise InputError(f"{path} holds no lines below a header; write CSV, one a row")
     return header, lines
 
 

@@ -54,7 +54,7 @@ def display(
 
 
 def _refuse_absent(row: Row, names: Sequence[str]) -> None:
-    """Refuse a column that other answers have, and say when one does.
+    """Refuse a column that other answers have, or a number that is not set, and say when.
 
     Raises:
         InputError: there is such a name.
@@ -65,6 +65,10 @@ def _refuse_absent(row: Row, names: Sequence[str]) -> None:
             meaning = definitions[name]
             others = f"rows have: {a_few(sorted(row), like=name)}"
             raise InputError(f"--columns {name}: no row here has it ({meaning}); {others}")
+        role, dot, _ = name.partition(".")
+        if dot and not any(column.startswith(f"{role}.") for column in row):
+            stated = "a number of the machine is a column where --set states it"
+            raise InputError(f"--columns {name}: no row here has it; {stated}")
 
 
 def with_ends(names: Sequence[str], rows: Rows, study: Study | None) -> list[str]:

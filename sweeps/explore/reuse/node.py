@@ -240,10 +240,12 @@ class Node(Engine):
             parts = number(self.point.platform.key(f"{medium}.count"))(times, where)
             capacity = parts * capacity
         if not place.is_shared and (parts > count or (not x and capacity > each * count)):
-            has = f"a node of {self.hw.platform!r} has {each * count / 1e9:,.0f} GB"
-            of_parts = "" if medium in WHOLE_ROLES else f" in {count:.0f}"
+            asked, held = (f"{room / 1e9:,.0f} GB" for room in (capacity, each * count))
+            if medium not in WHOLE_ROLES:
+                asked, held = f"{asked} in {parts:.0f}", f"{held} in {count:.0f}"
+            has = f"a node of {self.hw.platform!r} has {held}"
             raise InputError(
-                f"--tier {text!r}: {has}{of_parts}; state less, or set the part"
+                f"{where}: {asked} are asked, {has}; state less, or set the part"
             )
         return self.sized(name, capacity, parts)
 

@@ -128,7 +128,11 @@ def test_bands_of_users_are_those_of_whole_requests(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize(
     ("name", "when"),
-    [("ttft_p90_s", "with --method simulate alone"), ("fits_share", "with --band")],
+    [
+        ("ttft_p90_s", "with --method simulate alone"),
+        ("fits_share", "with --band"),
+        ("gpu.count", "a column where --set states it"),
+    ],
 )
 def test_a_column_that_other_answers_have_says_when(name: str, when: str) -> None:
     words = ("compare", "gpu", "--model", "llama3.1-8b", "--rate", "1", "--columns", name)

@@ -70,6 +70,7 @@ def test_a_bad_file_of_claims_is_one_sentence(tmp_path: Path, text: str, words: 
     [
         (f"{RUN}\n", "holds no lines below a header"),
         ("", "lines below a header"),
+        ('{"backend": "sglang", "completed": 100}\n', "holds no lines below a header; write CSV"),
         (
             "system,model,batch,context,step_ms\nh2o,qwen-7b,2,2k,57\n",
             "has no column 'output_tokens'",

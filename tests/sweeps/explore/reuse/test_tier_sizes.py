@@ -225,6 +225,7 @@ def test_what_no_nodes_reach_is_an_answer_with_its_reason() -> None:
         ("--slo ttft_s=2 --minimize usd", "by price, usd_hour"),
         ("--slo ttft_s=2 --tier dram=1GB:2GB", "must be low:high"),
         ("", "state the mean time"),
+        ("--slo ttft_s=2 --tier dram=256GB:8TB:+256GB", "2,304 GB are asked, a node of"),
         ("--slo ttft_s=2 --tier dram=1GB --tier dram=2GB", "names a tier twice"),
     ],
 )
