@@ -5,7 +5,6 @@ Source: H2M2 sec. 2 to 5; Tables 2 to 4.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -22,12 +21,9 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
 )
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import head_tables
 from nearkv.costmodel.mechanisms.hbm_lpddr.paging import fragmentation, page_table_bytes
-from nearkv.costmodel.model.estimate import Estimate
-from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import find_system
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
-from nearkv.hardware.machine import Machine
 from nearkv.hardware.units import unit_of
 from nearkv.solvers.knobs import Resolved, resolve_knobs
 from nearkv.solvers.mapping.policies import greedy
@@ -61,50 +57,33 @@ FINISH = 0.02
 """Chance that a request finishes in a step; the paper states neither it nor the new lengths [1]."""
 
 
+def at_lengths(system: str, name: str, lengths: Numbers, **changes: float) -> Resolved:
+    """A system at some lengths, with numbers of the platform replaced by `role.key` [SI]."""
+    spec, (hw, llm) = find_system(system), model_on(PLATFORM, name)
+    work = Workload(MODEL_BATCHES[name], lengths, 1.0).at_context(lengths)
+    return resolve_knobs(spec, hw.with_values(changes), llm, work, spec.defaults)
+
+
 @cache
-def solved(
-    system: str, name: str, changes: tuple[tuple[str, float], ...] = ()
-) -> tuple[Resolved, Machine, LLM]:
-    """A system at every length of a model's grid, with numbers of the platform replaced; and what
-    it ran on.
-    """
-    hw, llm = model_on(PLATFORM, name)
-    hw = hw.with_values(dict(changes))
-    resolved = _resolved(system, hw, llm, MODEL_BATCHES[name], MODEL_CONTEXTS[name])
-    return resolved, hw, llm
+def solved(system: str, name: str, **changes: float) -> Resolved:
+    """A system at every length of a model's grid."""
+    return at_lengths(system, name, MODEL_CONTEXTS[name], **changes)
 
 
-def _resolved(
-    system: str, hw: Machine, llm: LLM, batch: float, lengths: Numbers
-) -> Resolved:
-    spec = find_system(system)
-    work = Workload(batch, lengths, 1.0).at_context(lengths)
-    return resolve_knobs(spec, hw, llm, work, spec.defaults)
+def seconds(system: str, name: str, **changes: float) -> Numbers:
+    """A step at every length of a model's grid; `unpaged` is greedy's with free translation [s]."""
+    if system == "unpaged":
+        mapped = solved("h2m2", name)
+        machine = model_on(PLATFORM, name)
+        estimate = find_system("asymmetric")(*machine, mapped.estimate.work, mapped.knobs)
+    else:
+        estimate = solved(system, name, **changes).estimate
+    return np.broadcast_to(estimate.step.seconds, MODEL_CONTEXTS[name].shape)
 
 
-def estimate(system: str, name: str) -> Estimate:
-    """Answers of a system at every length of a model's grid."""
-    return solved(system, name)[0].estimate
-
-
-def seconds(system: str, name: str, changes: Mapping[str, float] | None = None) -> Numbers:
-    """A step at every length of a model's grid [s]."""
-    resolved, _, _ = solved(system, name, tuple((changes or {}).items()))
-    step = resolved.estimate.step.seconds
-    return np.broadcast_to(step, MODEL_CONTEXTS[name].shape)
-
-
-def _speedup(system: str, name: str) -> Numbers:
-    """Speed-up over LPDDR-only at every length [1]."""
-    return seconds("lpddr-only", name) / seconds(system, name)
-
-
-def _unpaged(name: str) -> Numbers:
-    """A step with greedy's mapping, address translation for free [s]."""
-    resolved, hw, llm = solved("h2m2", name)
-    work = resolved.estimate.work
-    ideal = find_system("asymmetric")(hw, llm, work, resolved.knobs)
-    return np.asarray(ideal.step.seconds)
+def _speedup(system: str, name: str) -> Any:
+    """Speed-up over LPDDR-only, averaged over lengths [1]."""
+    return np.mean(seconds("lpddr-only", name) / seconds(system, name))
 
 
 # --- costs of Table 3 -------------------------------------------------------------------------
@@ -119,14 +98,7 @@ def loss(better: str, worse: str, *models: str) -> list[Any]:
 
     Source: Table 3.
     """
-    losses = []
-    for name in models:
-        steps = [
-            _unpaged(name) if system == "unpaged" else seconds(system, name)
-            for system in (better, worse)
-        ]
-        losses.append(np.mean(1 - steps[0] / steps[1]))
-    return losses
+    return [np.mean(1 - seconds(better, name) / seconds(worse, name)) for name in models]
 
 
 # --- order and trend over lengths, sec. 2, 3, 5.2 ---------------------------------------------
@@ -139,10 +111,7 @@ def gains_more(larger: str, smaller: str, *systems: str) -> bool:
 
     Source: Sec. 5.2.
     """
-    return all(
-        _speedup(system, larger).mean() > _speedup(system, smaller).mean()
-        for system in systems
-    )
+    return all(_speedup(system, larger) > _speedup(system, smaller) for system in systems)
 
 
 @check
@@ -158,15 +127,13 @@ def wins_at_the_shortest(name: str, first: str, second: str) -> bool:
 @check
 def crossover_context(name: str, first: str, second: str) -> Any:
     """Context at which the first system stops being the faster one (sec. 5.2.1) [tokens]."""
-    hw, llm = model_on(PLATFORM, name)
 
     def lead(_: Any, tokens: Numbers) -> Numbers:
-        steps = []
-        for system in (first, second):
-            resolved = _resolved(system, hw, llm, MODEL_BATCHES[name], tokens)
-            steps.append(np.asarray(resolved.estimate.step.seconds))
-        ahead: Numbers = np.sign(steps[1] - steps[0])
-        return ahead
+        ours, theirs = (
+            at_lengths(system, name, tokens).estimate.step.seconds
+            for system in (first, second)
+        )
+        return np.sign(np.subtract(theirs, ours))
 
     lengths = np.arange(64.0, 2049.0, 64.0)
     return crossings(lead, 1, lengths, True)[0].above
@@ -177,15 +144,15 @@ def crossover_context(name: str, first: str, second: str) -> Any:
 
 def _on_hbm(name: str) -> dict[str, Numbers]:
     """Bytes of each sub-layer on HBM at every length [GB]."""
-    columns = estimate("h2m2", name).columns
+    columns = solved("h2m2", name).estimate.columns
     return {part: np.asarray(columns[f"hbm_{part}_gb"]) for part in SUBLAYERS}
 
 
 @check
 def hbm_fill(name: str) -> Numbers:
     """Share of HBM that H2M2 fills, at every length (fig. 14) [1]."""
-    _, hw, _ = solved("h2m2", name)
-    used = np.asarray(estimate("h2m2", name).columns["hbm_used_gb"]) * 1e9
+    hw, _ = model_on(PLATFORM, name)
+    used = np.asarray(solved("h2m2", name).estimate.columns["hbm_used_gb"]) * 1e9
     return np.asarray(used / (hw.hbm.count * hw.hbm.memory))
 
 
@@ -197,8 +164,8 @@ def attention_takes_over(name: str) -> Any:
     Source: Fig. 14.
     """
     on_hbm = _on_hbm(name)
-    _, _, llm = solved("h2m2", name)
-    work = estimate("h2m2", name).work
+    _, llm = model_on(PLATFORM, name)
+    work = solved("h2m2", name).estimate.work
     one_head = attention_bytes(llm, work.batch, work.context, 1.0)
     head = np.asarray(one_head) / 1e9
     rises = np.diff(on_hbm["attention"]) >= -head[1:]
@@ -213,7 +180,7 @@ def evicted_layers_stay_out(name: str) -> Any:
     Source: Sec. 4.3.2.
     """
     on_hbm = _on_hbm(name)
-    return np.all((np.diff(on_hbm["fc"]) <= 0) & (np.diff(on_hbm["qkv"]) <= 0))
+    return np.all(np.diff([on_hbm["fc"], on_hbm["qkv"]]) <= 0)
 
 
 @check
@@ -223,17 +190,16 @@ def qkv_is_moderate(name: str) -> Any:
     Source: Fig. 14.
     """
     on_hbm = _on_hbm(name)
-    low = np.minimum(on_hbm["attention"], on_hbm["fc"])
-    high = np.maximum(on_hbm["attention"], on_hbm["fc"])
-    return np.all((on_hbm["qkv"] >= low) & (on_hbm["qkv"] <= high))
+    middle = np.median(list(on_hbm.values()), axis=0)
+    return np.all(on_hbm["qkv"] == middle)
 
 
 @check
 def mapped_in_order(*models: str) -> bool:
     """True if Algorithm 1 maps each sub-layer as if the later ones took no memory (sec. 4.3.2)."""
     for name in models:
-        _, hw, llm = solved("h2m2", name)
-        tables = head_tables(hw, llm, estimate("h2m2", name).work)
+        machine = model_on(PLATFORM, name)
+        tables = head_tables(*machine, solved("h2m2", name).estimate.work)
         chosen = greedy(tables).units
         for last in (1, 2):
             hbm = _first_only(tables.hbm, last)
@@ -264,9 +230,9 @@ def fragmentation_as_printed(name: str) -> Any:
 
     Source: Sec. 4.2.1.
     """
-    resolved, hw, llm = solved("h2m2", name)
+    resolved, machine = solved("h2m2", name), model_on(PLATFORM, name)
     units = BySublayer(*(resolved.knobs[f"n_{part}"] for part in SUBLAYERS))
-    counted = fragmentation(hw, llm, resolved.estimate.work, units).as_printed
+    counted = fragmentation(*machine, resolved.estimate.work, units).as_printed
     return np.max(counted) / 1e6
 
 
@@ -282,7 +248,7 @@ def sensitivity(name: str, *variants: str) -> list[Any]:
     changes = []
     for variant in variants:
         address, value = VARIANTS[variant]
-        speed = np.mean(base / seconds("h2m2", name, {address: value}))
+        speed = np.mean(base / seconds("h2m2", name, **{address: value}))
         changes.append(abs(speed - 1))
     return changes
 
@@ -306,7 +272,7 @@ def most_sensitive(name: str, first: str) -> bool:
 @check
 def busier_side(name: str, first: str, second: str) -> Any:
     """True if one side of H2M2 works longer than the other at every length (sec. 5.4)."""
-    busy = estimate("h2m2", name).step.busy()
+    busy = solved("h2m2", name).estimate.step.busy()
     return np.all(np.asarray(busy[f"{first}.on"]) > busy[f"{second}.on"])
 
 
@@ -317,12 +283,10 @@ def dynamic_speedup(name: str, system: str, base: str) -> float:
     Sec. 5.3, fig. 16. Requests end with a chance of 2 % a step and start anew anywhere in the span
     of lengths, seed 0; the paper prints neither.
     """
-    hw, llm = model_on(PLATFORM, name)
     # attention reads the sum of all lengths wherever it lies, so their mean stands for the batch
     lengths = random_lengths(int(MODEL_BATCHES[name]), MODEL_CONTEXTS[name]).mean(axis=1)
     slow, fast = (
-        _resolved(each, hw, llm, MODEL_BATCHES[name], lengths).estimate.step.seconds
-        for each in (base, system)
+        at_lengths(each, name, lengths).estimate.step.seconds for each in (base, system)
     )
     return float(np.mean(np.divide(slow, fast)))
 
@@ -357,10 +321,7 @@ def static_lags_more_when_lengths_change(name: str) -> Any:
     """
     static = dynamic_speedup(name, "flexgen-mapping", "lpddr-only")
     greedy = dynamic_speedup(name, "h2m2", "lpddr-only")
-    base = seconds("lpddr-only", name)
-    equal_static = np.mean(base / seconds("flexgen-mapping", name))
-    equal_greedy = np.mean(base / seconds("h2m2", name))
-    return static / greedy < equal_static / equal_greedy
+    return static / greedy < _speedup("flexgen-mapping", name) / _speedup("h2m2", name)
 
 
 # --- memory, paging, chips --------------------------------------------------------------------

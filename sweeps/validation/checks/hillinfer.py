@@ -111,12 +111,12 @@ def path_over_eq2(path: str) -> Real:
     hw, llm, work = _point()
     kv = llm.kv_bytes(work.batch, work.context)
     r = rates(hw, llm, 1.0, 0.0, 0.0)
-    if path == "cpu":
-        pools = Pools(kv, 0.0, EVICTION_ALPHA, 0.0, 0.0)
-        printed = kv / r.f_c + EVICTION_ALPHA * kv / r.b_c
-    else:
-        pools = Pools(0.0, kv, EVICTION_ALPHA, 0.0, 0.0)
-        printed = kv / r.f_s + EVICTION_ALPHA * kv / r.b_s
+    in_dram, on_drive, read, moved = {
+        "cpu": (kv, 0.0, r.f_c, r.b_c),
+        "csd": (0.0, kv, r.f_s, r.b_s),
+    }[path]
+    pools = Pools(in_dram, on_drive, EVICTION_ALPHA, 0.0, 0.0)
+    printed = kv / read + EVICTION_ALPHA * kv / moved
     return balanced_paths(hw, llm, pools, 1.0, 0.0).parts[path].seconds / printed
 
 

@@ -126,11 +126,10 @@ def bars_of_fig_11(model: str, context: str, *ranksets: str) -> Numbers:
 def _tbt(model: str, system: str, context: float, ranksets: str = "") -> Numbers:
     """One step of a batch, without regard to memory [s]."""
     hw, llm = model_on(PLATFORM, model)
-    hw = hw.with_values(
-        {"gpu.count": REPLICA, "gpu.memory": ENDLESS_RATE, "dimm.capacity": ENDLESS_RATE}
-    )
+    changes = {"gpu.count": REPLICA, "gpu.memory": ENDLESS_RATE}
+    changes["dimm.capacity"] = ENDLESS_RATE
     if ranksets:
-        hw = hw.with_values({"dimm.ranksets": float(ranksets)})
+        changes["dimm.ranksets"] = float(ranksets)
     spec = find_system(system)
     work = Workload(np.array(PAPER_BATCHES), context, 1.0).at_context(context)
     knobs = dict(spec.defaults)
@@ -138,7 +137,7 @@ def _tbt(model: str, system: str, context: float, ranksets: str = "") -> Numbers
         knobs |= L3_SPLIT
     if "interleave" in knobs:
         knobs["interleave"] = NOT_INTERLEAVED
-    resolved = resolve_knobs(spec, hw, llm, work, knobs)
+    resolved = resolve_knobs(spec, hw.with_values(changes), llm, work, knobs)
     return np.asarray(resolved.estimate.step.seconds)
 
 
