@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -26,7 +26,7 @@ from nearkv.sweeps.explore.lines import (
     searched,
 )
 from nearkv.sweeps.study.bands import RATIO_ERROR, Band, check_band
-from nearkv.sweeps.study.grid import NO_NUMBERS, Block
+from nearkv.sweeps.study.grid import NO_NUMBERS, Block, Mesh
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.tables.labels import short_number
 from nearkv.sweeps.tables.table import Row, Rows, plain
@@ -83,8 +83,8 @@ def find_crossovers(study: Study, along: str, of: str) -> Rows:
         raise InputError(UNEQUAL)
     rows: Rows = []
     for one, other in zip(first, second, strict=True):
-        race = Race(Probe(one), Probe(other), axis, of)
-        check_column(of, race.first.own_columns, race.second.own_columns)
+        race = Race((Probe(one), Probe(other)), axis, of)
+        check_column(of, *(probe.own_columns for probe in race.systems))
         rows += _rows(race, limits, band)
     return rows
 
@@ -110,20 +110,23 @@ class Race:
     A point of the search is a design point at a draw, `design * draws + draw`.
 
     Attributes:
-        first, second: the systems, point for point.
+        systems: both, point for point.
         axis: `batch`, `context`, `output_tokens` or `role.key`.
         of: the column.
-        ours, theirs: hardware numbers of the first and the second system, one value a draw [SI].
+        drawn: hardware numbers of each system by `role.key`, one value a draw [SI].
         error: model error of the ratio's logarithm (designs, draws) [1]; None at stated numbers.
     """
 
-    first: Probe
-    second: Probe
+    systems: tuple[Probe, Probe]
     axis: str
     of: str
-    ours: Mapping[str, Numbers] = field(default_factory=dict)
-    theirs: Mapping[str, Numbers] = field(default_factory=dict)
+    drawn: tuple[Mesh, Mesh] = (NO_NUMBERS, NO_NUMBERS)
     error: Numbers | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of design points."""
+        return self.systems[0].size
 
     @property
     def draws(self) -> int:
@@ -133,32 +136,32 @@ class Race:
     @property
     def names(self) -> tuple[str, str]:
         """Names of both systems."""
-        return self.first.block.system.name, self.second.block.system.name
+        first, second = (probe.block.system.name for probe in self.systems)
+        return first, second
 
     @property
     def platforms(self) -> str:
         """Platform of each system, if they run on different ones."""
-        own, other = (probe.block.platform.label for probe in (self.first, self.second))
-        first, second = self.names
-        return f"{first} on {own}, {second} on {other}" if own != other else ""
+        labels = [probe.block.platform.label for probe in self.systems]
+        pairs = zip(self.names, labels, strict=True)
+        places = ", ".join(f"{name} on {label}" for name, label in pairs)
+        return places if len({*labels}) > 1 else ""
 
     def answered(self, walk: AxisLine) -> tuple[AxisLine, str]:
         """Values up to where a system begins to run without a number, and a sentence on the rest.
 
         The line stays whole where its last value has numbers, and where its first ones lack them.
         """
-        points = np.arange(self.first.size)
+        points = np.arange(self.size)
         last = np.full(len(points), walk.values[-1])
-        for probe in (self.first, self.second):
-            if not self._blank(probe, points, last).any():
+        for name, probe in zip(self.names, self.systems, strict=True):
+            state = partial(self._blank, probe)
+            if not state(points, last).any():
                 continue
-            blank = looked_at(
-                partial(self._blank, probe), len(points), walk.values, walk.whole
-            )
+            blank = looked_at(state, len(points), walk.values, walk.whole)
             first = int(np.argmax(blank.any(axis=1)))
             if first > 1:
-                name, cut = probe.block.system.name, walk.values[first] / walk.scale
-                begins = f"{self.axis} {short_number(cut)}"
+                begins = f"{self.axis} {short_number(walk.values[first] / walk.scale)}"
                 note = f"left out from {begins} on, where {name} runs without {self.of}"
                 return replace(walk, values=walk.values[:first]), note
         return walk, ""
@@ -169,15 +172,15 @@ class Race:
         values = column(answer, self.of, len(point))
         return (np.isnan(values) & answer.estimate.fits.ok).astype(float)
 
-    def columns(self, point: Indices, value: Numbers) -> tuple[Numbers, Numbers]:
-        """The column of each system, NaN where it does not fit.
+    def columns(self, point: Indices, value: Numbers) -> Numbers:
+        """The column of each system (2, points), NaN where it does not fit.
 
         Raises:
             InputError: a system runs and has no such number, so that it cannot be called behind.
         """
         design, draw = np.divmod(point, self.draws)
-        answers = []
-        for probe, drawn in ((self.first, self.ours), (self.second, self.theirs)):
+        columns = []
+        for probe, drawn in zip(self.systems, self.drawn, strict=True):
             numbers = {address: values[draw] for address, values in drawn.items()}
             answer = self.answer(probe, design, value, numbers)
             values = column(answer, self.of, len(point))
@@ -190,16 +193,15 @@ class Race:
                     f"there (see `nearkv columns show {self.of}`); compare another column, "
                     "as with --of throughput_tok_s"
                 )
-            answers.append(values)
-        ours, theirs = answers
-        return ours, theirs
+            columns.append(values)
+        return np.stack(columns)
 
     def answer(
         self,
         probe: Probe,
         design: Indices,
         value: Numbers,
-        numbers: Mapping[str, Numbers] = NO_NUMBERS,
+        numbers: Mesh = NO_NUMBERS,
     ) -> Evaluated:
         """Answers of one system at some values along the axis."""
         if self.axis in WORKLOAD_COLUMNS:
@@ -212,13 +214,10 @@ class Race:
         A system that does not fit is far behind.
         """
         better = 1.0 if higher_is_better(self.of) else -1.0
-        ours, theirs = self.columns(point, value)
         with np.errstate(divide="ignore"):
-            own = better * np.log(ours)
-            other = better * np.log(theirs)
-        own = np.nan_to_num(own, nan=-FAR)
-        other = np.nan_to_num(other, nan=-FAR)
-        lead = np.clip(own - other, -FAR, FAR)
+            scores = better * np.log(self.columns(point, value))
+        own, other = np.nan_to_num(scores, nan=-FAR)
+        lead: Numbers = np.clip(own - other, -FAR, FAR)
         if self.error is None:
             return lead
         both_fit = np.abs(lead) < FAR / 2
@@ -231,7 +230,7 @@ class Race:
 
     def changes(self, walk: AxisLine) -> list[Crossing]:
         """Changes of the leader along a line of values, point by point, rising."""
-        count = self.first.size * self.draws
+        count = self.size * self.draws
         changes: list[Crossing] = []
         for change in crossings(self.leader, count, walk.values, walk.whole):
             last = changes[-1] if changes else None
@@ -246,12 +245,11 @@ class Race:
         """Crossings on both sides of which at least one system fits."""
         if not edges:
             return []
-        points = np.array([edge.point for edge in edges])
-        below = np.array([edge.below for edge in edges])
-        above = np.array([edge.above for edge in edges])
+        sides = np.array([(edge.point, edge.below, edge.above) for edge in edges])
+        points, below, above = sides.T
         runs = np.ones(len(edges), bool)
         for values in (below, above):
-            runs &= np.isfinite(self.columns(points, values)).any(axis=0)
+            runs &= np.isfinite(self.columns(points.astype(int), values)).any(axis=0)
         return [edge for edge, keep in zip(edges, runs, strict=True) if keep]
 
 
@@ -263,23 +261,20 @@ def _meet(last: Crossing, change: Crossing) -> bool:
 
 def _rows(race: Race, limits: str, band: Band | None) -> Rows:
     """A row per crossing of each design point, or one that says there is none."""
-    if race.first.size != race.second.size:
+    first, second = race.systems
+    if first.size != second.size:
         raise InputError(UNEQUAL)
-    walk, left_out = race.answered(_line(race.axis, limits, race.first.block))
+    walk, left_out = race.answered(_line(race.axis, limits, first.block))
     changes = race.contested(race.changes(walk))
     drawn = _drawn_changes(race, walk, band) if band else []
     walked = (race.axis, WORKLOAD_COLUMNS.get(race.axis, ""))
     note = "; ".join(filter(None, (left_out, walk.note)))
     rows: Rows = []
-    for point in range(race.first.size):
-        names = race.first.names(point, walked)
+    for point in range(race.size):
+        names = first.names(point, walked)
         del names["system"]
         for change in tuple(each for each in changes if each.point == point) or (None,):
-            answer = (
-                _crossing(race, walk, change)
-                if change
-                else _none(race, walk, point, limits)
-            )
+            answer = _answer(race, walk, limits, point, change)
             row = {**names, **answer, "resolution": walk.resolution}
             row["reason"] = "; ".join(filter(None, (row["reason"], race.platforms)))
             if band:
@@ -298,53 +293,45 @@ def _line(axis: str, limits: str, block: Block) -> AxisLine:
     return line(axis, edges, CROSSOVER_SAMPLES, whole, unit)
 
 
-def _crossing(race: Race, walk: AxisLine, change: Crossing) -> dict[str, Any]:
+def _answer(
+    race: Race, walk: AxisLine, limits: str, point: int, change: Crossing | None
+) -> dict[str, Any]:
+    """Leaders on both sides of a crossing, or throughout where there is none."""
     first, second = race.names
-    leaders = {1.0: first, 0.0: EQUAL, -1.0: second}
+    if change:
+        leaders = {1.0: first, 0.0: EQUAL, -1.0: second}
+        before, after = leaders[change.before], leaders[change.after]
+        below, above = change.below / walk.scale, change.above / walk.scale
+        value, reason = change.above, "; ".join(_misfits(race, change))
+    else:
+        before, why = _throughout(race, walk, point)
+        after, below, above = "", np.nan, np.nan
+        value, reason = walk.values[0], f"never: {why} from {limits.replace(':', ' to ')}"
+    ours, theirs = race.columns(np.array([point]), np.array([value])).ravel()
     return {
-        "from": leaders[change.before],
-        "to": leaders[change.after],
+        "from": before,
+        "to": after,
         "along": race.axis,
-        "below": plain(change.below / walk.scale),
-        "above": plain(change.above / walk.scale),
-        "unit": walk.unit,
-        **_quantities(race, change.point, change.above),
-        "reason": "; ".join(_misfits(race, change)),
+        "below": plain(below),
+        "above": plain(above),
+        "unit": walk.unit if change else None,
+        f"{first}_{race.of}": plain(ours),
+        f"{second}_{race.of}": plain(theirs),
+        "reason": reason,
     }
 
 
-def _none(race: Race, walk: AxisLine, point: int, limits: str) -> dict[str, Any]:
-    """The row of a design point without a crossing: the system that leads wherever one does."""
+def _throughout(race: Race, walk: AxisLine, point: int) -> tuple[str, str]:
+    """The system that leads wherever one does, and that in words."""
     points = np.full(len(walk.values), point)
     lead = race.lead(points, walk.values)
     ahead = lead[lead != 0]
-    leader, why = "", "neither has a value"
     if len(ahead):
         leader = race.names[0] if ahead[0] > 0 else race.names[1]
         where = "" if len(ahead) == len(lead) else ", where one does,"
-        why = f"{leader} leads{where}"
-    elif np.isfinite(race.columns(points, walk.values)).any():
-        why = "both are equal"
-    return {
-        "from": leader,
-        "to": "",
-        "along": race.axis,
-        "below": None,
-        "above": None,
-        "unit": None,
-        **_quantities(race, point, walk.values[0]),
-        "reason": f"never: {why} from {limits.replace(':', ' to ')}",
-    }
-
-
-def _quantities(race: Race, point: int, value: float) -> dict[str, Any]:
-    """The column of both systems at one value along the axis."""
-    ours, theirs = race.columns(np.array([point]), np.array([value]))
-    first, second = race.names
-    return {
-        f"{first}_{race.of}": plain(ours[0]),
-        f"{second}_{race.of}": plain(theirs[0]),
-    }
+        return leader, f"{leader} leads{where}"
+    has_value = np.isfinite(race.columns(points, walk.values)).any()
+    return "", "both are equal" if has_value else "neither has a value"
 
 
 def _misfits(race: Race, change: Crossing) -> list[str]:
@@ -352,10 +339,9 @@ def _misfits(race: Race, change: Crossing) -> list[str]:
     parts = []
     point = np.full(2, change.point)
     ends = np.array([change.below, change.above])
-    for probe in (race.first, race.second):
+    for name, probe in zip(race.names, race.systems, strict=True):
         fits = race.answer(probe, point, ends).estimate.fits
         below, above = (fits.reasons[place] for place in np.broadcast_to(fits.reason, 2))
-        name = probe.block.system.name
         if above and not below:
             parts.append(f"{name} no longer runs there: {above}")
         if below and not above:
@@ -368,16 +354,15 @@ def _drawn_changes(race: Race, walk: AxisLine, band: Band) -> list[Crossing]:
     from nearkv.sweeps.uncertainty.model_error import RATIO, drawn_error
     from nearkv.sweeps.uncertainty.sampled import drawn_numbers
 
-    first, second = race.first.block, race.second.block
+    first, second = (probe.block for probe in race.systems)
     names = {RATIO_ERROR, *first.draws.values(), *second.draws.values()}
     band = replace(band, names=tuple(sorted(names)))
-    points = np.arange(race.first.size)
+    points = np.arange(race.size)
     middle = np.full(len(points), walk.values[len(walk.values) // 2])
-    estimate = race.answer(race.first, points, middle).estimate
+    estimate = race.answer(race.systems[0], points, middle).estimate
     drawn = replace(
         race,
-        ours=drawn_numbers(first, band),
-        theirs=drawn_numbers(second, band),
+        drawn=(drawn_numbers(first, band), drawn_numbers(second, band)),
         error=drawn_error(first, band, estimate, points.shape, RATIO),
     )
     return drawn.contested(drawn.changes(walk))

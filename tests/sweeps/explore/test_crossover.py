@@ -74,7 +74,7 @@ def test_a_tie_of_rounding_is_part_of_a_crossing(
 ) -> None:
     """A range in which both are equal has two ends; a point of it is no range."""
     one = cast("Probe", SimpleNamespace(size=1))
-    race = Tie(one, one, "context", "decode_tok_s", width=width)
+    race = Tie((one, one), "context", "decode_tok_s", width=width)
     changes = race.changes(AxisLine("context", np.array([0.1, 0.5, 0.9]), whole=False, unit="1"))
     assert [(change.before, change.after) for change in changes] == leaders
     ends = [0.3 - width, 0.3 + width][-len(changes) :]
