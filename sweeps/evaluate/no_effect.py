@@ -8,10 +8,10 @@ from types import MappingProxyType
 
 import numpy as np
 
-from nearkv.costmodel.model.metrics import COLUMNS, Evaluated
+from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.hardware.errors import InputError, warn
 from nearkv.hardware.schema import PARTLESS, ROLES
-from nearkv.solvers.knobs import KnobSetting, LackingError, resolve_knobs
+from nearkv.solvers.knobs import KnobSetting, LackingError
 from nearkv.sweeps.study.grid import NO_NUMBERS, Block, Mesh, Slices
 from nearkv.sweeps.study.study import Study, blocks
 from nearkv.sweeps.tables.table import CellArray
@@ -95,25 +95,14 @@ def warn_of_unread(
 def _metrics(
     block: Block,
     box: Slices,
-    knobs: Mapping[str, KnobSetting] = NO_NUMBERS,
-    read: set[str] | None = None,
     numbers: Mesh = NO_NUMBERS,
+    read: set[str] | None = None,
 ) -> list[CellArray]:
-    """Every metric of some design points, with some knobs and numbers as given.
-
-    Args:
-        block, box: the design points.
-        knobs: values in place of those requested.
-        read: takes the name of each hardware number that is read, `role.key`.
-        numbers: values by `role.key`, in place of those stated [SI].
-    """
-    hw, llm, work, settings = block.at(block.grid.mesh(box), numbers, read=read)
-    resolved = resolve_knobs(block.system, hw, llm, work, {**settings, **knobs})
-    estimate = resolved.estimate
-    answer = Evaluated(estimate, hw, block.system.owns)
+    """Every metric of some design points; `numbers` and `read` are as `Block.at` takes them."""
+    answer = block.answer(block.grid.mesh(box), numbers, read)
     metrics = [metric.compute(answer) for metric in COLUMNS.values()]
-    own = estimate.columns.values()
-    return [np.asarray(value) for value in (estimate.fits.ok, *metrics, *own)]
+    own = answer.estimate.columns.values()
+    return [np.asarray(value) for value in (answer.estimate.fits.ok, *metrics, *own)]
 
 
 def _warn_if_idle(name: str, study_blocks: Sequence[Block]) -> None:
@@ -142,7 +131,7 @@ def _warn_if_idle(name: str, study_blocks: Sequence[Block]) -> None:
         if knob.choices:
             tried = [*range(len(knob.choices))]
         values = dict.fromkeys(tried)
-        trials.append((block, [({name: value}, NO_NUMBERS) for value in values]))
+        trials.append([(block.given({name: value}), NO_NUMBERS) for value in values])
         texts = (each if isinstance(each, str) else f"{each:g}" for each in values)
         labels |= dict.fromkeys(knob.choices or texts)
     if len(labels) > 1 and _are_alike(trials):
@@ -151,8 +140,8 @@ def _warn_if_idle(name: str, study_blocks: Sequence[Block]) -> None:
         )
 
 
-EffectTrial = tuple[Block, Sequence[tuple[Mapping[str, KnobSetting], Mesh]]]
-"""A block, and knobs and hardware numbers to take in place of those of its study."""
+EffectTrial = Sequence[tuple[Block, Mesh]]
+"""Blocks that differ in a knob, or hardware numbers to take in place of those of their study."""
 _FACTOR = 1024
 """Factor of a hardware number, within which an answer changes if it depends on it."""
 _COUNT_FACTOR = 8
@@ -170,8 +159,7 @@ def _warn_if_without_effect(address: str, study_blocks: Sequence[Block]) -> None
         for factor in (1.0, 1 / most, float(most)):
             value = factor * (axis.values[0] or 1.0)
             values.add(float(np.clip(np.ceil(value) if key.whole else value, *key.limits)))
-        changes = [(NO_NUMBERS, {address: np.array(value)}) for value in sorted(values)]
-        trials.append((block, changes))
+        trials.append([(block, {address: np.array(value)}) for value in sorted(values)])
     if _are_alike(trials):
         warn(
             f"--set {address} changes nothing here: {most:,} times less and more give the same"
@@ -179,13 +167,13 @@ def _warn_if_without_effect(address: str, study_blocks: Sequence[Block]) -> None
 
 
 def _are_alike(trials: Sequence[EffectTrial]) -> bool:
-    """True if the answers of each block are the same with any of its changes, and some fit."""
+    """True if the answers of each trial are the same with any of its changes, and some fit."""
     fits = False
-    for block, changes in trials:
+    for trial in trials:
         first: list[CellArray] = []
-        for knobs, numbers in changes:
+        for block, numbers in trial:
             try:
-                metrics = _metrics(block, block.grid.whole, knobs, numbers=numbers)
+                metrics = _metrics(block, block.grid.whole, numbers)
             except InputError:
                 # not every value goes with all others, so there is a difference
                 return False

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from nearkv.costmodel.algebra.span import Indices, Numbers
 from nearkv.costmodel.model.metrics import COLUMNS, Evaluated
 from nearkv.hardware.errors import InputError, check_known
-from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.study.grid import NO_NUMBERS, Block, Mesh
 from nearkv.sweeps.tables.table import Row, plain
 
@@ -76,12 +75,7 @@ class Probe:
         """
         mesh = {name: values[point] for name, values in self.axes.items()}
         mesh |= axes
-        hw, llm, work, settings = self.block.at(mesh, numbers)
-        return Evaluated(
-            resolve_knobs(self.block.system, hw, llm, work, settings).estimate,
-            hw,
-            self.block.system.owns,
-        )
+        return self.block.answer(mesh, numbers)
 
     def names(self, point: int, without: Collection[str] = ()) -> Row:
         """The columns that identify a design point: system, model, platform and its axes.

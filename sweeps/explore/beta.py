@@ -19,7 +19,6 @@ from nearkv.solvers.beta import (
     BestBeta,
     best_beta,
 )
-from nearkv.solvers.knobs import resolve_knobs
 from nearkv.solvers.objective import STEP
 from nearkv.sweeps.evaluate.columns import columns, stack
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
@@ -78,7 +77,7 @@ def _over_draws(block: Block, hot_share: Numbers) -> Columns:
 
     band, box = block.band, block.grid.whole
     assert band is not None
-    solved = replace(block, open_knobs={**block.open_knobs, "hot_share": "auto"})
+    solved = block.given({"hot_share": "auto"})
 
     def of_tile(outer: Slices, _: Slices) -> dict[str, Numbers]:
         share = sampled(solved, outer, timed=STEP).column("hot_share")
@@ -109,9 +108,7 @@ def _solved(block: Block) -> Columns:
             )
         knobs[name] = np.asarray(number, float)
     answer = best_beta(hw, llm, block.system.workload(work, knobs), knobs)
-    chosen = replace(
-        block, open_knobs={**block.open_knobs, "hot_share": answer.best.hot_share}
-    )
+    chosen = block.given({"hot_share": answer.best.hot_share})
     evaluated = columns(chosen, block.grid.whole)
     table: Columns = {
         name: evaluated[name]
@@ -119,7 +116,7 @@ def _solved(block: Block) -> Columns:
         if name in ("step_ms", "total_s") or name not in COLUMNS
     }
     ok = (table["status"] == "ok").reshape(block.grid.shape)
-    auto = resolve_knobs(block.system, hw, llm, work, {**settings, "hot_share": "auto"})
+    auto = block.given({"hot_share": "auto"}).resolved(block.grid.whole)
     seconds = table["total_s"].reshape(ok.shape)
     whole = of_whole_request(seconds, auto, {"auto_value": "hot_share"})
     if whole:

@@ -126,10 +126,10 @@ def _check_solvable(system: System, name: str, band: float) -> None:
 
 def _solved(block: Block, box: Slices, knob: str, measured: BestMeasured | None) -> Columns:
     """All columns of a box with the knob solved, its bound, what binds and the paper's rules."""
-    hw, llm, work, settings = block.inputs(box)
+    inputs = block.inputs(box)
     system, timed = block.system, STEP if knob in STEP_KNOBS else TOTAL
     _, bound_name, unit = MEASURES[timed]
-    resolved = resolve_knobs(system, hw, llm, work, settings, explained=True, timed=timed)
+    resolved = resolve_knobs(system, *inputs, explained=True, timed=timed)
     table: Columns = {}
     for name, column in columns(block, box, resolved=resolved).items():
         is_of_knob = name == knob or name.startswith(f"{knob}_p")
@@ -145,6 +145,7 @@ def _solved(block: Block, box: Slices, knob: str, measured: BestMeasured | None)
         beside["bound_by"] = resolved.bound_by
         if knob == "alpha":
             # a system may keep K and V in widths of its own
+            _, llm, *_ = inputs
             beside["x_over_kv"] = resolved.estimate.columns.get("x_over_kv", llm.x_over_kv)
     others: dict[str, KnobSetting] = {
         _rule_column(rule): rule for rule in system.knobs[knob].rules
@@ -152,12 +153,10 @@ def _solved(block: Block, box: Slices, knob: str, measured: BestMeasured | None)
     if measured:
         others["measured"] = measured.value
     for name, value in others.items():
-        beside |= _compared(block, box, knob, name, value, least)
+        beside |= _compared(block.given({knob: value}), box, knob, name, least)
     if timed is STEP:
-        auto = resolve_knobs(system, hw, llm, work, settings)
-        beside |= of_whole_request(
-            resolved.estimate.total.seconds, auto, {"auto_value": knob}
-        )
+        total = resolved.estimate.total.seconds
+        beside |= of_whole_request(total, block.resolved(box), {"auto_value": knob})
     ok = (table["status"] == "ok").reshape(shape_of(box))
     if resolved.tried:
         beside["tried"] = np.asarray(resolved.tried)
@@ -224,24 +223,23 @@ def knob_bands(
 
 
 def _compared(
-    block: Block, box: Slices, knob: str, name: str, value: KnobSetting, least: Real
+    block: Block, box: Slices, knob: str, name: str, least: Real
 ) -> dict[str, Real]:
     """A rule or a value beside the best: what it is, what it takes, and what it loses.
 
     Args:
-        block, box, knob: as of `_solved`.
+        block: with the rule or the value.
+        box, knob: as of `_solved`.
         name: of the columns.
-        value: what is asked of the knob.
         least: what the best takes, in the unit of its column.
 
     Returns:
         Nothing of a rule whose numbers this machine does not have.
     """
-    hw, llm, work, settings = block.inputs(box)
     timed = STEP if knob in STEP_KNOBS else TOTAL
     measure, _, unit = MEASURES[timed]
     try:
-        other = resolve_knobs(block.system, hw, llm, work, {**settings, knob: value})
+        other = block.resolved(box)
     except (LackingError, MissingNumberError):
         return {}
     seconds = np.where(other.estimate.fits.ok, timed(other.estimate).seconds, np.nan)

@@ -87,7 +87,7 @@ def _mapped(block: Block, box: Slices, method: str) -> Columns:
     tables = head_tables(hw, llm, work)
     best, optimum = SOLVERS[method](tables), exact(tables)
     units = {f"n_{name}": n for name, n in zip(SUBLAYERS, best.units, strict=True)}
-    resolved = replace(block, open_knobs={**block.open_knobs, **units}).resolved(box)
+    resolved = block.given(units).resolved(box)
     evaluated = columns(block, box, resolved=resolved)
     measured = COLUMNS.keys() | resolved.estimate.columns
     table = {name: evaluated[name] for name in evaluated if name not in measured}

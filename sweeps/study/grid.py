@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from nearkv.costmodel.algebra.span import Numbers
 from nearkv.costmodel.model.layers import with_widths
 from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.metrics import Evaluated
 from nearkv.costmodel.model.models import llms_from_parts, stated_widths
 from nearkv.costmodel.model.registry import System
 from nearkv.costmodel.model.workload import ENDLESS_TOKENS, Arrivals, Workload
@@ -205,6 +206,18 @@ class Block:
     def resolved(self, box: Slices) -> Resolved:
         """The system's answer to a box of design points, with a number for every knob."""
         return resolve_knobs(self.system, *self.inputs(box))
+
+    def given(self, knobs: Mapping[str, KnobSetting]) -> Block:
+        """The block with some knobs set otherwise."""
+        return replace(self, open_knobs={**self.open_knobs, **knobs})
+
+    def answer(
+        self, mesh: Mesh, numbers: Mesh = NO_NUMBERS, read: set[str] | None = None
+    ) -> Evaluated:
+        """The system's answer at any values of the axes; the arguments are those of `at`."""
+        hw, llm, work, settings = self.at(mesh, numbers, read)
+        resolved = resolve_knobs(self.system, hw, llm, work, settings)
+        return Evaluated(resolved.estimate, hw, self.system.owns)
 
     def at(
         self,

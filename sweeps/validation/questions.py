@@ -23,7 +23,6 @@ from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.machine import Machine
 from nearkv.hardware.platform import Platform
 from nearkv.hardware.schema import Quantity
-from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluate.columns import (
     FIGURE_PREFIXES,
     FOOTPRINT,
@@ -206,9 +205,7 @@ def ask(block: Block, numbers: Mesh, points: Mesh | None = None) -> BlockAnswer:
     mesh = {axis: values[..., np.newaxis] for axis, values in mesh.items()}
     stated = block.sets.values()
     free = {address: values for address, values in numbers.items() if address not in stated}
-    hw, llm, work, settings = block.at(mesh, free)
-    estimate = resolve_knobs(block.system, hw, llm, work, settings).estimate
-    return BlockAnswer(Evaluated(estimate, hw, block.system.owns), (*shape, count))
+    return BlockAnswer(block.answer(mesh, free), (*shape, count))
 
 
 def _once(values: Numbers) -> Numbers:

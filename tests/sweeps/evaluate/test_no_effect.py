@@ -15,6 +15,7 @@ import nearkv
 from nearkv.costmodel.model.registry import System
 from nearkv.hardware.errors import NearkvWarning
 from nearkv.sweeps.evaluate import no_effect
+from nearkv.sweeps.study.grid import NO_NUMBERS, Block, Mesh, Slices
 
 MODEL = "opt-30b"
 UNREAD = {"csd.count": 4}
@@ -227,9 +228,9 @@ def test_a_count_is_tried_eight_times_as_large(monkeypatch: pytest.MonkeyPatch) 
     counts: set[float] = set()
     metrics = no_effect._metrics
 
-    def seen(*args: Any, **options: Any) -> Any:
-        counts.update(np.ravel(options.get("numbers", {}).get("gpu.count", [])))
-        return metrics(*args, **options)
+    def seen(block: Block, box: Slices, numbers: Mesh = NO_NUMBERS, **options: Any) -> Any:
+        counts.update(np.ravel(numbers.get("gpu.count", [])))
+        return metrics(block, box, numbers, **options)
 
     monkeypatch.setattr(no_effect, "_metrics", seen)
     nearkv.compare("gpu", MODEL, context="1k", sets={"gpu.count": 1})
