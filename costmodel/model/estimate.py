@@ -118,7 +118,7 @@ class Fits:
     @cached_property
     def _missing(self) -> Numbers:
         by_tier = [
-            np.where(self.unmodelled, 0.0, np.maximum(_missing_bytes(*tier), 0.0))
+            np.where(self.unmodelled, 0.0, missing_bytes(*tier))
             for tier in self.tiers.values()
         ]
         return np.stack(np.broadcast_arrays(*by_tier))
@@ -137,7 +137,7 @@ def _holds(needed: Real, available: Real) -> Booleans:
     return np.less_equal(needed, limit)
 
 
-def _missing_bytes(needed: Real, available: Real) -> Real:
+def missing_bytes(needed: Real, available: Real) -> Real:
     """Bytes needed beyond those available; 0 where they fit [B]."""
     excess = np.subtract(needed, available)
     return np.where(_holds(needed, available), 0.0, excess)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Real, Span
-from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.estimate import Estimate, missing_bytes
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.sweeps.api.arguments import LoadAxes, Models, Names, Value, study_of
 from nearkv.sweeps.api.tables import table_of_rows
@@ -101,7 +101,7 @@ class Prediction:
             row: Row = {"memory": memory, "content": "all"}
             row["needed_gb"] = scalar(needed) / 1e9
             row["available_gb"] = scalar(available) / 1e9
-            row["missing_gb"] = max(row["needed_gb"] - row["available_gb"], 0.0)
+            row["missing_gb"] = scalar(missing_bytes(needed, available)) / 1e9
             rows.append(row)
             for content, amount in fits.contents.get(memory, {}).items():
                 if size := scalar(amount) / 1e9:

@@ -74,7 +74,7 @@ def test_a_footprint_is_what_decides_whether_a_design_fits() -> None:
     assert memories[row["short_of"]]["missing_gb"] == pytest.approx(row["short_gb"])
     for memory in memories.values():
         over = memory["needed_gb"] - memory["available_gb"]
-        assert memory["missing_gb"] == max(over, 0)
+        assert memory["missing_gb"] == pytest.approx(max(over, 0))
         within = [part for part in everything if part["memory"] == memory["memory"]][1:]
         assert sum(part["needed_gb"] for part in within) == pytest.approx(memory["needed_gb"])
     said = " ".join(succeed(*words, "--footprint", code=3).split())
@@ -83,3 +83,13 @@ def test_a_footprint_is_what_decides_whether_a_design_fits() -> None:
     assert "KV cache, 44,000 GB" in said
     assert "nearkv estimate hilos ... --footprint" in succeed(*words, code=3)
     assert "ask for one" in refusal(*words, "--footprint", "--explain")
+
+
+def test_a_memory_that_is_filled_to_the_last_byte_is_not_short() -> None:
+    """The share of experts is solved for all of the GPU, which rounding exceeds by some bytes."""
+    answer = nearkv.estimate(
+        "expert-offload", "gpt-oss-120b-gguf", batch=1, context=4096, output_tokens=32
+    )
+    gpu = answer.footprint[0]
+    assert gpu["needed_gb"] == pytest.approx(gpu["available_gb"], rel=1e-12)
+    assert gpu["missing_gb"] == 0
