@@ -364,7 +364,9 @@ def _role(role: str, entry: FileTable, inherited: Part | None, path: Path) -> Pa
         check_complete(numbers, role, where)
         return Part(role, role, role, numbers)
     else:
-        parts = a_few(names("part"), like=role)
+        types = ROLES.get(role, PART_TYPES)
+        fitting = [name for name in names("part") if load_part(name).type in types]
+        parts = a_few(fitting, like=role)
         raise InputError(f'{where}: names no part; add part = "...", one of {parts}')
     changed = _changed(part, own, where)
     placed = replace(changed, follows={**changed.follows, **follows})

@@ -176,7 +176,7 @@ def _on_cluster(
             asyncio.run(_shake_hands(address))
             client = Client(address, timeout=PATIENCE, set_as_default=False)
             client.wait_for_workers(1, timeout=PATIENCE)
-    except (OSError, ValueError, RuntimeError, MemoryError) as problem:
+    except (OSError, ValueError, RuntimeError, MemoryError, TypeError) as problem:
         raise InputError(
             f"--scheduler {address}: no Dask cluster with workers answers there "
             f"({_first_line(problem) or 'timed out'}); start one, or use --jobs"

@@ -442,7 +442,8 @@ def _blocks(listed: Any, where: str) -> NDArray[np.uint64]:
         whole = map(int, listed.split()) if isinstance(listed, str) else listed
         return np.frombuffer(array("q", whole), np.uint64)
     except (TypeError, ValueError, OverflowError):
-        raise InputError(f"{where}: must be a list of whole numbers") from None
+        example = "1 2 3 in CSV, [1, 2, 3] in JSON lines"
+        raise InputError(f"{where}: must be a list of whole numbers: {example}") from None
 
 
 @contextmanager

@@ -330,7 +330,7 @@ def _undetermined(factors: Sequence[str], direction: Numbers) -> str:
     parts = [(share, name) for share, name in zip(direction, factors, strict=True)]
     large = [(share, name) for share, name in parts if abs(share) >= 0.1]
     if len(large) == 1:
-        return f"The rows do not determine {large[0][1]}: its range says as much."
+        return f"Of {large[0][1]} the rows say little that its range does not."
     sign = np.sign(large[0][0])
     moves = ", ".join(f"{sign * share:+.2f} {name}" for share, name in large)
     return (

@@ -302,6 +302,7 @@ PLATFORMS = {
     f'{BASE}[gpus]\npart = "h200-sxm"\ncount = 1': "unknown role 'gpus'; did you mean 'gpu'",
     f'{BASE}[gppu]\npart = "h200-sxm"': "unknown role 'gppu'; did you mean 'gpu'",
     f'{BASE}without = ["csd"]\n[csd]\ncount = 3': "csd: names no part",
+    f"{BASE}[nvlink]\ncount = 4": "one of nvlink3, nvlink4, nvlink5, nvlink-c2c, nvlink4-h800, inf",
     f'{BASE}[gpu]\nbandwidth = "400 gbps"': "Gb/s and Gbps count bits",
     f"kind = 'gpu'\n{'.'.join('a' * 3000)} = 1": "not a valid TOML file",
     f'{BASE}[gpu]\npart = "./none.toml"\ncount = 1': "does not exist",

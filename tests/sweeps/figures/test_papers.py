@@ -26,6 +26,7 @@ from nearkv.sweeps.figures.papers import (
     paper_figure,
 )
 from nearkv.sweeps.figures.style import load_pyplot, spelled
+from nearkv.sweeps.validation.checks.hilos import best_alpha
 from nearkv.sweeps.validation.claims import Claim
 
 STUDIES = sorted((Path(__file__).parents[3] / "sweeps" / "studies").glob("*.toml"))
@@ -181,6 +182,14 @@ def test_the_command_draws_and_counts_what_is_stated(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_figure_13_of_hilos_is_drawn_for_the_devices_of_its_claim() -> None:
+    """The shares are those of docs/hilos.md: 16 devices would be fastest at 50, 50 and 25 %."""
+    rows = paper_figure("hilos-fig13").table.query("interval == 16")
+    fastest = rows.loc[rows.groupby("model", sort=False)["decode_tok_s"].idxmax()]
+    claimed = best_alpha("opt-30b", "opt-66b", "opt-175b")
+    assert list(100 * fastest["alpha"]) == list(claimed) == [75, 75, 50]
+
+
 def test_an_own_study_is_drawn_and_bad_keys_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -216,6 +216,8 @@ def test_no_cluster_is_one_sentence(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("impatient")
 def test_an_address_of_no_cluster_is_one_sentence(tmp_path: Path) -> None:
+    without_certificates = refused_here(tmp_path / "out.csv", "tls://127.0.0.1:9")
+    assert "no Dask cluster with workers answers there (TLS expects" in without_certificates
     for address in ("nonsense", "tcp://host", "http://host:1", "host:70000"):
         printed = refused_here(tmp_path / "out.csv", address)
         assert f"--scheduler '{address}': write it as tcp://HOST:PORT" in printed

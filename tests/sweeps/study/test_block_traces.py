@@ -54,7 +54,7 @@ def test_json_lines_csv_and_gzip_are_one_trace(tmp_path: Path) -> None:
         ({"hash_ids": [1, 2]}, "1025 tokens are 3 blocks of 512, hash_ids has 2"),
         ({"hash_ids": [1, "b", 3]}, "list of whole numbers"),
         ({"hash_ids": [1, 2, 1 << 80]}, "list of whole numbers"),
-        ({"hash_ids": 7}, "list of whole numbers"),
+        ({"hash_ids": 7}, "list of whole numbers: 1 2 3 in CSV, [1, 2, 3] in JSON lines"),
         ({"hash_ids": [1, 2.5, 3]}, "list of whole numbers"),
     ],
 )
