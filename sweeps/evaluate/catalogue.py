@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from nearkv.costmodel.model import registry
@@ -13,7 +13,7 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import Platform, load_llm, load_part, load_platform, names
 from nearkv.hardware.errors import InputError, a_few, check_known, unknown
 from nearkv.hardware.files import is_known, read_toml
-from nearkv.hardware.machine import recording
+from nearkv.hardware.machine import Machine, recording
 from nearkv.solvers.knobs import LackingError, resolve_knobs
 from nearkv.sweeps.evaluate.provenance import numbers, platform_numbers
 from nearkv.sweeps.study.sizes import number
@@ -49,16 +49,28 @@ def rows_on(name: str) -> Rows:
 
 def _lacks(system: System, platform: Platform) -> str:
     """Roles and numbers that a system reads, for either model, and a platform does not have."""
-    machine = platform.machine()
+    try:
+        list(_tried(system, platform.machine()))
+    except LackingError as refusal:
+        return refusal.lacks
+    return ""
+
+
+def _tried(system: System, machine: Machine) -> Iterator[Evaluated]:
+    """Answers of a system for either model that it takes.
+
+    Raises:
+        LackingError: the machine lacks roles or numbers that the system reads.
+    """
     for model in READ_MODELS:
-        llm = llm_from_part(load_llm(model), machine["precision"])
         try:
-            resolve_knobs(system, machine, llm, READ_WORK, dict(system.defaults))
-        except LackingError as refusal:
-            return refusal.lacks
+            llm = llm_from_part(load_llm(model), machine["precision"])
+            solved = resolve_knobs(system, machine, llm, READ_WORK, dict(system.defaults))
+        except LackingError:
+            raise
         except InputError:  # the system does not take this model
             continue
-    return ""
+        yield Evaluated(solved.estimate, machine, system.owns)
 
 
 def summary_of(name: str) -> str:
@@ -290,13 +302,7 @@ def _keys_read(system: System, kind: str) -> set[str]:
     roles = [name for name, part in platform.roles.items() if part.type == kind]
     read: set[str] = set()
     machine = recording(platform.machine(), read)
-    for model in READ_MODELS if roles else ():
-        try:
-            llm = llm_from_part(load_llm(model), machine["precision"])
-            solved = resolve_knobs(system, machine, llm, READ_WORK, dict(system.defaults))
-        except InputError:  # the system does not take this model
-            continue
-        answer = Evaluated(solved.estimate, machine, system.owns)
+    for answer in _tried(system, machine) if roles else ():
         for column in COLUMNS.values():
             column.compute(answer)
     addresses = [address.partition(".") for address in read]

@@ -430,7 +430,8 @@ def evaluate(parts: Sequence[Block], extra: Collection[str] = ()) -> list[Column
     refusals: list[LackingError] = []
     for block in parts:
         try:
-            tables.append(_whole(block, extra))
+            pieces = block.grid.boxes(block.at_once)
+            tables.append(stack([columns(block, box, extra=extra) for box in pieces]))
         except LackingError as refusal:
             refusals.append(refusal)
             tables.append(without_answer(block, refusal.reason))
@@ -451,11 +452,6 @@ def check_rows(parts: Sequence[Block]) -> None:
             f"{size:,} design points are too many for one table (at most {MOST_IN_MEMORY:,}); "
             "write them to a file with `nearkv sweep ... -o FILE.csv`"
         )
-
-
-def _whole(block: Block, extra: Collection[str]) -> Columns:
-    pieces = block.grid.boxes(block.at_once)
-    return stack([columns(block, box, extra=extra) for box in pieces])
 
 
 def table(study: Study, extra: Collection[str] = ()) -> Columns:

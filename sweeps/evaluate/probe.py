@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Indices, Numbers
 from nearkv.costmodel.model.metrics import COLUMNS, Evaluated
 from nearkv.hardware.errors import InputError, check_known
-from nearkv.sweeps.study.grid import NO_NUMBERS, Block, Mesh
+from nearkv.sweeps.study.grid import NO_NUMBERS, Block, Mesh, scalar
 from nearkv.sweeps.tables.table import Row, plain
 
 
@@ -122,18 +121,14 @@ def check_column(name: str, *own: Sequence[str]) -> None:
     check_known("column", [name], known, "--of")
 
 
-def bottleneck(answer: Evaluated, size: int, of: str = "total") -> NDArray[np.str_]:
-    """The resource that takes most of the time, or the memory that is short.
+def bottleneck(answer: Evaluated, of: str) -> str:
+    """The resource that takes most of the time at one point, or the memory that is short.
 
     Args:
-        answer: the system's answer at some points.
-        size: number of points.
+        answer: of the system.
         of: the span, `prefill`, `step` or `total`.
     """
-    attribution = getattr(answer.estimate, of).attribution()
-    resources = np.array(list(attribution))
-    seconds = [np.broadcast_to(value, (size,)) for value in attribution.values()]
-    places = np.argmax(np.stack(seconds), axis=0)
-    short = np.broadcast_to(answer.estimate.fits.short_of, (size,))
-    memories = np.char.add(short, " memory")
-    return np.where(short == "", resources[places], memories)
+    if memory := str(np.ravel(answer.estimate.fits.short_of)[0]):
+        return f"{memory} memory"
+    seconds = getattr(answer.estimate, of).attribution()
+    return str(max(seconds, key=lambda name: scalar(seconds[name])))

@@ -195,7 +195,7 @@ class _Search:
         worst = self.targets[int(np.argmin(margins))]
         binds = PRICE if worst.quantity == "cost_usd" else ""
         if span := span_of(worst.quantity):
-            binds = str(bottleneck(answer, 1, span)[0])
+            binds = bottleneck(answer, span)
         reason = ""
         if limit == "never":
             stands = _what_misses(answer, worst, quantities[worst.name], binds)

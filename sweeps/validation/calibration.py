@@ -13,7 +13,6 @@ from nearkv.costmodel.algebra.span import Numbers
 from nearkv.hardware.catalog import Platform
 from nearkv.hardware.errors import InputError, a_few, once
 from nearkv.hardware.schema import Quantity
-from nearkv.hardware.units import unit_of
 from nearkv.solvers.calibrate import (
     ALIKE,
     CONFIDENCE,
@@ -102,8 +101,8 @@ def _fitted_to(
     """
     _check_count(evidence, addresses)
     factors = {address: ranged[address] for address in addresses}
-    ends = np.array([_ends(number) for number in factors.values()])
-    low, span = ends[:, 0], ends[:, 1] - ends[:, 0]
+    low, high = np.array([number.range_si for number in factors.values()], float).T
+    span = high - low
 
     def residuals(shares: Numbers) -> Numbers:
         values = low + shares * span
@@ -123,8 +122,7 @@ def ranges(platform: Platform) -> dict[str, Quantity]:
         is_fixed = key.whole or key.only or address in platform.follows
         if number.range_si is None or is_fixed:
             continue
-        low, high = number.range_si
-        if low < high:
+        if number.range_si[0] < number.range_si[1]:
             ranged[address] = number
     return ranged
 
@@ -177,7 +175,7 @@ def _effects(evidence: Evidence, ranged: Mapping[str, Quantity]) -> dict[str, fl
     numbers = {}
     for place, (address, number) in enumerate(ranged.items()):
         values = np.full(points, number.si)
-        values[2 * place : 2 * place + 2] = _ends(number)
+        values[2 * place : 2 * place + 2] = number.range_si
         numbers[address] = values
     predicted = np.log(evidence.predict(numbers))
     moves = np.abs(predicted[1::2] - predicted[0::2])
@@ -195,12 +193,6 @@ def _nothing_to_fit(platform: str, measured: Sequence[str]) -> str:
         f"the numbers of {platform} that change these rows are stated as measured, and kept; "
         f"to fit them inside their ranges, give {options}"
     )
-
-
-def _ends(number: Quantity) -> tuple[float, float]:
-    """Ends of a number's range [SI]."""
-    _, size = unit_of(number.unit)
-    return (number.low or 0.0) * size, (number.high or 0.0) * size
 
 
 def _check_count(evidence: Evidence, chosen: Sequence[str]) -> None:
