@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.files import names, path_of, read_toml
 from nearkv.sweeps.evaluate.columns import ON_REQUEST, on_request, table
@@ -71,8 +72,6 @@ NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 GIB = 2**30
 """Bytes of a GiB."""
 
-YES_OR_NO = ("bool", "boolean")
-
 
 @dataclass(frozen=True)
 class Drawing:
@@ -103,25 +102,6 @@ class Drawing:
 
 
 @dataclass(frozen=True)
-class Statement:
-    """A number that the paper prints, and ours.
-
-    Attributes:
-        text: what is stated, in words.
-        unit: of both.
-        bound: exact, approx, at_most, at_least or range.
-        stated: lowest and highest number.
-        predicted: lowest and highest number.
-    """
-
-    text: str
-    unit: str
-    bound: str
-    stated: tuple[float, float]
-    predicted: tuple[float, float]
-
-
-@dataclass(frozen=True)
 class PaperFigure:
     """A figure of a paper, predicted.
 
@@ -129,14 +109,14 @@ class PaperFigure:
         title: which figure it is, and what it shows.
         drawing: how it is drawn.
         table: the predictions, a row per design point.
-        statements: what the paper states of it in words, beside our predictions.
+        statements: what the paper states of it in words -> the lowest and the highest prediction.
         varied: what is not the paper's, in words; empty where all is.
     """
 
     title: str
     drawing: Drawing
     table: pd.DataFrame
-    statements: list[Statement] = field(default_factory=list)
+    statements: Mapping[Claim, Numbers] = field(default_factory=dict)
     varied: str = ""
 
 
@@ -290,22 +270,20 @@ def _option_of(value: object, stated: Sequence[KnobValue]) -> str:
     return "auto" if solved and text != "nan" else text
 
 
-def _statements_of(paper: str, study: str) -> list[Statement]:
-    """Return the numbers that a paper states of a figure.
+def _statements_of(paper: str, study: str) -> dict[Claim, Numbers]:
+    """Return the numbers that a paper states of a figure, and our predictions.
 
     Args:
         paper: whose.
         study: name of its study, which ends in the figure's: `hilos-fig10`, `inf2-fig15a`.
     """
     label = study.partition("-fig")[2]
-    rows = []
-    for claim in load(paper) if label and paper in papers() else ():
-        if is_about(claim, label) and claim.metric and claim.unit not in YES_OR_NO:
-            low, high = map(float, predict(claim))
-            stated = (float(claim.low), float(claim.high))
-            text = f"{claim.claim} [{claim.id}]"
-            rows.append(Statement(text, claim.unit, claim.bound, stated, (low, high)))
-    return rows
+    claims = load(paper) if label and paper in papers() else []
+    return {
+        claim: predict(claim)
+        for claim in claims
+        if is_about(claim, label) and claim.metric and not claim.is_yes_or_no
+    }
 
 
 def is_about(claim: Claim, label: str) -> bool:
@@ -332,19 +310,17 @@ def draw(figure: PaperFigure) -> Figure:
     pyplot = load_pyplot()
     legend_lines = -(-figure.table[SERIES].nunique() // LEGEND_COLUMNS)
     heights = [PANEL_HEIGHT + LEGEND_HEIGHT * legend_lines]
-    groups: dict[str, list[Statement]] = {}
-    for statement in figure.statements:
-        groups.setdefault(statement.unit, []).append(statement)
-    if groups:
+    units = list(dict.fromkeys(claim.unit for claim in figure.statements))
+    if units:
         lines = LINE_HEIGHT * len(figure.statements)
-        heights.append(KEY_HEIGHT + AXIS_HEIGHT * len(groups) + lines)
+        heights.append(KEY_HEIGHT + AXIS_HEIGHT * len(units) + lines)
     with pyplot.rc_context(SETTINGS):
         size = (PAGE_WIDTHS["page"], sum(heights))
         drawn = pyplot.figure(figsize=size, layout="constrained")
         parts = drawn.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)
         _draw_panels(parts[0, 0], figure)
-        if groups:
-            _draw_statements(parts[1, 0], groups)
+        if units:
+            _draw_statements(parts[1, 0], figure.statements, units)
     return drawn  # type: ignore[no-any-return]
 
 
@@ -361,17 +337,23 @@ def _draw_panels(part: Any, figure: PaperFigure) -> None:
         }
     part.supxlabel(figure.varied)
     drawn = part.subplots(1, len(panels), squeeze=False)[0]
-    entries: dict[str, Any] = {}
     for axes, (title, own) in zip(drawn, panels.items(), strict=True):
         _draw_panel(axes, figure.drawing, own)
         axes.set_title(title)
         without_legend(axes)
         if axes is not drawn[0]:
             axes.set_ylabel("")
+    _add_legend(part, drawn, "center")
+
+
+def _add_legend(part: Any, panels: Iterable[Axes], side: str) -> None:
+    """Name what panels show above them, each name once."""
+    entries: dict[str, Any] = {}
+    for axes in panels:
         handles, labels = axes.get_legend_handles_labels()
         entries |= dict(zip(labels, handles, strict=True))
-    place = "outside upper center"
-    part.legend(entries.values(), entries, loc=place, ncols=LEGEND_COLUMNS, frameon=False)
+    look = {"loc": f"outside upper {side}", "ncols": LEGEND_COLUMNS, "frameon": False}
+    part.legend(entries.values(), entries, **look)
 
 
 def _draw_panel(axes: Axes, drawing: Drawing, rows: pd.DataFrame) -> None:
@@ -403,41 +385,42 @@ def _draw_stack(axes: Axes, drawing: Drawing, rows: pd.DataFrame) -> None:
     axes.legend()
 
 
-def _draw_statements(part: Any, groups: Mapping[str, Sequence[Statement]]) -> None:
+def _draw_statements(
+    part: Any, statements: Mapping[Claim, Numbers], units: Sequence[str]
+) -> None:
     """Draw a bar for each prediction and a mark for what is stated, one axis a unit.
 
     Args:
         part: of a figure.
-        groups: statements by their unit, top down.
+        statements: claims, and the lowest and the highest prediction of each.
+        units: of them, top down.
     """
-    heights = [LINE_HEIGHT * len(group) for group in groups.values()]
-    panels = part.subplots(len(groups), 1, height_ratios=heights, squeeze=False)
-    drawn = panels[:, 0]
-    for axes, (unit, group) in zip(drawn, groups.items(), strict=True):
-        for place, row in enumerate(group[::-1]):
-            low, high = row.predicted
+    groups = [[claim for claim in statements if claim.unit == unit] for unit in units]
+    heights = [LINE_HEIGHT * len(group) for group in groups]
+    panels = part.subplots(len(units), 1, height_ratios=heights, squeeze=False)[:, 0]
+    for axes, unit, group in zip(panels, units, groups, strict=True):
+        for place, claim in enumerate(group[::-1]):
+            low, high = statements[claim]
             axes.barh(place, low, 0.6, color=colour(5), label="predicted")
             if low < high:
                 label = "predicted, up to"
                 axes.barh(place, high - low, 0.6, left=low, color=RANGE, label=label)
-            mark = BOUND_MARKERS.get(row.bound, "D")
+            stated = [float(claim.low), float(claim.high)]
+            mark = BOUND_MARKERS.get(claim.bound, "D")
             look: dict[str, Any] = {"color": "black", "markersize": 4, "linewidth": 1.0}
-            axes.plot(row.stated, [place, place], marker=mark, label="stated", **look)
+            axes.plot(stated, [place, place], marker=mark, label="stated", **look)
         axes.set_ylim(-0.6, len(group) - 0.4)
-        texts = [_in_two_lines(row.text) for row in group[::-1]]
+        texts = [_in_two_lines(claim) for claim in group[::-1]]
         axes.set_yticks(range(len(group)), texts, fontsize=6)
         axes.set(xlabel=f"Stated and predicted ({unit})", xlim=(0, None))
-    handles, labels = drawn[0].get_legend_handles_labels()
-    entries = dict(zip(labels, handles, strict=True))
-    corner = "outside upper right"
-    part.legend(entries.values(), entries, loc=corner, ncols=3, frameon=False)
+    _add_legend(part, panels[:1], "right")
 
 
-def _in_two_lines(text: str) -> str:
-    """Return a statement in two lines at most, its address kept."""
-    words, _, name = text.rpartition(" [")
-    most = 2 * STATEMENT_WIDTH - 16 - len(name)  # a line seldom ends with its last letter
-    shortened = textwrap.shorten(words, most, placeholder=" ...")
-    return "\n".join(
-        textwrap.wrap(f"{shortened} [{name}", STATEMENT_WIDTH, break_on_hyphens=False)
-    )
+def _in_two_lines(claim: Claim) -> str:
+    """Return a statement in two lines at most, its name behind it."""
+    most = (
+        2 * STATEMENT_WIDTH - 16 - len(claim.id) - 1
+    )  # a line seldom ends with its last letter
+    words = textwrap.shorten(claim.claim, most, placeholder=" ...")
+    text = f"{words} [{claim.id}]"
+    return "\n".join(textwrap.wrap(text, STATEMENT_WIDTH, break_on_hyphens=False))

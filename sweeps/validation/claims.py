@@ -77,6 +77,11 @@ class Claim:
         return self.take == "every" or self.bound == "bracket"
 
     @property
+    def is_yes_or_no(self) -> bool:
+        """True if it states that something holds or not."""
+        return self.unit in ("bool", "boolean")
+
+    @property
     def is_blind(self) -> bool:
         """True if it was predicted before the authors had read it (`assume` begins with it)."""
         return self.assume.startswith("Blind when predicted")
@@ -90,7 +95,7 @@ class Claim:
             return RESTATED
         if self.assume.startswith("Fitted to"):
             return FITTED_TO
-        if self.unit in ("bool", "boolean"):
+        if self.is_yes_or_no:
             return YES_OR_NO
         return BOUND if self.is_bound else NUMBER
 

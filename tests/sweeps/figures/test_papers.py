@@ -94,7 +94,7 @@ def test_marks_stand_where_the_paper_states_them(inf2: PaperFigure, drawn: Figur
     assert marks == [2.0, 2.3, 2.67, 5.0]
     assert axes.get_xlabel() == "Stated and predicted (x)"
     widths = [bar.get_width() for bar in axes.patches]  # type: ignore[attr-defined]
-    exact = [row.predicted[0] for row in inf2.statements if row.bound == "exact"]
+    exact = [ends[0] for claim, ends in inf2.statements.items() if claim.bound == "exact"]
     assert set(exact) <= set(widths)
 
 
@@ -104,7 +104,7 @@ def test_a_prediction_that_varies_is_drawn_from_its_lowest_to_its_highest(
 ) -> None:
     _, (axes,) = panels_and_statements(drawn)
     ends = {bar.get_x() + bar.get_width() for bar in axes.patches}  # type: ignore[attr-defined]
-    ranges = [row.predicted for row in inf2.statements if row.predicted[0] < row.predicted[1]]
+    ranges = [(low, high) for low, high in inf2.statements.values() if low < high]
     assert ranges
     assert {high for _, high in ranges} <= ends
 
