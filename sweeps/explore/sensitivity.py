@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -70,40 +70,27 @@ def find_elasticities(study: Study, of: str) -> tuple[Rows, dict[str, Any]]:
     Raises:
         InputError: not one design point, an unknown column, or a point that does not fit.
     """
-    point = _Point.of_study(study, of)
-    factors = _factors(point.probe.block)
-    rows = _elasticities(point, factors) if factors else []
-    return rows, _band(study, of, point.value)
+    probe, value = _point(study, of)
+    return _elasticities(probe, of, value), _band(study, of, value)
 
 
-@dataclass(frozen=True)
-class _Point:
-    """One design point and the column looked at, with its value at the stated numbers."""
+def _point(study: Study, of: str) -> tuple[Probe, float]:
+    """The only design point of a study, and its column at the stated numbers.
 
-    probe: Probe
-    of: str
-    value: float
-
-    @classmethod
-    def of_study(cls, study: Study, of: str) -> _Point:
-        """The only design point of a study.
-
-        Raises:
-            InputError: there are several, the column is unknown, or the point has no answer.
-        """
-        without_band = replace(study, band=0.0)
-        block = one_block(without_band, "sensitivity")
-        warn_of_no_effect(without_band, [block])
-        probe = Probe(block)
-        check_column(of, probe.own_columns)
-        only = np.zeros(1, np.intp)
-        answer = probe.answer(only)
-        value = float(column(answer, of, 1)[0])
-        if not np.isfinite(value) or not value:
-            raise InputError(
-                f"{of} has no value at this design point; `nearkv estimate` says why"
-            )
-        return cls(probe, of, value)
+    Raises:
+        InputError: there are several, the column is unknown, or the point has no answer.
+    """
+    without_band = replace(study, band=0.0)
+    block = one_block(without_band, "sensitivity")
+    warn_of_no_effect(without_band, [block])
+    probe = Probe(block)
+    check_column(of, probe.own_columns)
+    value = float(column(probe.answer(np.zeros(1, np.intp)), of, 1)[0])
+    if not np.isfinite(value) or not value:
+        raise InputError(
+            f"{of} has no value at this design point; `nearkv estimate` says why"
+        )
+    return probe, value
 
 
 @dataclass(frozen=True)
@@ -139,31 +126,31 @@ def _factors(block: Block) -> list[_Factor]:
 
     A zero has no elasticity.
     """
-    factors = []
-    for role, part in block.platform.roles.items():
-        for key, quantity in part.numbers.items():
-            address = f"{role}.{key}"
-            is_own = address not in block.sets.values() and key not in part.follows
-            if quantity.si and is_own:
-                factors.append(_Factor(address, quantity, block.platform.key(address)))
-    return factors
+    platform = block.platform
+    fixed = {*block.sets.values(), *platform.follows}
+    return [
+        _Factor(address, quantity, platform.key(address))
+        for address, quantity in platform.numbers.items()
+        if quantity.si and address not in fixed
+    ]
 
 
-def _elasticities(point: _Point, factors: Sequence[_Factor]) -> Rows:
+def _elasticities(probe: Probe, of: str, value: float) -> Rows:
     """All factors in one evaluation: each has points of its own in which it alone changes."""
+    factors = _factors(probe.block)
+    if not factors:
+        return []
     looks = np.array([factor.looks for factor in factors])
-    count = looks.size
-    only = np.zeros(count, np.intp)
     numbers = {}
     for i, factor in enumerate(factors):
         changed = np.full(looks.shape, factor.quantity.si)
         changed[i] = looks[i]
         numbers[factor.address] = changed.ravel()
-    answer = point.probe.answer(only, numbers=numbers)
-    answers = column(answer, point.of, count).reshape(looks.shape)
+    answer = probe.answer(np.zeros(looks.size, np.intp), numbers=numbers)
+    answers = column(answer, of, looks.size).reshape(looks.shape)
     rows = [
-        _row(factor, point.of, looks[i], answers[i], point.value)
-        for i, factor in enumerate(factors)
+        _row(factor, of, at, there, value)
+        for factor, at, there in zip(factors, looks, answers, strict=True)
     ]
     rows = [row for row in rows if row.pop("matters")]
     return sorted(rows, key=_importance, reverse=True)
@@ -269,15 +256,14 @@ def importance(study: Study, of: str) -> tuple[Rows, list[str]]:
         InputError: not one design point, an unknown column, or a point without an answer.
     """
     check_known("column", [of], COLUMNS, "--of")
-    point, samples = _Point.of_study(study, of), study.samples
-    draws = point.probe.block.draws
+    (probe, value), samples = _point(study, of), study.samples
+    block = probe.block
+    draws = block.draws
     names = sorted({MODEL_ERROR, *draws.values()})
-    block = point.probe.block
-    only = np.zeros(1, np.intp)
-    stated = point.probe.answer(only).estimate
+    stated = probe.answer(np.zeros(1, np.intp)).estimate
     (place,), mechanisms = slowest(block, stated, (1,))
     law = find_error(mechanisms[place], VALUE, block.system.cite).law
-    logarithm = partial(_logarithm, point, law)
+    logarithm = partial(_logarithm, probe, of, law)
     indices = sobol_indices(logarithm, names, samples, study.seed)
     drawn = dict(ranks(tuple(names), samples, study.seed))
     band = Band(study.band or LEVEL, samples, study.seed)
@@ -300,7 +286,7 @@ def importance(study: Study, of: str) -> tuple[Rows, list[str]]:
         )
     rows.sort(key=lambda row: -row["total"])
     width = _width(logarithm(drawn), band)
-    sentences = [f"{of} = {point.value:.4g}, in a band {width:.3g}x wide"]
+    sentences = [f"{of} = {value:.4g}, in a band {width:.3g}x wide"]
     measurable = [row for row in rows if row["number"] != MODEL_ERROR]
     measurable.sort(key=lambda row: row["width_if_known"])
     for row in measurable[:MOST_MEASURED]:
@@ -315,19 +301,20 @@ def _width(logarithms: Numbers, band: Band) -> float:
     return float(np.exp(high - low))
 
 
-def _logarithm(point: _Point, law: SourceError, rank: Mapping[str, Numbers]) -> Numbers:
+def _logarithm(
+    probe: Probe, of: str, law: SourceError, rank: Mapping[str, Numbers]
+) -> Numbers:
     """Logarithm of the column at ranks of everything that is drawn, model error included.
 
     A draw in which the design does not fit has its time all the same.
     """
-    block = point.probe.block
+    block = probe.block
     numbers = {
         address: drawn_number(block.platform, address, rank[name])
         for address, name in block.draws.items()
     }
-    error = error_power(point.of) * law.quantile(rank[MODEL_ERROR])
-    only = np.zeros(len(error), np.intp)
-    answer = point.probe.answer(only, numbers=numbers)
-    values = COLUMNS[point.of].compute(answer)
+    error = error_power(of) * law.quantile(rank[MODEL_ERROR])
+    answer = probe.answer(np.zeros(len(error), np.intp), numbers=numbers)
+    values = COLUMNS[of].compute(answer)
     logarithms: Numbers = np.log(values) + error
     return logarithms
