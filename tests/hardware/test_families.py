@@ -276,6 +276,12 @@ def test_experts_between_narrow_activations_keep_their_parameters() -> None:
     assert moe.shared_parameters == beside
 
 
+def test_a_model_without_a_width_is_refused_with_narrow_experts_too() -> None:
+    config = {**CONFIGS["nemotron-3-super"][1], "hidden_size": 0}
+    with pytest.raises(InputError, match="hidden comes to 0, which must be more than zero"):
+        part_of_config(config, "narrow", "config.json", "test")
+
+
 def test_one_kv_head_serves_all_queries_of_bigcode() -> None:
     """StarCoderBase, of 15.5 billion parameters (arXiv 2305.06161, sec. 5)."""
     config: Config = {"model_type": "gpt_bigcode", "n_embd": 6144, "n_layer": 40, "n_head": 48}

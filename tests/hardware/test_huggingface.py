@@ -102,6 +102,7 @@ def test_gpt2_xl_has_its_published_parameters(tmp_path: Path) -> None:
         ({**LLAMA, "hidden_size": -1}, "must be a whole number"),
         ({**LLAMA, "num_attention_heads": 0}, "must be more than zero"),
         ({**LLAMA, "num_key_value_heads": 7}, "must be a multiple"),
+        ({**LLAMA, "n_layers": 5}, "num_hidden_layers = 80 and n_layers = 5 contradict"),
         ({**LLAMA, "num_key_value_heads": 0}, "num_key_value_heads = 0 must be 1 or more"),
         ({**LLAMA, "num_hidden_layers": 10**9}, "1 to 10,000"),
         ({**LLAMA, "layer_types": ["full_attention"]}, "one entry for each layer, 80"),
@@ -144,6 +145,17 @@ def test_nan_is_no_size_and_infinity_a_limit_of_mamba(tmp_path: Path) -> None:
     file.write_text('{"rope_theta": NaN, ' + text[1:])
     with pytest.raises(InputError, match="NaN is no number"):
         load_llm(str(file))
+
+
+def test_a_tower_beside_a_wider_text_has_its_own_width(tmp_path: Path) -> None:
+    """Qwen2-VL: 675 million parameters (arXiv:2409.12191, sec. 2), which end 3,584 wide."""
+    tower = {"depth": 32, "embed_dim": 1280, "hidden_size": 3584, "in_channels": 3}
+    tower |= {"patch_size": 14, "temporal_patch_size": 2, "spatial_merge_size": 2}
+    llm = read(tmp_path, {**LLAMA, "hidden_size": 3584, "vision_config": tower})
+    # 12 matrices of the width in a block; patches of 2 x 3 x 14 x 14; four of them to the text
+    blocks, patches = 32 * 12 * 1280**2, 2 * 3 * 14**2 * 1280
+    assert llm.idle_parameters == blocks + patches + 5120 * 5120 + 5120 * 3584
+    assert llm.idle_parameters == pytest.approx(675e6, rel=0.001)
 
 
 def test_an_unknown_family_is_never_guessed_in_silence(tmp_path: Path) -> None:
