@@ -30,7 +30,7 @@ from nearkv.costmodel.mechanisms.serving.replica import (
     waiting_line,
 )
 from nearkv.costmodel.mechanisms.serving.residents import (
-    bisect,
+    crossing,
     requests_held,
     resident,
 )
@@ -39,8 +39,8 @@ from nearkv.costmodel.model.workload import Serving, Workload
 
 _LEAST_STEPS = 1e-9
 """Stands for the steps of answers of one token, which their prompts give [1]."""
-_RATE_HALVINGS = 36
-"""Prompts of an iteration are solved to 1e-11 of the most."""
+_FALSI_STEPS = 100
+"""Steps of regula falsi that find prompts of an iteration even where their time jumps."""
 
 
 @dataclass(frozen=True)
@@ -179,13 +179,14 @@ class Loop:
         """
         most = self.most_starts
         of_one = np.minimum(1 / self.inside, 1.0)
-        least = np.where(np.greater(self.serving.chunked, 0), 0.0, of_one)
+        least = np.where(np.greater(self.serving.chunked, 0), LEAST_RATE, of_one)
 
-        def is_room(part: Real) -> Booleans:
+        def places_left(part: Real) -> Real:
+            """Share of the places in memory without a request [1]."""
             response = self.respond(part * most)
-            return np.less(response.rate * response.sojourn, self.inside)
+            return 1 - response.rate * response.sojourn / self.inside
 
-        part = bisect(is_room, least, 1.0 + 0.0 * self.users, _RATE_HALVINGS)
+        part = crossing(places_left, least, 1.0 + 0.0 * self.users, _FALSI_STEPS)
         response = self.respond(part * most)
         ttft = self.users / response.rate - response.decoding
         line = replace(

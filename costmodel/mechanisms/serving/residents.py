@@ -17,6 +17,8 @@ _ROUNDING = 1e-12
 RESIDENT_HALVINGS = 48
 REGULA_FALSI_STEPS = 7
 """Steps of regula falsi, which find a zero of a smooth function to about a part in 10^6."""
+_SOLVED = 1e-11
+"""Width of an interval that is solved, over its end."""
 _LEAST_DIFFERENCE = 1e-30
 """Keeps a difference of two numbers from being none."""
 
@@ -108,28 +110,38 @@ def bisect(
     return high
 
 
-def crossing(gap: Callable[[Real], Real], low: Real, high: Real) -> Real:
+def crossing(
+    gap: Callable[[Real], Real],
+    low: Real,
+    high: Real,
+    steps: int = REGULA_FALSI_STEPS,
+) -> Real:
     """Zero of a falling function, `high` if it stays above (regula falsi, Illinois).
 
     Args:
         gap: number -> value, above zero at `low`.
         low, high: ends of the interval [any unit].
+        steps: at most.
 
     Returns:
-        The point [unit of the interval].
+        The point, on its far side where it is solved [unit of the interval].
     """
     above, below = gap(low), gap(high)
     middle, before = low, np.zeros_like(above)
-    for _ in range(REGULA_FALSI_STEPS):
+    for _ in range(steps):
         share = np.where(
             np.less(below, 0), above / (above - below + _LEAST_DIFFERENCE), 1.0
         )
-        middle = low + np.clip(share, 0.0, 1.0) * (high - low)
+        within = low + np.clip(share, 0.0, 1.0) * (high - low)
+        is_open = np.greater(high - low, _SOLVED * high)
+        middle = np.where(is_open, within, high)
+        if not np.any(is_open):
+            break
         value = gap(middle)
         side = np.sign(value)
         # an end that stays twice counts half, so that it is left soon
         stays = np.where(side == before, 0.5, 1.0)
-        low = np.where(side > 0, middle, low)
+        low = np.where(side >= 0, middle, low)
         high = np.where(side > 0, high, middle)
         above = np.where(side > 0, value, stays * above)
         below = np.where(side > 0, stays * below, value)

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nearkv.costmodel.algebra.span import Leaf, Real, Span, serial
+from nearkv.costmodel.algebra.span import Booleans, Leaf, Real, Span, serial
 from nearkv.costmodel.mechanisms.serving.arrivals import at_rate, laws_of, under_load
-from nearkv.costmodel.mechanisms.serving.closed_loop import of_users
+from nearkv.costmodel.mechanisms.serving.closed_loop import Loop, of_users
+from nearkv.costmodel.mechanisms.serving.residents import bisect
 from nearkv.costmodel.model.estimate import fits
 from nearkv.costmodel.model.workload import Arrivals, Load, Serving, Workload
 from nearkv.solvers.goodput import first_within, quantile, within
@@ -277,3 +278,19 @@ def test_users_of_any_machine_are_served_as_many_as_there_are(seed: int) -> None
     assert np.all(ttft >= ttft[0] * (1 - 1e-6))  # a user alone waits for the own prompt
     assert np.all(answer.latency.tpot >= answer.replica.plain * (1 - 1e-9))
     assert np.all(rate[1:] >= 0.9 * rate[:-1])
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 14])
+def test_as_many_prompts_begin_as_halving_finds(seed: int) -> None:
+    """Times jump where a prompt takes a chunk more, as the last machine's do at its answer."""
+    of, asked = random_machine(np.random.default_rng(seed))
+    users = np.geomspace(1.0, 1024.0, 16)
+    loop = Loop(asked, of, users, users)
+
+    def is_room(starts: Real) -> Booleans:
+        response = loop.respond(starts)
+        return np.less(response.rate * response.sojourn, users)
+
+    least = np.where(of.chunked > 0, 0.0, loop.most_starts / users)
+    starts = bisect(is_room, least, loop.most_starts, halvings=60)
+    assert loop.balanced().rate == pytest.approx(loop.respond(starts).rate, rel=1e-10)

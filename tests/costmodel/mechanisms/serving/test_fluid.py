@@ -364,3 +364,18 @@ def test_a_falling_function_is_crossed_at_each_point_of_a_grid() -> None:
     assert end == pytest.approx([0.01, 0.3, 0.9, 1.0], rel=1e-6)
     one = crossing(lambda x: 1 / (1 + x) - 1 / 1.3, np.zeros(1), np.ones(1))
     assert one == np.ravel(end)[1]
+
+
+def test_a_jump_is_crossed_on_its_far_side_whatever_other_points_do() -> None:
+    """One point jumps from 1 to -3, one falls in a line; the last stays above zero."""
+    ends = np.array([LOWEST[1], LOWEST[1], 2.0])
+
+    def gap(x: Real) -> Real:
+        jumps = np.where(np.less(x, LOWEST[1]), 1.0, -3.0)
+        return np.where([True, False, False], jumps, ends - x)
+
+    jump, line, high = np.asarray(crossing(gap, np.zeros(3), np.ones(3), steps=100))
+    assert LOWEST[1] <= jump <= LOWEST[1] * (1 + 1e-11)
+    alone = crossing(lambda x: LOWEST[1] - x, np.zeros(1), np.ones(1), steps=100)
+    assert line == np.ravel(alone)[0] == pytest.approx(LOWEST[1], rel=1e-11)
+    assert high == 1
