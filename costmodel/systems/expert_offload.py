@@ -71,6 +71,10 @@ INTEGERS = (
     "cores multiply 8 bits as integers; FP8 is unpacked for vector units: --set "
     "host.ops_cycle=128, as AVX-512 makes in BF16"
 )
+SMALL_CHUNKS = (
+    "chunks of a prompt are below crossover_tok; larger ones bring experts to the GPU less "
+    "often: --knob chunk=8192"
+)
 OUTPACED = "drives read faster than ssd_link carries; a faster link would be faster"
 Attend = tuple[Span, Span, Span]
 """Attention of one layer that the GPU has, that the cores have, and whose weights are streamed."""
@@ -459,10 +463,16 @@ def expert_offload(
     of_gpus = engine.paged_memory * gpu(hw).memory - hw.gpu.count * engine.reserved
     held = placed.capacity_check(of_gpus, np.minimum(tokens, chunk))
     answer = estimate(hw, llm, work, prefill, decode, head, held)
+    crossover, may_stream = (
+        placed.crossover,
+        np.greater(prompts, 0) & np.less(gpu_experts, 1),
+    )
+    is_small = np.less(chunk, crossover) & np.less(crossover, tokens)
     return replace(
         answer,
+        notes={**answer.notes, SMALL_CHUNKS: may_stream & is_small},
         columns={
-            "crossover_tok": placed.crossover,
+            "crossover_tok": crossover,
             "expert_hit_share": cores.hit_share(llm, TokenChunks(b), placed.held),
         },
         attention={"gpu": 1 - cache, "host": cache},

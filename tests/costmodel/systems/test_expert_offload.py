@@ -19,6 +19,7 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.costmodel.systems.expert_offload import (
     INTEGERS,
     SEVERAL,
+    SMALL_CHUNKS,
     TAKE_TURNS,
     UNPACKED,
     expert_breaks,
@@ -134,6 +135,21 @@ def test_each_chunk_of_a_prompt_is_chosen_for_itself() -> None:
     assert more.busy_of("host.dram") == pytest.approx(
         full.busy_of("host.dram") + one_token.busy_of("host.dram")
     )
+
+
+def test_chunks_below_the_crossover_of_a_longer_prompt_say_so() -> None:
+    """Not where a chunk is larger, the cores compute prompts, or all experts are on the GPU."""
+    llm = model("qwen3-30b-a3b")
+    cross = float(answer(llm).columns["crossover_tok"])
+    work, small = Workload(1.0, np.ceil(2 * cross), 2.0), np.floor(0.9 * cross)
+    assert SMALL_CHUNKS in answer(llm, work=work, chunk=small, prompts=3.0).notes
+    silent = (
+        answer(llm, work=work, chunk=work.prompt),
+        answer(llm, work=work, chunk=small, prompts=0.0),
+        answer(llm, work=work, chunk=small, gpu_experts=1.0),
+        answer(llm, work=Workload(1.0, small, 2.0), chunk=small),
+    )
+    assert not any(SMALL_CHUNKS in one.notes for one in silent)
 
 
 def test_a_hit_rate_is_of_what_memory_does_not_hold_whole() -> None:
