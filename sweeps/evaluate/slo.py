@@ -6,19 +6,16 @@ Examples: `throughput_tok_s=1.0`, `step_ms<=200`, `speedup:flexgen-ssd>=5`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Indices, Numbers
-from nearkv.costmodel.model.metrics import COLUMNS, Evaluated
+from nearkv.costmodel.algebra.span import Numbers
+from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.hardware.units import measure
 from nearkv.sweeps.evaluate.catalogue import HIGHER_IS_BETTER
-from nearkv.sweeps.evaluate.probe import Probe, column
-from nearkv.sweeps.study.grid import Mesh
-from nearkv.sweeps.study.study import Study, blocks
 from nearkv.sweeps.tables.labels import stem_and_unit
 from nearkv.sweeps.tables.table import cell_text
 
@@ -167,57 +164,3 @@ def check_quantities(targets: Iterable[Target], own: Iterable[str]) -> None:
     known = [*COLUMNS, *own, *RATIOS]
     for target in targets:
         check_known("column", [target.quantity], known, target.option)
-
-
-@dataclass(frozen=True)
-class Gauge:
-    """Measures targets at the design points of a probe.
-
-    Attributes:
-        probe: the design points of the system itself.
-        others: the same design points of the systems that ratios compare with, by name.
-    """
-
-    probe: Probe
-    others: Mapping[str, Probe]
-
-    def answers(self, point: Indices, numbers: Mesh) -> dict[str, Evaluated]:
-        """Answers at some points with some numbers changed, by system; "" is the system itself."""
-        probes = {"": self.probe, **self.others}
-        return {name: each.answer(point, numbers=numbers) for name, each in probes.items()}
-
-
-def quantity_of(target: Target, answers: Mapping[str, Evaluated], size: int) -> Numbers:
-    """The target's quantity at points, NaN where the design does not fit.
-
-    Args:
-        target: what is measured.
-        answers: as of `Gauge`.
-        size: how many points they hold.
-    """
-    rate = RATIOS.get(target.quantity, target.quantity)
-    own = column(answers[""], rate, size)
-    if not target.against:
-        return own
-    return own / column(answers[target.against], rate, size)
-
-
-def gauge(probe: Probe, study: Study, targets: Sequence[Target]) -> Gauge:
-    """The gauge of a probe and of the systems that targets compare it with.
-
-    Raises:
-        InputError: such a system is unknown, or does not have one row per design point.
-    """
-    check_quantities(targets, probe.own_columns)
-    others = {}
-    for name in {target.against for target in targets} - {""}:
-        platform = probe.block.platform.name
-        other = replace(study, systems=(name,), platforms=(platform,), knobs={})
-        parts = blocks(other)
-        if len(parts) != 1 or parts[0].grid.size != probe.size:
-            raise InputError(
-                f"{name} does not have one row for each row of {probe.block.system.name}; "
-                "drop knob lists"
-            )
-        others[name] = Probe(parts[0])
-    return Gauge(probe, others)

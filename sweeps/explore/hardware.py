@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -16,13 +16,12 @@ from nearkv.hardware.errors import InputError
 from nearkv.solvers.search import VALUES_AT_ONCE, Crossing, crossings, looked_at
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.evaluate.prices import no_prices
-from nearkv.sweeps.evaluate.probe import Probe, bottleneck
+from nearkv.sweeps.evaluate.probe import Probe, bottleneck, column
 from nearkv.sweeps.evaluate.slo import (
-    Gauge,
+    RATIOS,
     Target,
-    gauge,
+    check_quantities,
     parse_targets,
-    quantity_of,
     span_of,
 )
 from nearkv.sweeps.explore.lines import (
@@ -35,7 +34,7 @@ from nearkv.sweeps.explore.lines import (
 )
 from nearkv.sweeps.study.grid import Block
 from nearkv.sweeps.study.sizes import names
-from nearkv.sweeps.study.study import Study
+from nearkv.sweeps.study.study import Study, blocks
 from nearkv.sweeps.tables.table import Row, Rows, cell_text, plain
 
 REACH = 1000.0
@@ -90,9 +89,28 @@ def find_hardware(study: Study, vary: str, slo: Sequence[str]) -> Rows:
     warn_of_unread(study_blocks, {along.axis: "--vary" for along in lines})
     for block, along in zip(study_blocks, lines, strict=True):
         refuse_set(study, block, along.axis, "--vary")
-        measured = gauge(Probe(block), study, targets)
-        rows += _Search(measured, targets, along).rows()
+        rows += _Search(_probes(Probe(block), study, targets), targets, along).rows()
     return rows
+
+
+def _probes(own: Probe, study: Study, targets: Sequence[Target]) -> dict[str, Probe]:
+    """A system, by the empty name, and the systems that targets compare it with, by theirs.
+
+    Raises:
+        InputError: such a system is unknown, or does not have one row per design point.
+    """
+    check_quantities(targets, own.own_columns)
+    probes = {"": own}
+    for name in {target.against for target in targets} - {""}:
+        platform = own.block.platform.name
+        parts = blocks(replace(study, systems=(name,), platforms=(platform,), knobs={}))
+        if len(parts) != 1 or parts[0].grid.size != own.size:
+            raise InputError(
+                f"{name} does not have one row for each row of {own.block.system.name}; "
+                "drop knob lists"
+            )
+        probes[name] = Probe(parts[0])
+    return probes
 
 
 def line_of(text: str, block: Block) -> AxisLine:
@@ -131,24 +149,24 @@ class _Search:
     """The search for targets along one hardware number.
 
     Attributes:
-        measured: the design points and how their targets are measured.
+        probes: design points of the system, by the empty name, and of those it is compared with.
         targets: all must be reached.
         line: values of the number that is varied.
     """
 
-    measured: Gauge
+    probes: Mapping[str, Probe]
     targets: Sequence[Target]
     line: AxisLine
 
     @property
     def _block(self) -> Block:
         """The block whose number is varied, with that number among those set."""
-        block = self.measured.probe.block
+        block = self.probes[""].block
         return replace(block, sets={**block.sets, "": self.line.axis})
 
     def rows(self) -> Rows:
         """An answer per design point."""
-        count = self.measured.probe.size
+        count = self.probes[""].size
         points = np.arange(count)
         reached = _states(self._margins)
         smallest = np.argmax(~np.isnan(reached), axis=0)
@@ -163,18 +181,35 @@ class _Search:
     @cached_property
     def _margins(self) -> Numbers:
         """Margins by which all targets are reached along the line: (values, points)."""
-        count = self.measured.probe.size
+        count = self.probes[""].size
         return looked_at(self._margin, count, self.line.values, self.line.whole)
+
+    def _answered(self, point: Indices, value: Numbers) -> tuple[Evaluated, Numbers]:
+        """The system's answers, and the quantity of each target (targets, points)."""
+        numbers = {self.line.axis: value}
+        answers = {
+            name: probe.answer(point, numbers=numbers)
+            for name, probe in self.probes.items()
+        }
+        quantities = []
+        for target in self.targets:
+            rate = RATIOS.get(target.quantity, target.quantity)
+            quantity = column(answers[""], rate, len(point))
+            if target.against:
+                quantity = quantity / column(answers[target.against], rate, len(point))
+            quantities.append(quantity)
+        return answers[""], np.stack(quantities)
+
+    def _margins_of(self, quantities: Numbers) -> Numbers:
+        """Margin by which each target is reached (targets, points)."""
+        pairs = zip(self.targets, quantities, strict=True)
+        return np.stack([target.margin(quantity) for target, quantity in pairs])
 
     def _margin(self, point: Indices, value: Numbers) -> Numbers:
         """Margin of all targets; negative where one is missed, NaN without a design."""
-        answers = self.measured.answers(point, {self.line.axis: value})
-        margins = [
-            target.margin(quantity_of(target, answers, len(point)))
-            for target in self.targets
-        ]
-        least: Numbers = np.min(margins, axis=0)
-        is_passed = self.line.whole & answers[""].estimate.fits.unmodelled
+        answer, quantities = self._answered(point, value)
+        least: Numbers = np.min(self._margins_of(quantities), axis=0)
+        is_passed = self.line.whole & answer.estimate.fits.unmodelled
         return np.where(is_passed, np.nan, least)
 
     def _reached(self, point: Indices, value: Numbers) -> Numbers:
@@ -183,16 +218,11 @@ class _Search:
 
     def _row(self, point: int, reached: bool, own: Sequence[Crossing]) -> dict[str, Any]:
         limit, value, bound, up_to = self._limit(point, reached, own)
-        answers = self.measured.answers(
-            np.array([point]), {self.line.axis: np.array([value])}
-        )
-        answer = answers[""]
-        quantities, margins = {}, []
-        for target in self.targets:
-            quantity = quantity_of(target, answers, 1)
-            quantities[target.name] = float(quantity[0])
-            margins.append(float(target.margin(quantity)[0]))
+        answer, of_targets = self._answered(np.array([point]), np.array([value]))
+        margins = self._margins_of(of_targets)[:, 0]
         worst = self.targets[int(np.argmin(margins))]
+        names = [target.name for target in self.targets]
+        quantities = dict(zip(names, of_targets[:, 0].tolist(), strict=True))
         binds = PRICE if worst.quantity == "cost_usd" else ""
         if span := span_of(worst.quantity):
             binds = bottleneck(answer, span)
@@ -214,7 +244,7 @@ class _Search:
         noted = answer.estimate.notes.items()
         notes = [self.line.note, *(sentence for sentence, at in noted if np.all(at))]
         return {
-            **self.measured.probe.names(point, (self.line.axis,)),
+            **self.probes[""].names(point, (self.line.axis,)),
             "vary": self.line.axis,
             "limit": limit,
             "value": value / scale if has_value else None,

@@ -98,8 +98,7 @@ def limits_of(text: str, block: Block, axis: str, option: str) -> tuple[float, f
 def number_stated(block: Block, address: str) -> tuple[Key, float | None, str]:
     """Schema of a hardware number, its value where the platform states one, and its unit."""
     key = block.platform.key(address)
-    role, _, name = address.partition(".")
-    quantity = block.platform.roles[role].numbers.get(name)
+    quantity = block.platform.numbers.get(address)
     if quantity is None:
         return key, None, key.unit
     return key, quantity.si, quantity.unit
