@@ -328,7 +328,7 @@ def _draw_contours(axes: Axes, values: Numbers) -> None:
         style: dict[str, Any] = {"colors": "0.3", "linestyles": "--", "linewidths": 0.7}
         lines = axes.contour(logarithms, levels=levels, **style)
         places = []
-        for line in (line for level in lines.allsegs for line in level):
+        for line in (line for level in lines.allsegs for line in level if len(line)):
             # vertices lie between two cells; cells are wide, so that beside a number there is room
             distance = np.abs(line - np.round(line)) @ LABEL_ROOM
             places.append(line[np.argmax(distance)])

@@ -168,3 +168,20 @@ def test_plot_map_draws_it_and_refuses_what_it_has_not(tmp_path: Path) -> None:
     two = pd.concat([BREAK_EVENS, BREAK_EVENS.assign(number="csd.price")])
     with pytest.raises(InputError, match=r"--where number=csd\.read"):
         plot.break_even_map(two)
+
+
+def test_a_level_that_no_square_of_known_cells_reaches_has_no_contour() -> None:
+    """A value of 8 lies apart, and the squares between four known cells end at 4."""
+    blank = float("nan")
+    values = [[1.0, 4.0, 4.0], [blank, 1.0, 2.0], [blank, blank, 1.0], [8.0, 4.0, blank]]
+    rows = [
+        (context, batch, True, values[i][j])
+        for i, batch in enumerate((1, 4, 16, 64))
+        for j, context in enumerate((4096, 8192, 16384))
+    ]
+    table = pd.DataFrame(rows, columns=["context_tok", "batch", "owner_wins", "at"])
+    axes = plot.break_even_map(table.assign(number="csd.read", unit="GB/s", usd_per_gb=None))
+    (lines,) = [item for item in axes.collections if isinstance(item, ContourSet)]
+    labels = {text.get_text() for text in lines.labelTexts}
+    assert labels
+    assert labels <= {"1.5", "2", "3"}
