@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.columns import TIME_PREFIX
-from nearkv.sweeps.figures.bars import mark
+from nearkv.sweeps.figures.bars import mark, tick_of
 from nearkv.sweeps.figures.series import (
     check_drawable,
     check_no_names,
@@ -26,7 +26,6 @@ from nearkv.sweeps.figures.style import (
     new_axes,
     styled,
 )
-from nearkv.sweeps.tables.labels import short_number
 from nearkv.sweeps.tables.table import MARKS, three_digits
 
 if TYPE_CHECKING:
@@ -188,10 +187,6 @@ def _names_of_bars(table: pd.DataFrame, by: str) -> list[str]:
     others += that_tell_apart(table, [by, *others])
     names = []
     for row in table.to_dict("records"):
-        texts = [str(row[by])]
-        for name in others:
-            value = row[name]
-            number = isinstance(value, int | float | np.number)
-            texts.append(short_number(float(value)) if number else str(value))
+        texts = [str(row[by]), *(tick_of(row[name]) for name in others)]
         names.append(" ".join(texts) if len(table) > MOST_UPRIGHT else "\n".join(texts))
     return names

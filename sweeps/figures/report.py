@@ -25,6 +25,7 @@ from nearkv.sweeps.evaluate.provenance import platform_numbers
 from nearkv.sweeps.figures import plot
 from nearkv.sweeps.figures.bars import tick_of
 from nearkv.sweeps.figures.series import (
+    SPEED,
     columns_of,
     distinct_values,
     independent,
@@ -39,9 +40,6 @@ from nearkv.sweeps.tables.table import plain, reach
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
-
-SPEED = "throughput_tok_s"
-"""Columns by which systems are compared."""
 
 MOST_REPORT_ROWS = 2000
 """Rows that a page holds; of a larger study the fastest are kept."""
