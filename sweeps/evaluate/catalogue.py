@@ -249,9 +249,15 @@ def column_row(name: str) -> Row:
     """One column of results.
 
     Raises:
-        InputError: no such column.
+        InputError: no such column, or that of a knob.
     """
     rows = {row["column"]: row for row in column_rows()}
+    owner = next((system.name for system in systems().values() if name in system.knobs), "")
+    if owner and name not in rows:
+        show = f"`nearkv systems show {owner}` says what it is"
+        raise InputError(
+            f"{name} is a knob, and its column what was stated or solved; {show}"
+        )
     check_known("column", [name], rows)
     return rows[name]
 

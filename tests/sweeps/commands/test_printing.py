@@ -90,6 +90,7 @@ def test_a_column_is_defined() -> None:
         (("estimate", "hilos", "--batch", "4", "--batch", "8"), "--batch is given twice"),
         (("systems", "--format", "json", "show", "hilos"), "put it behind the command"),
         (("columns", "show", "step_m"), "did you mean 'step_ms'"),
+        (("columns", "show", "alpha"), "alpha is a knob, and its column what was stated or solved"),
         (("compare", *TWO, "--ratio", "note"), "unknown column of numbers 'note'"),
         (("estimate", "hi\x1b[31mlos", "--model", "opt-66b"), "unknown system"),
     ],
