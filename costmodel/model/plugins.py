@@ -18,7 +18,7 @@ import numpy as np
 from nearkv.costmodel.algebra.span import Span, shapes
 from nearkv.costmodel.model.estimate import Estimate, Fits
 from nearkv.costmodel.model.metrics import COLUMNS
-from nearkv.hardware.errors import InputError, a_few
+from nearkv.hardware.errors import InputError, a_few, nearest
 from nearkv.hardware.machine import Machine
 from nearkv.hardware.schema import PARTLESS
 
@@ -104,6 +104,9 @@ class Plugin:
         detail = getattr(problem, "msg", None) or str(problem)
         first = str(detail).strip().partition("\n")[0]
         reason = f"{type(problem).__name__}: {first}" if first else type(problem).__name__
+        if isinstance(problem, AttributeError) and problem.name:
+            meant = nearest(problem.name, dir(problem.obj))
+            reason += f"; did you mean {meant!r}?" if meant else ""
         return InputError(f"{place}: {what} ({reason}); correct it there")
 
 

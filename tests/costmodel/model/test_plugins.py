@@ -163,6 +163,8 @@ HOSTILE = {
         "the role that is charged, one of chassis",
     ),
     system_that("raise SystemExit"): ("system 'mine' fails (SystemExit)",),
+    system_that("return llm.head_sze"): ("no attribute 'head_sze'; did you mean 'head_size'?)",),
+    system_that("raise AttributeError('own')"): ("fails (AttributeError: own); correct",),
 }
 
 
