@@ -155,7 +155,7 @@ class Prediction:
     def _fits_with(self, address: str, value: float) -> bool:
         """True if the design point has an answer with another number of the machine."""
         changed = {address: np.array([value])}
-        answer = Probe(self.block).answer(np.zeros(1, np.intp), numbers=changed)
+        answer = Probe(self.block).answer(numbers=changed)
         return bool(np.all(answer.estimate.fits.ok))
 
     def check_has_tree(self) -> None:

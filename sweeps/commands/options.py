@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nearkv.hardware.errors import InputError
+from nearkv.hardware.errors import InputError, unknown
 from nearkv.sweeps.study.axes import AXES, StudyAxis
-from nearkv.sweeps.study.sizes import pairs
+from nearkv.sweeps.study.sizes import comma_list, pairs
 
 if TYPE_CHECKING:
     from nearkv.sweeps.study.study import Study
@@ -370,9 +370,7 @@ def _check_known(study: Study, columns: str, where: str) -> None:
         InputError: there is such a name.
     """
     from nearkv.costmodel.model.registry import find_system
-    from nearkv.hardware.errors import unknown
     from nearkv.sweeps.evaluate.catalogue import column_rows
-    from nearkv.sweeps.study.sizes import comma_list
 
     systems = [find_system(name) for name in study.systems]
     if not columns or any(system.plugin for system in systems):

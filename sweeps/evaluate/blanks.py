@@ -19,9 +19,7 @@ _MOST = 1 << 14
 """Design points of one look; further axes are then looked at in one place."""
 
 
-def warn_of_blanks(
-    study_blocks: Sequence[Block], names: Collection[str], option: str
-) -> None:
+def warn_of_blanks(study_blocks: Sequence[Block], names: Collection[str]) -> None:
     """Warn of columns that rows are compared by and that running systems leave blank."""
     for name in names:
         if systems := running_without(study_blocks, name):
@@ -29,7 +27,7 @@ def warn_of_blanks(
             why = f"see `nearkv columns show {name}`"
             if name in COSTS and (unpriced := no_prices(study_blocks)):
                 why = "; ".join(unpriced)
-            warn(f"{option} {name}: {blank} ({why}); those are left out")
+            warn(f"--by {name}: {blank} ({why}); those are left out")
 
 
 def running_without(study_blocks: Sequence[Block], name: str) -> list[str]:

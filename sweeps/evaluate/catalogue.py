@@ -24,12 +24,17 @@ def system_rows() -> Rows:
     """One row per system."""
     rows: Rows = []
     for system in registry.systems().values():
-        knobs = ", ".join(system.knobs)
-        paper = system.plugin.file if system.plugin else system.cite
-        names = {"system": system.name, "origin": system.origin, "paper": paper}
-        names["platform"] = system.platform
-        names["technology"] = system.technology
-        rows.append({**names, "knobs": knobs, "what": system.summary})
+        rows.append(
+            {
+                "system": system.name,
+                "origin": system.origin,
+                "paper": system.plugin.file if system.plugin else system.cite,
+                "platform": system.platform,
+                "technology": system.technology,
+                "knobs": ", ".join(system.knobs),
+                "what": system.summary,
+            }
+        )
     return rows
 
 

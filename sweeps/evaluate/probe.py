@@ -17,6 +17,9 @@ from nearkv.hardware.errors import InputError, check_known
 from nearkv.sweeps.study.grid import NO_NUMBERS, Block, Mesh, scalar
 from nearkv.sweeps.tables.table import Row, plain
 
+FIRST = np.zeros(1, np.intp)
+"""Index of the first design point."""
+
 
 @dataclass(frozen=True)
 class Probe:
@@ -51,8 +54,7 @@ class Probe:
     @cached_property
     def own_columns(self) -> tuple[str, ...]:
         """Columns of numbers that only this system has."""
-        first = self.answer(np.zeros(1, np.intp))
-        return tuple(first.estimate.columns)
+        return tuple(self.answer().estimate.columns)
 
     @property
     def size(self) -> int:
@@ -61,7 +63,7 @@ class Probe:
 
     def answer(
         self,
-        point: Indices,
+        point: Indices = FIRST,
         axes: Mesh = NO_NUMBERS,
         numbers: Mesh = NO_NUMBERS,
     ) -> Evaluated:

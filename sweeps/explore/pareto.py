@@ -73,7 +73,7 @@ def find_front(
     front.check(rows.kinds)
     quiet = run.quiet or rows.size < QUICK
     numbers = best_numbers(rows, front, replace(run, quiet=quiet))
-    warn_of_blanks(rows.blocks, names, "--by")
+    warn_of_blanks(rows.blocks, names)
     if not len(numbers):
         condition = "meets every --where and " if limits else ""
         raise InputError(f"no design {condition}has all of {by}; see `nearkv sweep`")

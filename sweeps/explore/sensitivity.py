@@ -85,7 +85,7 @@ def _point(study: Study, of: str) -> tuple[Probe, float]:
     warn_of_no_effect(without_band, [block])
     probe = Probe(block)
     check_column(of, probe.own_columns)
-    value = float(column(probe.answer(np.zeros(1, np.intp)), of, 1)[0])
+    value = float(column(probe.answer(), of, 1)[0])
     if not np.isfinite(value) or not value:
         raise InputError(
             f"{of} has no value at this design point; `nearkv estimate` says why"
@@ -260,7 +260,7 @@ def importance(study: Study, of: str) -> tuple[Rows, list[str]]:
     block = probe.block
     draws = block.draws
     names = sorted({MODEL_ERROR, *draws.values()})
-    stated = probe.answer(np.zeros(1, np.intp)).estimate
+    stated = probe.answer().estimate
     (place,), mechanisms = slowest(block, stated, (1,))
     law = find_error(mechanisms[place], VALUE, block.system.cite).law
     logarithm = partial(_logarithm, probe, of, law)

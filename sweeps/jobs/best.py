@@ -73,7 +73,7 @@ def best(study: Study, reducer: Best, run: SweepRun, only: Sequence[str] = ()) -
     numbers = best_numbers(rows, reducer, run)
     table = whole_rows(rows, numbers if len(numbers) else np.zeros(1, np.int64))
     if len(numbers):
-        warn_of_blanks(rows.blocks, reducer.by, "--by")
+        warn_of_blanks(rows.blocks, reducer.by)
     elif table["status"][0] == "ok" or running_without(rows.blocks, reducer.by[0]):
         raise InputError(f"no design point has {reducer.by[0]}; compare by another column")
     return {name: table[name] for name in shown}

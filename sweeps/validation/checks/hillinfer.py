@@ -27,8 +27,9 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.costmodel.systems.kv_eviction import fetch
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.beta import best_beta
+from nearkv.sweeps.explore.batch import find_batches
 from nearkv.sweeps.validation.checks import check
-from nearkv.sweeps.validation.questions import WordedStudy, columns_of, model_on
+from nearkv.sweeps.validation.questions import WordedStudy, model_on
 
 BED = "aipc-4090"
 EVICTION_ALPHA = 0.2
@@ -182,16 +183,6 @@ def largest_batch(model: str, most: str) -> Any:
 
     Source: Sec. 5.4, fig. 15.
     """
-    rows = columns_of(
-        WordedStudy(
-            "hillinfer",
-            model,
-            batch=f"1:{most}:+1",
-            context="1920",
-            output_tokens="128",
-        )
-    )
-    batch = rows["batch"].astype(float)
-    together = rows["batch_run"].astype(float) >= batch
-    runs = (rows["status"] == "ok") & together
-    return np.max(batch, where=runs, initial=0.0)
+    question = WordedStudy("hillinfer", model, context="1920", output_tokens="128")
+    (row,) = find_batches(question.study)
+    return min(row["largest_batch"], float(most))
