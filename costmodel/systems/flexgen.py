@@ -216,7 +216,8 @@ def flexgen_dram(
     tiers = dram_or_drives(hw, llm, work, weights, headroom)
     free = host(hw).memory - host_weights(hw, llm, tiers) - relays
     hosted = reduced_batch(work.batch, sequence_in_dram(llm, work), free)
-    for_states = gpu(hw).memory - gpu_working_set(llm, work.together, tiers.gpu)
+    working = gpu_working_set(llm, work.together, tiers.gpu)
+    for_states = gpu(hw).memory - working - passing_latents(llm, work, gpu_batches)
     b = batch_with_states(hosted, work.batch, llm.all_state_bytes(1.0), for_states)
     answer = baseline(
         hw,

@@ -158,6 +158,17 @@ def test_flexgen_in_dram_holds_passing_latents_too() -> None:
     assert twice - once == pytest.approx(2 * 1 * 128 * 1152)
 
 
+def test_more_host_memory_runs_no_more_states_than_the_gpu_holds() -> None:
+    """Host memory holds 77 sequences, the GPU the states of 24: seven rounds of at most 16."""
+    work, system = Workload(110.0, 103_905.0, 1135.0), find_system("flexgen-dram")
+    knobs = {"gpu_batches": 2.0, "weights": 0.0, "chunk": 0.0}
+    memory = {"host.memory": np.array([512e9, 2560e9])}
+    hw = load_platform("hilos-a100").machine().with_values(memory)
+    answer = system(hw, model("kimi-k3"), work, knobs)
+    assert np.asarray(answer.fits.ok).tolist() == [True, True]
+    assert np.asarray(answer.batch_run).tolist() == [1, 110 / 7]
+
+
 # --- at given shares
 
 
