@@ -33,12 +33,16 @@ COSTS = ("energy_j_tok", "step_ms", "cost_usd", "prefill_s", "throughput_tok_s")
 GROUPS = ("system", "model", "batch", "context_tok", "status", "step_ms", "alpha")
 
 
+def blank_last(value: Any) -> Any:
+    """A cell as rows are sorted and grouped by it: blanks are one group, after numbers."""
+    return np.inf if isinstance(value, float) and np.isnan(value) else value
+
+
 def order_of(reducer: Best, rows: Columns, row: int) -> tuple[object, ...]:
     """Key that sorts a row: ties go to the cheaper, the one of fewer parts, the first name."""
     (by,) = reducer.by
     cost = float(rows[by][row]) * (-1 if higher_is_better(by) else 1)
-    numbers = [float(rows[name][row]) for name in ("cost_usd", "parts")]
-    ties = [np.inf if np.isnan(value) else value for value in numbers]
+    ties = [blank_last(rows[name][row]) for name in ("cost_usd", "parts")]
     names = [rows[name][row] for name in ("system", "batch", "context_tok", "model", "platform")]
     return (float(f"{cost:.9e}"), *ties, *names)
 
@@ -52,7 +56,7 @@ def check_kept(reducer: Best, rows: Columns, shown: Columns) -> None:
     if reducer.per:
         first: dict[tuple[object, ...], int] = {}
         for row in expected:
-            first.setdefault(tuple(rows[name][row] for name in reducer.per), row)
+            first.setdefault(tuple(blank_last(rows[name][row]) for name in reducer.per), row)
         expected = [first[group] for group in sorted(first)]
     names = [name for name in rows if name != "parts"]
     assert len(shown[by]) == len(expected)
