@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from fuzz.judge import Outcome, run
+from fuzz.judge import PRINTED, Outcome, run
 from fuzz.lines import (
     LINES,
     REFUSED,
@@ -66,7 +66,7 @@ def campaign(seed: int, seconds: float, most: int) -> Report:
         try:
             for line in LINES:
                 if time.monotonic() < end:
-                    _remove_each(run(line.split()), report)
+                    remove_each(run(line.split()), report)
             while time.monotonic() < end and report.lines < most:
                 report.add(run(attack(random, files)), [])
         finally:
@@ -81,8 +81,9 @@ def attack(random: Random, files: list[str]) -> list[str]:
     return mutated(random.choice(LINES + REFUSED).split(), random, files)
 
 
-def _remove_each(whole: Outcome, report: Report) -> None:
-    report.add(whole, [] if whole.code == 0 else [f"no answer: {whole.err.strip()[:200]}"])
+def remove_each(whole: Outcome, report: Report) -> None:
+    """Add the faults of a line that must have an answer, and of it without or with each option."""
+    report.add(whole, [] if whole.code in PRINTED else [f"no answer: {whole.err.strip()[:200]}"])
     for option, outcome in (*removals(whole), *additions(whole)):
         unread = f"{' '.join(whole.words[:2])}: {option} was not read"
         report.add(outcome, [unread] if outcome.same_as(whole) else [])
