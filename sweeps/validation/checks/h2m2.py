@@ -27,9 +27,9 @@ from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.units import unit_of
 from nearkv.solvers.knobs import Resolved, resolve_knobs
 from nearkv.solvers.mapping.policies import greedy
-from nearkv.solvers.search import crossings
+from nearkv.sweeps.explore.crossover import find_crossovers
 from nearkv.sweeps.validation.checks import check
-from nearkv.sweeps.validation.questions import model_on
+from nearkv.sweeps.validation.questions import WordedStudy, model_on
 
 PLATFORM = "gh-decoders"
 MODEL_BATCHES = {"gpt3-175b": 32.0, "chinchilla-70b": 64.0, "llama2-70b": 128.0}
@@ -127,16 +127,15 @@ def wins_at_the_shortest(name: str, first: str, second: str) -> bool:
 @check
 def crossover_context(name: str, first: str, second: str) -> Any:
     """Context at which the first system stops being the faster one (sec. 5.2.1) [tokens]."""
-
-    def lead(_: Any, tokens: Numbers) -> Numbers:
-        ours, theirs = (
-            at_lengths(system, name, tokens).estimate.step.seconds
-            for system in (first, second)
-        )
-        return np.sign(np.subtract(theirs, ours))
-
-    lengths = np.arange(64.0, 2049.0, 64.0)
-    return crossings(lead, 1, lengths, True)[0].above
+    question = WordedStudy(
+        f"{first},{second}",
+        name,
+        platform=PLATFORM,
+        batch=f"{MODEL_BATCHES[name]:g}",
+        output_tokens="2",  # of two tokens the one decoded sees the prompt and the first
+    )
+    change, *_ = find_crossovers(question.study, "context=64:2048", "step_ms")
+    return change["above"] + 1
 
 
 # --- what HBM holds, fig. 3 and 14, sec. 4.3 ----------------------------------------------------
