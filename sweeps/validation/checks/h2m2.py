@@ -17,7 +17,6 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     SUBLAYERS,
     BySublayer,
     attention_bytes,
-    decoder_bytes,
 )
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import head_tables
 from nearkv.costmodel.mechanisms.hbm_lpddr.paging import fragmentation, page_table_bytes
@@ -148,14 +147,6 @@ def _on_hbm(name: str) -> dict[str, Numbers]:
 
 
 @check
-def hbm_fill(name: str) -> Numbers:
-    """Share of HBM that H2M2 fills, at every length (fig. 14) [1]."""
-    hw, _ = model_on(PLATFORM, name)
-    used = np.asarray(solved("h2m2", name).estimate.columns["hbm_used_gb"]) * 1e9
-    return np.asarray(used / (hw.hbm.count * hw.hbm.memory))
-
-
-@check
 def attention_takes_over(name: str) -> Any:
     """True if attention's bytes on HBM rise with length, to within one KV head, and those of fc
     fall.
@@ -212,15 +203,6 @@ def mapped_in_order(*models: str) -> bool:
 def _first_only(tables: Any, last: int) -> Any:
     """The tables of the first sub-layers; those of the others are free."""
     return tuple(table * (place < last) for place, table in enumerate(tables))
-
-
-@check
-def attention_share_of_bytes(name: str) -> Numbers:
-    """The KV cache's share of a model's bytes, at every length (fig. 3) [1]."""
-    _, llm = model_on(PLATFORM, name)
-    batch, lengths = MODEL_BATCHES[name], MODEL_CONTEXTS[name]
-    cache = attention_bytes(llm, batch, lengths, llm.heads)
-    return np.asarray(cache / decoder_bytes(llm, batch, lengths))
 
 
 @check
