@@ -57,17 +57,6 @@ def kv_exponent(model: str) -> Any:
 
 
 @check
-def kv_share(tier: str) -> Real:
-    """Share of the KV cache in a tier where no tier is full: OPT-6.7B, 128 + 64 tokens [%].
-
-    Source: Sec. 3.2.
-    """
-    hw, llm = model_on(BED, "opt-6.7b")
-    tiers = place_cache(hw, llm, Workload(1.0, 128.0, 64.0), 0.0)
-    return 100 * {"gpu": tiers.gpu, "host": tiers.host, "drive": tiers.drive}[tier]
-
-
-@check
 def transfer_over_attention(model: str, batch: str, context: str) -> Real:
     """Transfer of all K and V to the GPU, over reading them from its memory for attention [1].
 

@@ -7,10 +7,7 @@ from itertools import product
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Numbers, Real
-from nearkv.costmodel.mechanisms.near_storage.x_cache import (
-    alpha_closed_form,
-    interval_of_page,
-)
+from nearkv.costmodel.mechanisms.near_storage.x_cache import alpha_closed_form
 from nearkv.costmodel.model.resources import KERNEL_GROUPS, attention_kernel, csd, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
@@ -112,12 +109,6 @@ def best_interval(*models: str) -> Numbers:
         for model, alpha in product(models, ALPHAS)
     ]
     return np.asarray(INTERVALS[fastest])
-
-
-@check
-def interval_rule(model: str) -> Real:
-    """Page over entry (sec. 4.3) [tokens]."""
-    return interval_of_page(*model_on(PLATFORM, model), WORK)
 
 
 @check

@@ -52,7 +52,6 @@ from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.tables.table import Columns, records
 from nearkv.sweeps.validation.checks.hillinfer import (
     best_beta_over_bound,
-    kv_share,
     ranking_overlap,
 )
 from nearkv.sweeps.validation.claims import load
@@ -483,7 +482,8 @@ def test_16k_exceeds_memory_at_batch_8_only() -> None:
 
 def test_half_of_all_kv_cannot_migrate() -> None:
     # sec. 3.2: 20/60/20, and 20 to 50 % migrate: the drive's tokens up and as many down are 40 %
-    on_gpu, in_dram, stored = (kv_share(tier) for tier in ("gpu", "host", "drive"))
+    tiers = (predict(STATED[name])[0] for name in ("HI-036", "HI-037", "HI-038"))
+    on_gpu, in_dram, stored = map(float, tiers)
     assert [on_gpu, in_dram, stored] == pytest.approx([20, 60, 20])
     moved = 2 * min(in_dram, stored)
     assert moved == pytest.approx(40)
