@@ -34,6 +34,8 @@ Mask = bool | np.bool_ | NDArray[np.bool_]
 """A flag for every design point."""
 TINY = 1e-30
 """Stands for none where one divides by a number of things."""
+_TIE = 1 - 1e-9
+"""Share of the longest time from which on another is as long: what is less is rounding [1]."""
 _Key = TypeVar("_Key", bound=Hashable)
 Leaves = Iterator[tuple[str, "Leaf", Real]]
 """Paths, leaves, and a number of each."""
@@ -124,8 +126,9 @@ class Span(ABC):
     def breakdown(self) -> dict[str, Real]:
         """Wall-clock seconds attributed to each leaf [s], by path; they sum to `seconds`.
 
-        In an overlap the time is the longest branch's (the first one's on a tie); where branches
-        queue for one resource, it is that of the leaves on the resource, each its own.
+        In an overlap the time is the longest branch's (of equals, to nine digits, the first's);
+        where branches queue for one resource, it is that of the leaves on the resource, each its
+        own.
         """
         leaves = self.attributed_leaves()
         return sum_by_key((path, seconds) for path, _, seconds in leaves)
@@ -327,6 +330,12 @@ def total(numbers: Iterable[Real]) -> Real:
     return reduce(add, remaining, next(remaining, 0.0))
 
 
+def first_longest(seconds: Iterable[Real]) -> Indices:
+    """Place of the longest of several times; of equals, to nine digits, that of the first."""
+    stacked = np.stack(np.broadcast_arrays(*seconds))
+    return np.argmax(stacked >= _TIE * np.max(stacked, axis=0), axis=0)
+
+
 def is_same(one: Real, other: Real) -> bool:
     """True if two numbers agree at every design point; either may lack an axis of the other."""
     return one is other or bool(np.equal(one, other).all())
@@ -374,12 +383,13 @@ class Overlap(Group):
 
     def _attribute(self, path: str, times: Real, where: Mask) -> Leaves:
         # argmax over stacked candidates would copy each at full size; compare one by one instead
+        tied = _TIE * self.seconds
         for name, part in self.parts.items():
-            longest = where & np.equal(part.seconds, self.seconds)
+            longest = where & np.greater_equal(part.seconds, tied)
             yield from part._attribute(join(path, name), times, longest)
             where = where & ~longest  # of equals the first counts
         for resource in self.shared:
-            longest = where & np.equal(self.busy_of(resource), self.seconds)
+            longest = where & np.greater_equal(self.busy_of(resource), tied)
             for leaf_path, leaf, runs in self.leaves():
                 if leaf.resource == resource:
                     yield from leaf._attribute(join(path, leaf_path), times * runs, longest)

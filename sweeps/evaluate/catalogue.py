@@ -173,7 +173,8 @@ IDENTITY_COLUMNS = {
     "note": "what differs from the question",
     "method": "fluid or simulate; where requests arrive, or a trace is asked for",
     "step_bottleneck": "the resource that most of a decode step is attributed to; on request",
-    "bottleneck": "the resource that most of a whole request is attributed to; on request",
+    "bottleneck": "the resource that most of a whole request is attributed to, of equals the "
+    "first in its time tree; on request",
     "origin": "paper, engine (can be installed), baseline of a paper, or own; in comparisons",
     "machine": "parts that the system owns, which are priced and powered; in comparisons",
     "attention_on": "roles whose parts compute the attention of a step; in comparisons",

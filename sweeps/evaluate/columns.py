@@ -12,7 +12,15 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Booleans, Integers, Numbers, Real, Span, quotient
+from nearkv.costmodel.algebra.span import (
+    Booleans,
+    Integers,
+    Numbers,
+    Real,
+    Span,
+    first_longest,
+    quotient,
+)
 from nearkv.costmodel.mechanisms.serving.arrivals import FULL, PUT_BACK
 from nearkv.costmodel.model.estimate import STATUSES, Estimate, Fits
 from nearkv.costmodel.model.llm import LLM
@@ -342,9 +350,9 @@ def _times(estimate: Estimate, names: Collection[str]) -> dict[str, Cell]:
 def _longest(span: Span, ok: Booleans) -> tuple[Categories, Numbers]:
     """The resource that most of a time is attributed to, where there is one, and its share [1]."""
     seconds = span.attribution()
-    stacked = np.stack(np.broadcast_arrays(*seconds.values()))
-    longest = np.argmax(stacked, axis=0) + 1
-    share = quotient(np.max(stacked, axis=0), span.seconds)  # no step of one-token answers
+    longest = first_longest(seconds.values()) + 1
+    most = np.max(np.broadcast_arrays(*seconds.values()), axis=0)
+    share = quotient(most, span.seconds)  # no step of one-token answers
     names = ("", *seconds)
     return Categories(np.where(ok, longest, 0), names), np.where(ok, share, np.nan)
 

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Indices, Numbers
+from nearkv.costmodel.algebra.span import Indices, Numbers, first_longest
 from nearkv.costmodel.model.metrics import COLUMNS, Evaluated
 from nearkv.hardware.errors import InputError, check_known
 from nearkv.sweeps.study.grid import NO_NUMBERS, Block, Mesh, scalar
@@ -133,4 +133,4 @@ def bottleneck(answer: Evaluated, of: str) -> str:
     if memory := str(np.ravel(answer.estimate.fits.short_of)[0]):
         return f"{memory} memory"
     seconds = getattr(answer.estimate, of).attribution()
-    return str(max(seconds, key=lambda name: scalar(seconds[name])))
+    return [*seconds][int(scalar(first_longest(seconds.values())))]

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Numbers, Real
+from nearkv.costmodel.algebra.span import Numbers, Real, first_longest
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.solvers.uncertainty.draws import ranks
 from nearkv.solvers.uncertainty.spread import SourceError
@@ -131,8 +131,7 @@ def slowest(
     for resource, value in estimate.total.attribution().items():
         name = mechanism_of(block, resource)
         seconds[name] = seconds.get(name, 0.0) + value
-    stacked = [np.broadcast_to(value, shape) for value in seconds.values()]
-    return np.argmax(np.stack(stacked), axis=0), list(seconds)
+    return np.broadcast_to(first_longest(seconds.values()), shape), list(seconds)
 
 
 def error_power(column: str) -> int:

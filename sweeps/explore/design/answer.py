@@ -25,7 +25,7 @@ from nearkv.sweeps.evaluate.ground import BITS, ORIGIN
 from nearkv.sweeps.evaluate.slo import Target
 from nearkv.sweeps.explore.design.deployments import PER_ROUND, Deployments
 from nearkv.sweeps.explore.design.flips import FLIP_SAMPLES, best_shares, flips_of
-from nearkv.sweeps.explore.design.goal import Goal
+from nearkv.sweeps.explore.design.goal import Goal, served_at_once
 from nearkv.sweeps.explore.design.question import Question
 from nearkv.sweeps.explore.design.space import Builds
 from nearkv.sweeps.jobs.search import (
@@ -54,11 +54,15 @@ UNTRIED = (OVER, UNPRICED, NO_BETTER)
 """All ends of machines that are not evaluated."""
 BATCH_SENTENCE = (
     "All sequences start at once: ttft_s is the mean over this batch, of which the last waits "
-    "longest, and stages of a pipeline are taken as full. They run in rounds of batch_run where "
-    "memory holds fewer or that is better, so tpot_ms may be shorter with less memory. For users "
-    "who come one by one put --users in place of --batch in the command below."
+    "longest, and stages of a pipeline are taken as full. For users who come one by one put "
+    "--users in place of --batch in the command below."
 )
 """Meaning of the times of a batch, for readers who know load as requests that arrive."""
+ROUNDS_SENTENCE = (
+    "Sequences run in rounds of batch_run where memory holds fewer or that is better, so tpot_ms "
+    "may be shorter with less memory."
+)
+"""Meaning of the times of a batch that need not be held at once."""
 Report = Callable[[int, int], None]
 """Takes the number of machines, or of workloads of a grid, that are done, and of all."""
 
@@ -320,8 +324,11 @@ class Answer:
     def sentences(self) -> list[str]:
         """Sentences on the search, on the meaning of its times, and on what turns the ranking."""
         said = [self.search.text]
-        if self.question.study.batch[0] > 1:
+        batch = self.question.study.batch[0]
+        if batch > 1:
             said.append(BATCH_SENTENCE)
+        if batch > 1 and served_at_once(batch) not in self.question.goal.limits:
+            said.append(ROUNDS_SENTENCE)
         if len(self.designs) > 1 and len(self.question.goal.objectives) == 1:
             said += self.flips()
         elif self.question.draws and len(self.designs) == 1:

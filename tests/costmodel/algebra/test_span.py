@@ -6,7 +6,16 @@ from hypothesis import given, strategies as st
 from support.spans import leaf, trees
 
 from nearkv.costmodel.algebra.blend import blend
-from nearkv.costmodel.algebra.span import Leaf, Port, Span, overlap, pipeline, serial, stream
+from nearkv.costmodel.algebra.span import (
+    Leaf,
+    Port,
+    Span,
+    first_longest,
+    overlap,
+    pipeline,
+    serial,
+    stream,
+)
 
 
 def test_serial_adds_and_overlap_takes_the_longest() -> None:
@@ -153,3 +162,13 @@ def test_a_span_that_never_runs_keeps_its_axes() -> None:
     never = serial(a=leaf("a", 1.0), b=0.0 * Leaf("b", "run", np.ones((3, 1)), 1.0, "op"))
     assert np.shape(never.seconds) == (3, 1)
     assert np.all(never.seconds == 1.0)
+
+
+@pytest.mark.parametrize("more", [0.0, 1e-13, -1e-13])
+def test_of_times_that_differ_by_rounding_the_first_counts(more: float) -> None:
+    """A share solved for balance leaves both sides equal but for the last digits."""
+    one, other = leaf("a", 1.0), leaf("b", 1.0 + more)
+    assert overlap(one=one, other=other).attribution() == {"a": 1.0, "b": 0.0}
+    assert overlap(other=other, one=one).attribution() == {"b": 1.0 + more, "a": 0.0}
+    assert first_longest([0.5, 1.0, 1.0 + more]) == 1
+    assert first_longest([0.5, 1.0, 1.0 + 1e-6]) == 2

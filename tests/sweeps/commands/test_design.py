@@ -118,6 +118,9 @@ def test_a_narrow_terminal_shows_the_price_and_the_times_and_what_was_asked() ->
     assert workload in " ".join(first.split())
     assert {"server", "gpus", "system", "cost_usd", "ttft_s", "tpot_ms"} <= {*first.split()}
     assert "All sequences start at once" in text
+    assert "rounds" not in text  # users must all be held at once
+    batch = ("design", "gpu", "--model", "gpt-oss-20b", "--server", "dgx-spark-desktop")
+    assert "run in rounds of batch_run" in printed(*batch, "--batch", "4")
 
 
 def test_machines_that_are_alike_tie() -> None:
