@@ -122,7 +122,7 @@ class Nearkv(CommandGroup):
             except typer.Exit as left:
                 code = left.exit_code
             except KeyboardInterrupt as stopped:
-                complain(str(stopped) or "stopped")
+                complain(str(stopped) or "stopped; nothing was written")
                 code = STOPPED
             except Exception as problem:
                 code = _failure(problem)

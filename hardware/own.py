@@ -74,7 +74,9 @@ def new_platform(name: str, base: str) -> str:
         )
     lines = [_PLATFORM_HEADER.format(title=name, base=base)]
     for role, part in load_platform(base).roles.items():
-        numbers = [f"# {key} = {_short(number)}" for key, number in part.numbers.items()]
+        numbers = [
+            f"# {key} = {without_source(number)}" for key, number in part.numbers.items()
+        ]
         lines += [f"# [{role}]  # {part.title}", *numbers, ""]
     return "\n".join(lines)
 
@@ -97,16 +99,14 @@ def new_model(name: str, base: str) -> str:
         if number is None or key in _OF_ITS_BASE:
             lines.append(f"# {key} = ...  # {schema.what}")
         else:
-            lines.append(f"{key} = {_short(number)}  # {schema.what}")
+            lines.append(f"{key} = {without_source(number)}  # {schema.what}")
     return "\n".join([*lines, ""])
 
 
-def _short(number: Quantity) -> str:
-    """A number without its source: alone, or with its unit in quotes."""
-    # 15 digits are what a float keeps of any decimal
-    if number.unit == "1":
-        return f"{number.value:.15g}"
-    return f'"{number.value:.15g} {number.unit}"'
+def without_source(number: Quantity) -> str:
+    """A number as TOML, with all its digits: alone, or with its unit in quotes."""
+    text = repr(number.value).removesuffix(".0")
+    return text if number.unit == "1" else f'"{text} {number.unit}"'
 
 
 def problems(path: Path) -> list[str]:

@@ -333,7 +333,8 @@ def total(numbers: Iterable[Real]) -> Real:
 def first_longest(seconds: Iterable[Real]) -> Indices:
     """Place of the longest of several times; of equals, to nine digits, that of the first."""
     stacked = np.stack(np.broadcast_arrays(*seconds))
-    return np.argmax(stacked >= _TIE * np.max(stacked, axis=0), axis=0)
+    first: Indices = np.argmax(stacked >= _TIE * np.max(stacked, axis=0), axis=0)
+    return first
 
 
 def is_same(one: Real, other: Real) -> bool:

@@ -370,7 +370,7 @@ def missed(estimate: Estimate, sentence: str, claim: str, where: Real) -> Estima
     return replace(estimate, notes={**estimate.notes, note: np.asarray(where, bool)})
 
 
-IN_ROUNDS = "batch_run sequences at a time, times count all rounds"
+IN_ROUNDS = "batch_run sequences at a time on average, times count all rounds"
 """The note of a design point that runs fewer sequences together than the batch has."""
 AT_LIMIT = "the engine runs no more at once (--knob sequences=0 runs what memory holds)"
 """The note of a design point whose rounds are as large as its engine makes them."""

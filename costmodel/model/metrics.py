@@ -99,7 +99,8 @@ def is_of_costs(names: Collection[str]) -> bool:
 
 @column(
     "batch_run",
-    "sequences served together; fewer than `batch` where memory or the engine ends them",
+    "sequences served together, on average where rounds or requests differ; fewer than `batch` "
+    "where memory or the engine ends them",
     higher_is_better=True,
 )
 def _batch_run(answer: Evaluated) -> Real:

@@ -20,7 +20,7 @@ def main() -> None:
 
         app()
     except KeyboardInterrupt:
-        sys.stderr.write("nearkv: stopped\n")
+        sys.stderr.write("nearkv: stopped; nothing was written\n")
         sys.exit(STOPPED)
     finally:  # a search for garbage while Python ends finds none that is needed
         gc.freeze()

@@ -32,7 +32,10 @@ NO_TERMS = (
     f"or {NO_POWER}"
 )
 """Reason why a row with a price has none by the hour."""
+NO_PRICE = "a part of it states no price; --prices gives it one"
+"""Reason why a row has no price, where no sentence names the parts."""
 WHY_BLANK = {
+    "cost_usd": NO_PRICE,
     **dict.fromkeys(("power_w", "energy_j_tok", "decode_energy_j_tok"), NO_POWER),
     **dict.fromkeys(("usd_hour", "usd_mtok"), NO_TERMS),
 }
@@ -49,7 +52,7 @@ def sentences_below(
         shown: what a reader sees of them.
         view, study, extra: as of `print_table`.
     """
-    sentences = _left_out(rows, shown, view) if rows else []
+    sentences = _left_out(rows, shown, view, study) if rows else []
     if study is None:
         return sentences
     sentences += sizes_by_default(study, rows, shown.names)
@@ -80,7 +83,7 @@ def sizes_by_default(study: Study, rows: Rows, shown: Collection[str]) -> list[s
     return [f"At {', '.join(defaults)}, as by default."] if defaults else []
 
 
-def _left_out(rows: Rows, shown: Display, view: View) -> list[str]:
+def _left_out(rows: Rows, shown: Display, view: View, study: Study | None) -> list[str]:
     """Machines that make rows unequal, and why rows have no answer."""
     sentences = []
     # a cell of a grid that no machine serves has no system
@@ -89,7 +92,8 @@ def _left_out(rows: Rows, shown: Display, view: View) -> list[str]:
     names_no_machine = bool(view.columns) and differ and "platform" not in shown.names
     if view.pivot or names_no_machine:
         sentences += unequal(named, shown.names)
-    why = [*_unanswered(rows, shown.names), *_blanks(rows, view), *_slow(rows, view)]
+    why = _unanswered(rows, shown.names)
+    why += [*_blanks(rows, shown.names, view, study), *_slow(rows, view)]
     short = [row["system"] for row in named if row.get("status") == "infeasible"]
     if short:
         asked = f"nearkv estimate {short[0]} ... --footprint"
@@ -112,19 +116,27 @@ def _unanswered(rows: Rows, shown: Collection[str]) -> list[str]:
     return sentences
 
 
-def _blanks(rows: Rows, view: View) -> list[str]:
-    """Sentences on systems that run and have no number in a column that was asked for."""
+def _blanks(
+    rows: Rows, shown: Collection[str], view: View, study: Study | None
+) -> list[str]:
+    """Sentences on systems that run and have no number in a column that was asked for, or usual."""
     sentences = []
-    for name in comma_list(view.columns):
+    usual = [name for name in shown if name in WHY_BLANK]
+    for name in comma_list(view.columns) or usual:
         if name not in COLUMNS:
             continue
-        runs = [row for row in rows if row.get("status", "ok") == "ok"]
-        if name in COSTS:  # sentences on prices say where one is missing
-            runs = [row for row in runs if row.get("cost_usd") is not None]
-        counts = Counter(str(row.get("system")) for row in runs if row[name] is None)
-        for system, count in counts.items():
+        blank = [
+            row for row in rows if row.get("status", "ok") == "ok" and row[name] is None
+        ]
+        advice = WHY_BLANK.get(name, f"`nearkv columns show {name}` says why")
+        counts = Counter[tuple[str, str]]()
+        for row in blank:
+            lacks_price = name in COSTS and row.get("cost_usd") is None
+            if lacks_price and study:  # sentences on prices name the parts
+                continue
+            counts[str(row.get("system")), NO_PRICE if lacks_price else advice] += 1
+        for (system, why), count in counts.items():
             where = f"at {counted(count, 'design point')}"
-            why = WHY_BLANK.get(name, f"`nearkv columns show {name}` says why")
             sentences.append(f"-: {system} runs {where} without {name}; {why}.")
     return sentences
 

@@ -201,7 +201,7 @@ def design(
         usual = f"{CELL_COLUMNS},system,{made_best},best_share,reason,{MACHINE_COLUMNS}"
     print_table(findings_of(table), view, usual, title=table.attrs["asked"], below=below)
     if table.attrs["interrupted"]:
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt("stopped; the answer is the best of what was tried")
 
 
 def _check_borders(borders: str, file: str) -> None:

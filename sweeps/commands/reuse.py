@@ -36,7 +36,7 @@ Admission = Annotated[
 ]
 
 TIER_COLUMNS = (
-    "tier,hit_share,total_share,load_ms,recompute_ms,best,prompt_ms,load_pays_from_tok,read_gb_s,"
+    "tier,hit_share,total_share,load_ms,recompute_ms,layerwise_ms,best,prompt_ms,load_pays_from_tok,read_gb_s,"
     "write_gb_s,dwpd,life_years,most_req_s,total_low,total_high,prefix_tok,both_ms,drives_1_dwpd,"
     "tpot_ms,req_s,status"
 )

@@ -17,6 +17,7 @@ from nearkv.costmodel.model.estimate import AT_LIMIT
 from nearkv.costmodel.model.metrics import SERVER
 from nearkv.hardware.catalog import load_part
 from nearkv.hardware.errors import UnmetError
+from nearkv.hardware.own import without_source
 from nearkv.hardware.platform import Platform
 from nearkv.hardware.schema import PARTLESS, Quantity
 from nearkv.solvers.knob_values import tried_together
@@ -153,7 +154,7 @@ class Design:
                 own = load_part(name).numbers
             for key, number in part.numbers.items():
                 if number != own.get(key):
-                    lines.append(f'{key} = "{number.value!r} {number.unit}"')
+                    lines.append(f"{key} = {without_source(number)}")
         return "\n".join(lines) + "\n"
 
 

@@ -257,7 +257,7 @@ def _missed(question: ReuseQuestion, most: float) -> str:
 def _of_trace(trace: BlockTrace) -> list[str]:
     """Summary of what was read of a trace."""
     requests = f"{len(trace.prompt):,} requests in {trace.span:,.4g} s"
-    read = f"{requests}, {trace.rate:.3g} per second; times were read in {trace.unit}"
+    read = f"{requests}, {trace.rate:.3g} per second as recorded; times are in {trace.unit}"
     return [f"{trace.name}: {read}, blocks of {trace.block} tokens."]
 
 

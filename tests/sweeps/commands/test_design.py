@@ -21,6 +21,7 @@ def test_what_is_printed_of_a_machine_is_what_estimate_says_of_it(tmp_path: Path
     file = tmp_path / "machine.toml"
     limits = ("--slo", "tpot_ms=50", "--budget", "60kUSD,3kW")
     text = succeed("design", *ASKED, *limits, "--machine-out", str(file), "--format", "json")
+    assert {"count = 1", "years = 4"} <= {*file.read_text().splitlines()}
     best, *others = json.loads(text)
     assert best["system"] not in {row["system"] for row in others}
     again = json.loads(
@@ -98,6 +99,18 @@ def test_every_machine_ends_in_one_way_and_the_count_says_which() -> None:
     assert total(after) == int(evaluated.replace(",", ""))
     assert total(before) + total(after) == int(machines.replace(",", ""))
     assert "Left out, as they have no price: " in text
+
+
+def test_ctrl_c_while_machines_are_laid_out_says_that_nothing_was_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def press(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nearkv.sweeps.explore.design.question.options_of", press)
+    done = invoke("design", *ASKED)
+    assert done.exit_code == 130
+    assert done.stderr == "nearkv: stopped; nothing was written\n"
 
 
 def test_a_machine_file_that_exists_is_refused_before_the_search(
@@ -308,6 +321,22 @@ def test_a_limit_of_the_engine_is_no_shortage_of_memory() -> None:
     assert "--knob sequences=0" in unmet
     (row,) = json.loads(succeed(*words, "--knob", "sequences=0", "--format", "json"))
     assert row["batch_run"] == 8
+
+
+def test_a_dash_under_a_usual_column_says_why() -> None:
+    """No drive of a Strix Halo states the power it draws at rest, which cpu-only owns."""
+    words = ("--server", "strix-halo-desktop", "--model", "llama3.1-8b", "--users", "1")
+    text = " ".join(succeed("design", "gpu,cpu-only", *words, "--context", "4k").split())
+    assert "cpu-only runs at 1 design point without usd_mtok; the platform states no terms" in text
+    assert "gpu runs at 1 design point without" not in text
+
+
+def test_a_machine_without_a_price_says_so() -> None:
+    """An L4 takes least power, and no dated price of one was found."""
+    words = ("--server", "workstation-2gpu", "--model", "llama3.1-8b", "--users", "1")
+    asked = (*words, "--context", "4k", "--minimize", "power_w", "--columns", "gpus,usd_mtok")
+    text = " ".join(succeed("design", "gpu", *asked).split())
+    assert "gpu runs at 1 design point without usd_mtok; a part of it states no price" in text
 
 
 def test_installable_names_no_server_that_nobody_sells(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ LINE = {"input_length": 512, "output_length": 1}
 def test_a_stored_trace_answers_and_says_what_was_read() -> None:
     told = " ".join(succeed(*ASKED, "--trace", "conversation", "--tier", "dram=1TB").split())
     assert "% of the blocks are reused" in told
-    assert "12,031 requests in 3,537 s, 3.4 per second; times were read in ms" in told
+    assert "12,031 requests in 3,537 s, 3.4 per second as recorded; times are in ms" in told
 
 
 def test_a_trace_in_seconds_is_read_as_such(tmp_path: Path) -> None:

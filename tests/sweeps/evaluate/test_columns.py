@@ -46,7 +46,7 @@ def test_a_batch_that_runs_in_parts_is_noted() -> None:
     """A100s hold 22.8 of 32 such requests beside the weights of a model of 89 x 10^9 parameters."""
     parts = answer("gpu", "gpt-89b", **ON_A100, batch="32", context="6000", output_tokens="1")
     assert 1 < parts["batch_run"][0] < 32
-    assert "batch_run sequences at a time, times count all rounds" in parts["note"][0]
+    assert "batch_run sequences at a time on average, times count all rounds" in parts["note"][0]
     whole = answer("gpu", "gpt-89b", **ON_A100, batch="4", context="6000", output_tokens="1")
     assert whole["batch_run"][0] == 4
     assert "batch_run" not in whole["note"][0]

@@ -157,7 +157,7 @@ nearkv.__main__.main()
 """
     command = [str(COMMAND.with_name("python")), "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (130, "nearkv: stopped\n")
+    assert (done.returncode, done.stderr) == (130, "nearkv: stopped; nothing was written\n")
 
 
 def squared(number: int) -> int:
