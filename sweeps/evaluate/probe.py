@@ -133,4 +133,4 @@ def bottleneck(answer: Evaluated, of: str) -> str:
     if memory := str(np.ravel(answer.estimate.fits.short_of)[0]):
         return f"{memory} memory"
     seconds = getattr(answer.estimate, of).attribution()
-    return [*seconds][int(scalar(first_longest(seconds.values())))]
+    return str([*seconds][int(scalar(first_longest(seconds.values())))])

@@ -27,7 +27,7 @@ from nearkv.sweeps.tables.table import Categories
 
 LACKING = "lack a number that the system reads"
 """End of a machine on which a system cannot be evaluated."""
-FIRST = 1 << 9
+FIRST_CHUNK = 1 << 9
 """Machines that are evaluated together first; then four times as many, up to `AT_ONCE`."""
 AT_ONCE, LEAST = 4 << 10, 1 << 8
 """Machines evaluated together, times combinations of knobs and workloads; and the fewest."""
@@ -155,7 +155,7 @@ class Deployments:
             sign = -1.0 if goal.highest[0] else 1.0
             known.append(sign * self.machines.of_parts[goal.objectives[0]])
         order = np.lexsort([column[among] for column in known[::-1]])
-        left, size = among[order], FIRST
+        left, size = among[order], FIRST_CHUNK
         most = max(AT_ONCE // math.prod(self.before), LEAST)
         while len(left):
             kinds = self.read.kinds[left]
