@@ -218,14 +218,17 @@ TRENDS: dict[str, Callable[[Numbers, Numbers], Any]] = {
     "rises": lambda _, y: bool(np.all(np.diff(y) > 0)),
     "falls": lambda _, y: bool(np.all(np.diff(y) < 0)),
     "exceeds 1": lambda _, y: bool(np.all(y > 1)),
+    "crosses 1": lambda _, y: bool(y[0] < 1 < y[-1]),
     "exponent": lambda x, y: np.polyfit(np.log(x), np.log(y), 1)[0],
     "linearity": lambda x, y: np.corrcoef(x, y)[0, 1] ** 2,
     "last that pays": _last_that_pays,
     "largest that fits": lambda x, _: np.max(x),
+    "least at": lambda x, y: x[np.argmin(y)],
 }
-"""Trends that a claim may state of a metric along an axis: it rises or falls at each step, or
-exceeds 1 everywhere; the exponent of a power law; R^2 of a straight line; the value of the axis up
-to which each step gains a hundredth; the largest value of the axis that fits."""
+"""Trends that a claim may state of a metric along an axis: it rises or falls at each step, exceeds
+1 everywhere or from below 1 at last; the exponent of a power law; R^2 of a straight line; the value
+of the axis up to which each step gains a hundredth, the largest that fits, and that of the least
+metric."""
 
 
 def _trend(name: str) -> Callable[[Numbers, Numbers], float]:

@@ -114,16 +114,6 @@ def gains_more(larger: str, smaller: str, *systems: str) -> bool:
 
 
 @check
-def wins_at_the_shortest(name: str, first: str, second: str) -> bool:
-    """True if the first system beats the second at the shortest length and loses at the longest.
-
-    Source: Sec. 5.2.3.
-    """
-    ahead = seconds(first, name) < seconds(second, name)
-    return bool(ahead[0] and not ahead[-1])
-
-
-@check
 def crossover_context(name: str, first: str, second: str) -> Any:
     """Context at which the first system stops being the faster one (sec. 5.2.1) [tokens]."""
     question = WordedStudy(
@@ -317,16 +307,12 @@ def page_table(space: str, unit: str) -> Real:
 
 @check
 def chip(what: str) -> Real:
-    """Numbers of Table 2 for a chip: peak [TOPS], weights loaded [GB/s]; for a core: vectors [1],
-    scratchpad [MB].
-    """
+    """Numbers of Table 2 for a chip: peak [TOPS], or weights loaded [GB/s]."""
     hw, llm = model_on(PLATFORM, "gpt3-175b")
-    on, part = side(hw, "hbm", "hbm_chip"), hw.hbm_chip
+    on = side(hw, "hbm", "hbm_chip")
     numbers: dict[str, Real] = {
         "peak": 2 * on.arrays.rate * on.rows * on.columns / 1e12,
         "weights": on.arrays.rate * on.columns * llm.weight_width / 1e9,
-        "vectors": part.vector_arrays * part.vector_lanes,
-        "scratchpad": 2 * part.scratchpad / 1e6,
     }
     return numbers[what]
 

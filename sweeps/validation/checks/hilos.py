@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Numbers, Real
@@ -31,8 +29,6 @@ PAPER_KNOBS = f"alpha=0.5;{PUBLISHED}"
 """The X-cache share of HILOS's runs: the best of every model it tested (sec. 6.4)."""
 ALPHAS = (0.0, 0.25, 0.5, 0.75)
 """X-cache shares of our own sweep: the text does not print those of fig. 13."""
-INTERVALS = 2.0 ** np.arange(7)
-"""Writeback intervals of fig. 13 [tokens]."""
 
 
 # --- traffic and the X-cache ------------------------------------------------------------------
@@ -82,33 +78,18 @@ def ssd_over_pci(platform: str, devices: str) -> Real:
     return csd(hw, 1.0).read.rate / link(hw, "uplink", "uplink").inward.rate
 
 
-def _steps(model: str, alphas: str, intervals: str) -> Numbers:
-    """Decode steps at 32K with the eight devices of sec. 6.1, as fig. 13 names none [ms]."""
-    knobs = f"alpha={alphas};interval={intervals};{PUBLISHED}"
-    rows = columns_of(WordedStudy("hilos", model, platform=PLATFORM, knob=knobs))
-    return rows["step_ms"].astype(float)
-
-
 @check
 def best_alpha(*models: str) -> Numbers:
-    """The fastest of alpha = 0, 25, 50, 75 % at 32K, model by model (sec. 6.4, fig. 13) [%]."""
-    alphas = ",".join(map(str, ALPHAS))
-    fastest = [int(np.argmin(_steps(model, alphas, "16"))) for model in models]
-    return 100 * np.array(ALPHAS)[fastest]
+    """The fastest of alpha = 0, 25, 50, 75 % at 32K, model by model (sec. 6.4, fig. 13) [%].
 
-
-@check
-def best_interval(*models: str) -> Numbers:
-    """The fastest of c = 1, 2, 4 ... 64 at 32K, for every model and alpha of `best_alpha` [tokens].
-
-    Source: Sec. 6.4, fig. 13.
+    With the eight devices of sec. 6.1, as the figure names none.
     """
-    intervals = ",".join(f"{interval:g}" for interval in INTERVALS)
-    fastest = [
-        int(np.argmin(_steps(model, str(alpha), intervals)))
-        for model, alpha in product(models, ALPHAS)
-    ]
-    return np.asarray(INTERVALS[fastest])
+    knobs = f"alpha={','.join(map(str, ALPHAS))};interval=16;{PUBLISHED}"
+    fastest = []
+    for model in models:
+        rows = columns_of(WordedStudy("hilos", model, platform=PLATFORM, knob=knobs))
+        fastest.append(int(np.argmin(rows["step_ms"])))
+    return 100 * np.array(ALPHAS)[fastest]
 
 
 @check

@@ -9,6 +9,7 @@ import shlex
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -20,7 +21,7 @@ from nearkv.sweeps.simulate import play
 from nearkv.sweeps.study.traces import Trace
 from nearkv.sweeps.validation.checks import check, checks
 from nearkv.sweeps.validation.claims import load
-from nearkv.sweeps.validation.prediction import command_of, predict
+from nearkv.sweeps.validation.prediction import TRENDS, command_of, predict
 from nearkv.sweeps.validation.questions import WordedStudy, arithmetic, columns_of
 
 
@@ -98,7 +99,14 @@ def test_arithmetic_on_columns_and_numbers() -> None:
 
 @pytest.mark.parametrize(
     ("trend", "stated"),
-    [("rises", 0), ("falls", 1), ("exceeds 1", 0), ("largest that fits", 65536)],
+    [
+        ("rises", 0),
+        ("falls", 1),
+        ("exceeds 1", 0),
+        ("crosses 1", 0),
+        ("largest that fits", 65536),
+        ("least at", 65536),
+    ],
 )
 def test_a_trend_along_an_axis(trend: str, stated: float) -> None:
     """Tokens per second while decoding fall with the context, below 1; 64k is the longest asked."""
@@ -110,6 +118,12 @@ def test_a_trend_along_an_axis(trend: str, stated: float) -> None:
     assert low == high == stated
     with pytest.raises(InputError, match="unknown trend"):
         predict(replace(asked, trend="raises"))
+
+
+def test_a_ratio_crosses_1_where_it_begins_below_and_ends_above() -> None:
+    x = np.arange(3.0)
+    held = [TRENDS["crosses 1"](x, np.array(y)) for y in ([0.9, 0.8, 1.1], [1.1, 1.2, 0.9])]
+    assert held == [True, False]
 
 
 def test_a_check_has_one_name() -> None:
