@@ -94,7 +94,7 @@ def unknown(
         near: the valid names that may be meant; all of them unless given.
     """
     names = sorted(set(known))
-    written, name = name[:LONGEST_ECHO], _echo(name)
+    written, name = name[:LONGEST_ECHO], echo(name)
     meant = nearest(written, names if near is None else near)
     prefix = f"{where}: " if where else ""
     if name in RENAMED:
@@ -123,7 +123,8 @@ def check_known(
             raise unknown(what, name, known, where)
 
 
-def _echo(text: str) -> str:
+def echo(text: str) -> str:
+    """A user's own text as an error repeats it, cut where it is long."""
     return text if len(text) <= LONGEST_ECHO else f"{text[:LONGEST_ECHO]}..."
 
 

@@ -24,14 +24,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
-from nearkv.hardware.errors import InputError, warn
+from nearkv.hardware.errors import InputError, echo, warn
 from nearkv.hardware.units import LARGEST
 
 Entry = TypeVar("Entry")
 
 MOST_LAYERS = 10_000
-LONGEST_VALUE = 80
-"""Characters of a value that an error repeats."""
 
 # --- what families.toml says ----------------------------------------------------------------------
 
@@ -163,7 +161,7 @@ class Config:
         Raises:
             InputError: two keys for it have different values.
         """
-        names = self.family.keys.get(size, [size])
+        names = self.family.keys.get(size) or [size]
         of_kind = self.stated(self.family.keys.get(f"{kind}.{size}", ()))
         stated = of_kind or self.stated(names)
         values = list(stated.values())
@@ -278,9 +276,7 @@ class Config:
 
     def refuse(self, key: str, problem: str) -> InputError:
         """The error for a key whose value is not modelled."""
-        value = repr(self.value(key))
-        shown = value if len(value) <= LONGEST_VALUE else value[:LONGEST_VALUE] + "..."
-        return InputError(f"{self.where}: {key} = {shown} {problem}")
+        return InputError(f"{self.where}: {key} = {echo(repr(self.value(key)))} {problem}")
 
     @property
     def layers(self) -> int:

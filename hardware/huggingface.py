@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nearkv.hardware.errors import InputError, warn
-from nearkv.hardware.families import CONFIG_KEYS, FAMILIES, LONGEST_VALUE, NESTED, Config
+from nearkv.hardware.errors import InputError, echo, warn
+from nearkv.hardware.families import CONFIG_KEYS, FAMILIES, NESTED, Config
 from nearkv.hardware.files import FileTable, check_integers, read_text
 from nearkv.hardware.layer_sizes import LayerSizes, layers_of
 from nearkv.hardware.platform import Part, check_shape
@@ -47,12 +47,12 @@ def load_config(path: Path) -> Part:
         InputError: unreadable, not JSON, lacking a key, or of a kind that is not modelled.
     """
     table = _read(path)
-    beside = path.parent / QUANTISATION_FILE
-    if "quantization_config" not in table and beside.is_file():
-        table["quantization_config"] = _read(beside).get("quantization")
     folder = path.resolve().parent.name
     name = folder if folder and path.name == "config.json" else path.stem
-    if "quantization_config" not in table and (hint := _QUANTISED.search(name)):
+    beside, is_silent = path.parent / QUANTISATION_FILE, "quantization_config" not in table
+    if is_silent and beside.is_file():
+        table["quantization_config"] = _read(beside).get("quantization")
+    elif is_silent and (hint := _QUANTISED.search(name)):
         files = f"neither this file nor {QUANTISATION_FILE} beside it states a scheme"
         warn(f"{path}: {name} sounds like {hint[0]}, but {files}; weights count 16 bits")
     return part_of_config(table, name, str(path), source=str(path))
@@ -314,7 +314,7 @@ def _check_type(config: Config) -> None:
 def _warn_of_unread(config: Config) -> None:
     """Warn of each key that was not read, those of nested tables included."""
     for key in config.unread:
-        value = json.dumps(config.table[key])[:LONGEST_VALUE]
+        value = echo(json.dumps(config.table[key]))
         meaning = f"the meaning of {key} = {value} is unknown; it is ignored"
         warn(f"{config.where}: {meaning}, and may change bytes or FLOPs")
     for table in config.nested.values():

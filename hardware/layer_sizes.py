@@ -279,31 +279,32 @@ def _short_conv(config: Config) -> LayerSizes:
 
 Mixer = Callable[[Config], LayerSizes]
 _windowed = partial(_limited, limit="window")
-_MIXERS: dict[str, tuple[str, Mixer]] = {
-    "full": ("full", grouped),
-    "window": ("window", _windowed),
-    "chunk": ("chunk", partial(_limited, limit="chunk")),
-    "shared_full": ("borrowed_full", partial(_borrowing, of=grouped)),
-    "shared_window": ("borrowed_window", partial(_borrowing, of=_windowed)),
-    "selected": ("selected", _selected),
-    "mpt": ("full", _mpt),
-    "latent": ("latent", _latent),
-    "sparse": ("sparse", _sparse),
-    "sparse_shared": ("sparse_shared", _sparse_shared),
-    "sliding": ("compressed_window", partial(_compressed, rate=0)),
-    "compressed": ("compressed", partial(_compressed, rate=4, indexed=True)),
-    "heavily": ("compressed_heavily", partial(_compressed, rate=128)),
-    "mamba": ("state", _mamba),
-    "mamba2": ("state", _mamba2),
-    "gated_delta": ("state", _gated_delta),
-    "kda": ("state", _kda),
-    "lightning": ("state", _lightning),
-    "short_conv": ("state", _short_conv),
-    "none": ("state_none", _none),
+_MIXERS: dict[str, Mixer] = {
+    "full": grouped,
+    "window": _windowed,
+    "chunk": partial(_limited, limit="chunk"),
+    "borrowed_full": partial(_borrowing, of=grouped),
+    "borrowed_window": partial(_borrowing, of=_windowed),
+    "selected": _selected,
+    "mpt": _mpt,
+    "latent": _latent,
+    "sparse": _sparse,
+    "sparse_shared": _sparse_shared,
+    "compressed_window": partial(_compressed, rate=0),
+    "compressed": partial(_compressed, rate=4, indexed=True),
+    "compressed_heavily": partial(_compressed, rate=128),
+    "mamba": _mamba,
+    "mamba2": _mamba2,
+    "gated_delta": _gated_delta,
+    "kda": _kda,
+    "lightning": _lightning,
+    "short_conv": _short_conv,
+    "none": _none,
 }
-"""Mixers by the name that rules give them: name of the layer type, which begins with one of the
-cost model's, and its sizes."""
-
+"""Mixers by the name that rules give them."""
+_STATES = ("mamba", "mamba2", "gated_delta", "kda", "lightning", "short_conv")
+_LAYER_NAMES = {"mpt": "full", "none": "state_none", **dict.fromkeys(_STATES, "state")}
+"""Names of layers, which begin with one of the cost model's, where a mixer's own is none."""
 
 # --- MLPs ----------------------------------------------------------------------------------------
 
@@ -316,49 +317,35 @@ def mlp(kind: str, config: Config) -> LayerSizes:
     """
     gated = config.family.defaults["gated"]
     config.value("ffn")  # known, whether or not a layer is dense
-    width: float = 0
-    beside, experts, active = 0, 1, 1
+    width = 0
     if kind == "moe":
-        width, beside = _experts(config, 2 + gated)
-        experts, active = config["experts"], config["active"]
-    elif kind == "shared":
-        width = config["shared_ffn"]
+        return {"gated": gated, **_experts(config, 2 + gated)}
+    if kind == "shared":
+        width = config.count("shared_ffn", low=1)
     elif kind != "none":
         unstated = None if gated else config["ffn_ratio"] * config["hidden"]
         width = config.count("ffn", default=unstated) * (2 if kind == "wide" else 1)
-    return {
-        "ffn": width,
-        "gated": gated,
-        "experts": experts,
-        "active_experts": active,
-        "shared_parameters": beside,
-    }
+    return {"gated": gated, "ffn": width, "experts": 1, "active_experts": 1}
 
 
-def _experts(config: Config, matrices: int) -> tuple[float, int]:
-    """Inner width of an expert, and parameters that every token uses beside them [1].
-
-    Those are the router's, and of the experts or the MLP that all tokens use.
-    """
-    hidden, width = config["hidden"], config["moe_ffn"]
-    experts = config["experts"]
-    beside = hidden * experts if experts > 1 else 0
-    beside += matrices * hidden * _shared_width(config, width)
+def _experts(config: Config, matrices: int) -> LayerSizes:
+    """Experts, and beside them the router and the MLP or the experts that every token uses."""
+    hidden, width, experts = config["hidden"], config["moe_ffn"], config["experts"]
+    # shared experts are as wide as the others, but the one MLP of a family has a width of its own
+    alike = None if "shared" in config.family.defaults else width
+    shared = config.count("shared", default=0) * config.count("shared_ffn", default=alike)
+    beside = matrices * shared + (experts if experts > 1 else 0)
     narrow = config.count("moe_hidden", default=hidden)
-    if narrow == hidden:
-        return width, beside
-    # experts between narrower activations: the width that has as many parameters
-    return width * narrow / max(hidden, 1), beside + 2 * hidden * narrow
-
-
-def _shared_width(config: Config, width: int) -> int:
-    """Inner width of what every token uses beside the experts [1]."""
-    if "beside_experts" in config.family.keys:
-        return config["beside_experts"]
-    if config.family.defaults["shared_ffn_alone"]:
-        return config.count("shared_ffn", default=0)
-    one = config.count("shared_ffn", default=width)
-    return config.count("shared", default=0) * one
+    ffn: float = width
+    if narrow != hidden:
+        # experts between narrower activations: the width that has as many parameters
+        beside, ffn = beside + 2 * narrow, width * narrow / max(hidden, 1)
+    return {
+        "ffn": ffn,
+        "experts": experts,
+        "active_experts": config["active"],
+        "shared_parameters": hidden * beside,
+    }
 
 
 # --- layers of a model ----------------------------------------------------------------------------
@@ -373,11 +360,10 @@ def layers_of(config: Config) -> dict[str, dict[str, float]]:
         InputError: the config leaves a layer or a size of it unsaid.
     """
     counts = Counter(kinds_of_layers(config))
-    repeated = Counter(_MIXERS[mixer][0] for mixer, _ in counts)
+    repeated = Counter(_LAYER_NAMES.get(mixer, mixer) for mixer, _ in counts)
     types: dict[str, dict[str, float]] = {}
     for kind, count in counts.items():
-        name, _ = _MIXERS[kind[0]]
-        sizes = _sizes(kind, config)
+        name, sizes = _LAYER_NAMES.get(kind[0], kind[0]), _sizes(kind, config)
         if repeated[name] > 1:
             name += (
                 "_moe" if sizes["experts"] > 1 else "_dense" if sizes["ffn"] else "_alone"
@@ -389,14 +375,13 @@ def layers_of(config: Config) -> dict[str, dict[str, float]]:
 
 def _sizes(kind: LayerKind, config: Config) -> dict[str, float]:
     """Numbers of one type of layer."""
-    _, mixer = _MIXERS[kind[0]]
-    attention, inner = mixer(config), mlp(kind[1], config)
+    mixer, inner = _MIXERS[kind[0]](config), mlp(kind[1], config)
     hidden = config["hidden"]
     # an embedding of the layer's own passes a gate and comes back (Gemma 3n)
     per_layer = 3 * hidden * config.count("per_layer_input", default=0)
     # parallel streams of activations are mixed before and after both halves (DeepSeek-V4)
     streams = config.count("streams", default=0)
     beside: float = per_layer + 2 * (2 + streams) * streams**2 * hidden
-    beside += attention.get("shared_parameters", 0) + inner["shared_parameters"]
-    sizes = {**attention, **inner, "shared_parameters": beside}
+    beside += sum(half.get("shared_parameters", 0) for half in (mixer, inner))
+    sizes = {**mixer, **inner, "shared_parameters": beside}
     return {key: size for key, size in sizes.items() if key != "shared_parameters" or size}

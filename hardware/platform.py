@@ -78,7 +78,7 @@ class Part:
 
     def in_place_of(self, before: Part) -> Part:
         """This part where another stood: what the place adds stays, as the count."""
-        kept = before.placed & PART_TYPES[self.type].keys()
+        kept = [key for key in PART_TYPES[self.type] if key in before.placed]
         numbers = {key: before.numbers[key] for key in kept}
         return replace(
             self,
@@ -162,15 +162,16 @@ def check_relations(
         InputError: naming both keys and values.
     """
     keys = PART_TYPES[part_type]
-    for relation in RELATIONS[part_type]:
-        if relation.left not in values or relation.right not in values:
+    for smaller, word, larger in RELATIONS[part_type]:
+        if smaller not in values or larger not in values:
             continue
         # the worst pair of values decides for all combinations
-        left, right = max(values[relation.left]), min(values[relation.right])
-        if not relation.holds(left, right):
+        left, right = max(values[smaller]), min(values[larger])
+        if left > right or (left == right and word == "<"):
+            bound = "must be below" if word == "<" else "must be at most"
             raise InputError(
-                f"{where}: {prefix}{relation.left}, {keys[relation.left].text(left)}, "
-                f"{relation.text} {prefix}{relation.right}, {keys[relation.right].text(right)}"
+                f"{where}: {prefix}{smaller}, {keys[smaller].text(left)}, "
+                f"{bound} {prefix}{larger}, {keys[larger].text(right)}"
             )
 
 
@@ -241,12 +242,12 @@ def _of_sibling(part: Part, name: str, catalogue: Sequence[Part]) -> Quantity:
         nearest = in_order[len(in_order) // 2]
     number = nearest.numbers[name]
     derived = ", where it is derived from a whole run" if number.alone else ""
-    bounds = [bound for other in siblings for bound in _bounds(other.numbers[name])]
+    stated = [other.numbers[name] for other in siblings]
+    bounds = [bound for each in stated for bound in each.range or (each.value,)]
     return replace(
         number,
         kind="assumed",
-        low=min(bounds),
-        high=max(bounds),
+        range=(min(bounds), max(bounds)),
         quantiles=None,
         note=f"Taken from {nearest.name}{derived}; nobody measured it on {part.name}.",
         sibling=nearest.name,
@@ -257,13 +258,6 @@ def _of_sibling(part: Part, name: str, catalogue: Sequence[Part]) -> Quantity:
 def _distance(part: Part, other: Part) -> float:
     """Distance of the bandwidths of two parts, in their logarithm [1]."""
     return abs(math.log(part.si["bandwidth"] / other.si["bandwidth"]))
-
-
-def _bounds(number: Quantity) -> tuple[float, ...]:
-    """Ends of the range of a number, itself where none is stated, in its unit."""
-    if number.low is None or number.high is None:
-        return (number.value,)
-    return number.low, number.high
 
 
 # --- platforms --------------------------------------------------------------------------------

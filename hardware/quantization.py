@@ -248,13 +248,11 @@ def _block(scheme: Config) -> float:
         InputError: its sizes are not two whole numbers.
     """
     sizes = scheme.value("weight_block_size") or [0, 0]
-    problem = "must be two whole numbers, as in [128, 128]"
-    if not isinstance(sizes, list) or len(sizes) != 2:
+    whole = [size for size in sizes if type(size) is int] if isinstance(sizes, list) else []
+    if len(whole) != 2 or whole != sizes or not all(0 <= size <= LARGEST for size in whole):
+        problem = "must be two whole numbers, as in [128, 128]"
         raise scheme.refuse("weight_block_size", problem)
-    rows, columns = sizes
-    if not all(type(size) is int and 0 <= size <= LARGEST for size in sizes):
-        raise scheme.refuse("weight_block_size", problem)
-    return float(rows * columns)
+    return float(whole[0] * whole[1])
 
 
 def _cache_width(config: Config, scheme: Config) -> LayerSizes:

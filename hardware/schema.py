@@ -149,29 +149,6 @@ class Key:
         return f"{self.shown(si):.6g}{unit}"
 
 
-@dataclass(frozen=True)
-class Relation:
-    """Relation of one number of a part with another.
-
-    Attributes:
-        left, right: keys.
-        word: `<` or `<=`.
-    """
-
-    left: str
-    word: str
-    right: str
-
-    def holds(self, left: float, right: float) -> bool:
-        """True if two values in SI units may stand in one part."""
-        return left < right if self.word == "<" else left <= right
-
-    @property
-    def text(self) -> str:
-        """The relation in words, without its left side."""
-        return "must be below" if self.word == "<" else "must be at most"
-
-
 def _included(table: FileTable, shared: FileTable) -> list[FileTable]:
     """The tables that a table of the schema includes, directly or not, then itself."""
     tables = [_included(shared[name], shared) for name in table.get("include", ())]
@@ -208,11 +185,11 @@ _INCLUDED = {name: _included(table, _SHARED) for name, table in _SCHEMA_TABLES.i
 PART_TYPES = {name: _keys(tables) for name, tables in _INCLUDED.items()}
 """Type of part -> its keys."""
 
-RELATIONS = {
-    name: [Relation(*words) for table in tables for words in table.get("relations", ())]
+RELATIONS: dict[str, list[tuple[str, str, str]]] = {
+    name: [relation for table in tables for relation in table.get("relations", ())]
     for name, tables in _INCLUDED.items()
 }
-"""Type of part -> relations between its numbers."""
+"""Type of part -> relations between its numbers: a key, `<` or `<=`, a key."""
 
 OWN_FACTOR = Key("1", "share that a system of one's own reads", most=1)
 """Number of a platform's `derate` table that no catalogued system reads."""
@@ -269,8 +246,7 @@ class Quantity:
         source: key into sources.toml.
         at: page, table or section inside the source.
         note: why this value, where it is assumed or fitted.
-        low, high: physical range of an assumed or fitted value, or of repeated measurements, in
-            `unit`.
+        range: physical range of an assumed or fitted value, or of repeated measurements, in `unit`.
         quantiles: 10 %, 50 % and 90 % of repeated measurements, in `unit`.
         shares: names what several numbers have in common (one chassis, one code base): where one
             of them is high in its range, so are the others.
@@ -286,9 +262,8 @@ class Quantity:
     source: str
     at: str
     note: str = ""
-    low: float | None = None
-    high: float | None = None
-    quantiles: tuple[float, float, float] | None = None
+    range: tuple[float, ...] | None = None
+    quantiles: tuple[float, ...] | None = None
     shares: str = ""
     date: str = ""
     sibling: str = ""
@@ -304,19 +279,17 @@ class Quantity:
         return unit_of(self.unit)[1]
 
     @property
-    def range_si(self) -> tuple[float, float] | None:
+    def range_si(self) -> tuple[float, ...] | None:
         """The physical range in SI base units, where one is stated."""
-        if self.low is None or self.high is None:
-            return None
-        return self.low * self._size, self.high * self._size
+        return self._in_si(self.range)
 
     @property
-    def quantiles_si(self) -> tuple[float, float, float] | None:
+    def quantiles_si(self) -> tuple[float, ...] | None:
         """10 %, 50 % and 90 % of repeated measurements in SI base units, where they are stated."""
-        if self.quantiles is None:
-            return None
-        low, middle, high = self.quantiles
-        return low * self._size, middle * self._size, high * self._size
+        return self._in_si(self.quantiles)
+
+    def _in_si(self, numbers: tuple[float, ...] | None) -> tuple[float, ...] | None:
+        return None if numbers is None else tuple(value * self._size for value in numbers)
 
 
 @cache
@@ -357,9 +330,7 @@ def quantity(entry: object, key: Key, where: str) -> Quantity:
     _check_fields(entry, where)
     value, unit = entry["value"], str(entry["unit"])
     _check_value(value, unit, key, where)
-    low, high = None, None
-    if entry["kind"] in _UNCERTAIN or "range" in entry:
-        low, high = _range(entry, where)
+    has_range = entry["kind"] in _UNCERTAIN or "range" in entry
     shares = entry.get("shares", "")
     if not isinstance(shares, str):
         raise InputError(
@@ -372,8 +343,7 @@ def quantity(entry: object, key: Key, where: str) -> Quantity:
         source=str(entry["source"]),
         at=entry["at"],
         note=str(entry.get("note", "")),
-        low=low,
-        high=high,
+        range=_range(entry, where) if has_range else None,
         quantiles=_quantiles(entry["quantiles"], where) if "quantiles" in entry else None,
         shares=shares,
         date=str(entry.get("date", "")),
@@ -399,7 +369,7 @@ def _short_form(text: str, key: Key, where: str) -> Quantity:
     low, high = (factor * value for factor in key.factors)
     most = key.limits[1]
     note = "Stated without a range, so that it has the usual one of its unit."
-    return replace(number, note=note, low=key.shown(low), high=key.shown(min(high, most)))
+    return replace(number, note=note, range=(key.shown(low), key.shown(min(high, most))))
 
 
 def stated_by_user(si: float, key: Key, at: str) -> Quantity:
@@ -443,7 +413,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _range(entry: FileTable, where: str) -> tuple[float, float]:
+def _range(entry: FileTable, where: str) -> tuple[float, ...]:
     is_explained = entry.get("note") or entry["kind"] not in _UNCERTAIN
     if not is_explained or "range" not in entry:
         raise InputError(
@@ -453,21 +423,21 @@ def _range(entry: FileTable, where: str) -> tuple[float, float]:
     if len(bounds) != 2 or not bounds[0] <= entry["value"] <= bounds[1]:
         form = f"must be [low, high] around the value {entry['value']}"
         raise InputError(f"{where}: range {entry['range']!r} {form}")
-    return bounds[0], bounds[1]
+    return bounds
 
 
-def _quantiles(stated: object, where: str) -> tuple[float, float, float]:
+def _quantiles(stated: object, where: str) -> tuple[float, ...]:
     quantiles = _finite(stated)
     if len(quantiles) != 3 or not 0 < quantiles[0] < quantiles[1] < quantiles[2]:
         form = "must be [p10, p50, p90], which are positive and grow"
         raise InputError(f"{where}: quantiles {stated!r} {form}")
-    return quantiles[0], quantiles[1], quantiles[2]
+    return quantiles
 
 
-def _finite(stated: object) -> list[float]:
+def _finite(stated: object) -> tuple[float, ...]:
     """The numbers of a list of finite ones; none of anything else."""
     numbers = stated if isinstance(stated, list) and all(map(_is_number, stated)) else []
-    return list(map(float, numbers)) if all(map(math.isfinite, numbers)) else []
+    return tuple(map(float, numbers)) if all(map(math.isfinite, numbers)) else ()
 
 
 def numbers_of(

@@ -150,7 +150,7 @@ def numbers(name: str, part: Part) -> Rows:
             "kind": number.kind,
             "source": number.source,
             "at": number.at,
-            "range": "" if number.low is None else f"{number.low:g} .. {number.high:g}",
+            "range": " .. ".join(f"{bound:g}" for bound in number.range or ()),
             "note": number.note,
         }
         for key, number in part.numbers.items()

@@ -57,7 +57,8 @@ def _law(number: Quantity) -> str:
     if number.quantiles is not None:
         low, middle, high = number.quantiles
         return f"p10 {low:g}, p50 {middle:g}, p90 {high:g}"
-    return f"{number.low:g} to {number.high:g}"
+    low, high = number.range or (number.value, number.value)
+    return f"{low:g} to {high:g}"
 
 
 def error_rows(block: Block) -> Rows:

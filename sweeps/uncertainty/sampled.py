@@ -39,7 +39,8 @@ def law_of(number: Quantity, key: Key) -> Law:
     """
     if number.quantiles_si is not None:
         _, most = key.limits
-        return Measured(*number.quantiles_si, most=most)
+        low, middle, high = number.quantiles_si
+        return Measured(low, middle, high, most)
     exact = (number.si, number.si)
     low, high = number.range_si or exact
     is_share = number.unit == "1"

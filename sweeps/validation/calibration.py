@@ -218,7 +218,7 @@ def factor_rows(calibration: Calibration) -> Rows:
     One that the rows do not determine has no fitted value: it stays as stated.
     """
     fit, numbers = calibration.fit, list(calibration.factors.values())
-    low, high = np.array([(number.low or 0.0, number.high or 0.0) for number in numbers]).T
+    low, high = np.array([number.range or (0.0, 0.0) for number in numbers]).T
 
     def at(shares: Numbers) -> Numbers:
         values: Numbers = low + np.clip(shares, 0.0, 1.0) * (high - low)
@@ -368,8 +368,7 @@ def _fitted(number: Quantity, row: Row, calibration: Calibration) -> Quantity:
         source=evidence.source,
         at=f"fitted to {len(evidence.names)} rows: {evidence.what}",
         note=note,
-        low=max(low, row["range_low"]),
-        high=min(high, row["range_high"]),
+        range=(max(low, row["range_low"]), min(high, row["range_high"])),
         quantiles=None,
     )
 
@@ -377,7 +376,7 @@ def _fitted(number: Quantity, row: Row, calibration: Calibration) -> Quantity:
 def _entry(number: Quantity) -> str:
     """A fitted number as a TOML inline table."""
     texts = ["unit", "kind", "source", "at", "note", *(["shares"] if number.shares else [])]
-    entries = [f"value = {number.value!r}", f"range = [{number.low!r}, {number.high!r}]"]
+    entries = [f"value = {number.value!r}", f"range = {list(number.range or ())!r}"]
     entries += [f"{name} = {_text(getattr(number, name))}" for name in texts]
     return f"{{ {', '.join(entries)} }}"
 

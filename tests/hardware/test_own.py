@@ -94,8 +94,8 @@ def test_the_range_of_a_kind_is_usual_in_the_catalogue(kind: str) -> None:
         for part in load_platform(name).roles.values():
             for key, number in part.numbers.items():
                 is_kind = keys_of(part.type, [key])[key].factors == STATED_FACTORS[kind]
-                if is_kind and number.low is not None and number.high is not None and number.value:
-                    factors.add((number.low / number.value, number.high / number.value))
+                if is_kind and number.range and number.value:
+                    factors.add(tuple(bound / number.value for bound in number.range))
     ends = np.array(sorted(factors))
     first, third = np.quantile(ends, [0.25, 0.75], axis=0)
     low, high = STATED_FACTORS[kind]

@@ -115,9 +115,9 @@ def test_our_own_numbers_are_neither_impossible_nor_odd() -> None:
 
 def test_relations_and_roles_name_what_exists() -> None:
     for kind, relations in RELATIONS.items():
-        for relation in relations:
-            assert {relation.left, relation.right} <= PART_TYPES[kind].keys()
-            assert relation.word in ("<", "<=")
+        for smaller, word, larger in relations:
+            assert {smaller, larger} <= PART_TYPES[kind].keys()
+            assert word in ("<", "<=")
     for kinds in ROLES.values():
         assert set(kinds) <= PART_TYPES.keys()
 

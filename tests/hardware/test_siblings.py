@@ -49,7 +49,7 @@ def test_the_nearest_in_bandwidth_of_its_generation_lends() -> None:
     assert taken(chip("mine", "b", 320), catalogue) == (0.7, "high")  # 316 is between in logarithm
     assert taken(chip("mine", "c", 320), catalogue) == (0.6, "older")
     number = with_siblings(chip("mine", "b", 310), lambda _: catalogue).numbers["gemm"]
-    assert (number.low, number.high) == (0.5, 0.7)
+    assert number.range == (0.5, 0.7)
     nobodys = Part("mine", "gpu", "", chip("mine", "", 310).numbers)
     assert taken(nobodys, [low, high, older]) == (0.6, "older")  # the one in the middle
 
@@ -94,9 +94,8 @@ def assert_is_said(number: Quantity, name: str) -> None:
     if not number.sibling:
         return
     assert number.kind == "assumed"
-    assert number.low is not None
-    assert number.high is not None
-    assert number.low <= number.value <= number.high
+    assert number.range is not None
+    assert number.range[0] <= number.value <= number.range[1]
     assert number.sibling in number.note
     assert name in number.note
 

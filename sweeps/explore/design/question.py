@@ -76,7 +76,7 @@ def _price(row: Mapping[str, str], basis: str, where: str) -> Quantity:
             f"{where}: usd {usd:g} must lie from low {low:g} to high {high:g}, above 0"
         )
     note, date = row.get("source") or "", row.get("date") or ""
-    return Quantity(usd, unit, "assumed", "user", where, note, low, high, date=date)
+    return Quantity(usd, unit, "assumed", "user", where, note, (low, high), date=date)
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def test_without_noise_the_factors_come_back(exact: Evidence) -> None:
 
 def test_a_range_from_zero_begins_at_zero(exact: Evidence) -> None:
     calibration = fit_factors(exact, tuple(TRUTH))
-    free = {name: replace(number, low=0.0) for name, number in calibration.factors.items()}
+    free = {name: replace(number, range=(0.0, 0.9)) for name, number in calibration.factors.items()}
     fit = replace(calibration.fit, factors=np.full(len(free), 0.5))
     for row in factor_rows(replace(calibration, factors=free, fit=fit)):
         assert row["range_low"] == 0
@@ -191,11 +191,11 @@ def test_the_written_platform_predicts_as_fitted(exact: Evidence, tmp_path: Path
     bed = load_platform(str(path))
     number = bed.roles["derate"].numbers["pcie"]
     assert (number.kind, number.source) == ("fitted", "user")
-    assert number.low is not None
-    assert number.high is not None
-    assert 0.7 <= number.low < number.value < number.high <= 0.9  # the interval, not the range
+    assert number.range is not None
+    low, high = number.range
+    assert 0.7 <= low < number.value < high <= 0.9  # the interval, not the range
     (row, _) = factor_rows(calibration)
-    assert (number.low, number.high) == pytest.approx((row["interval_low"], row["interval_high"]))
+    assert number.range == pytest.approx((row["interval_low"], row["interval_high"]))
     assert "interval of the fit; before it was 0.8 in 0.7 to 0.9" in number.note
     assert "fitted to 18 rows" in number.at
     assert bed.roles["gpu"] == load_platform("aipc-4090").roles["gpu"]
