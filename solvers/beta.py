@@ -170,11 +170,11 @@ def what_binds(
     share = share_of(balanced)
     longest = np.maximum(best.cpu, best.csd)
     reasons = {
-        NOT_SPLIT: np.less_equal(off_gpu, 0),
-        LINK: np.greater(best.seconds, longest * (1 + _QUEUED)),
-        HOST: np.greater(share, high),
-        CAPACITY: np.less(share, low),
-        SKEW: np.less_equal(balanced, 0),
+        NOT_SPLIT: off_gpu <= 0,
+        LINK: best.seconds > longest * (1 + _QUEUED),
+        HOST: share > high,
+        CAPACITY: share < low,
+        SKEW: balanced <= 0,
     }
     return np.select(list(reasons.values()), list(reasons), BALANCE)
 

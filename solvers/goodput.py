@@ -39,7 +39,7 @@ def load_cost(estimate: Estimate) -> Real:
     served = np.log(np.maximum(_answered(estimate) * kept, _LEAST_LOAD))
     pace = np.log(np.maximum(latency.tpot, _LEAST_LOAD))
     missed = _PER_MISS * np.maximum(*ratios)
-    return np.where(np.equal(kept, 0), missed, pace - _PER_REQUEST * served)
+    return np.where(kept == 0, missed, pace - _PER_REQUEST * served)
 
 
 def none_kept(estimate: Estimate) -> Booleans:
@@ -70,9 +70,7 @@ def load_columns(estimate: Estimate) -> dict[str, Real]:
     columns: dict[str, Real] = {}
     if estimate.laws is not None:
         slow = 1e3 * quantile(estimate.laws, 0.9)
-        columns["tpot_p90_ms"] = np.where(
-            np.greater(estimate.work.output, 1), slow, np.nan
-        )[()]
+        columns["tpot_p90_ms"] = np.where(estimate.work.output > 1, slow, np.nan)[()]
     served = estimate.work.batch * _kept(estimate)
     return {**columns, "goodput_req_s": goodput(estimate), "users_served": served}
 
@@ -84,7 +82,7 @@ def _kept(estimate: Estimate) -> Real:
     ttft, tpot = arrivals.ttft_slo, arrivals.tpot_slo
     if laws is not None:
         return first_within(laws, ttft) * within(laws, tpot)
-    both = np.less_equal(latency.ttft, ttft) & np.less_equal(latency.tpot, tpot)
+    both = (latency.ttft <= ttft) & (latency.tpot <= tpot)
     return np.where(both, 1.0, 0.0)
 
 

@@ -102,7 +102,7 @@ def tried_together(
     for name, each in values.items():
         stated = joint[name]
         if not isinstance(stated, str) and np.size(stated) == 1:
-            allowed &= np.equal(each, stated)
+            allowed &= each == stated
     chosen = np.unique([values[name][allowed] for name in names], axis=1)
     # what is stated may fit none of them: the system then says why
     return dict(

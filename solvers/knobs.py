@@ -199,7 +199,7 @@ def _refusal(question: _Question) -> LackingError:
 def _in_rounds(question: _Question) -> Resolved:
     """Evaluate a system as requested, round by round where fewer sequences may run together."""
     work = question.work
-    if np.all(np.equal(work.rounds, 1)):
+    if np.all(work.rounds == 1):
         return _on_each_gpu(question)
     resolved = _on_each_gpu(replace(question, work=of_one_round(work)))
     choice, placement = resolved.choice, resolved.placement
@@ -401,7 +401,7 @@ def _best_of(
         least = np.min(seconds, axis=0)
         first = np.argmax(_is_equal(seconds, least), axis=0)[np.newaxis]
         here = [np.take_along_axis(each, first, axis=0)[0] for each in solved]
-        is_better = np.less(least, lowest) & ~_is_equal(least, lowest)
+        is_better = (least < lowest) & ~_is_equal(least, lowest)
         for name, value in zip(names, here, strict=True):
             best[name] = np.where(is_better, value, best.get(name, value))
         lowest = np.minimum(least, lowest)

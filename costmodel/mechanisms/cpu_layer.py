@@ -42,9 +42,7 @@ def processor(hw: Machine, width: Real) -> Gpu:
     """
     part = hw.host
     packed = np.mod(width, 1.0) > 0
-    operations = np.where(
-        np.greater_equal(width, NATIVE_BYTES), part.flops_cycle, part.ops_cycle
-    )
+    operations = np.where(width >= NATIVE_BYTES, part.flops_cycle, part.ops_cycle)
     products = np.where(packed, part.packed_gemm, part.cpu_gemm)
     reading = np.where(packed, part.packed_dram, part.dram_read)
     rate = part.count * part.cores * part.clock * operations * products
@@ -63,7 +61,7 @@ def where_pages_lie(hw: Machine, numa: Real) -> Machine:
         hw: role host.
         numa: as of `Cores`.
     """
-    divided = choose(np.equal(numa, 2), hw.host.maybe("sockets", 1.0), 1.0)
+    divided = choose(numa == 2, hw.host.maybe("sockets", 1.0), 1.0)
     of_one = {key: hw.host[key] / divided for key in ("bandwidth", "memory")}
     return hw.with_values({f"host.{key}": value for key, value in of_one.items()})
 
@@ -118,14 +116,14 @@ class Cores:
         Where one has all, the others read all over their links.
         """
         of_others = 1 - 1 / self.sockets
-        on_one = np.where(np.equal(self.numa, 2), np.greater(self.sockets, 1), 0.0)
-        share: Real = np.where(np.equal(self.numa, 0), of_others, on_one)
+        on_one = np.where(self.numa == 2, self.sockets > 1, 0.0)
+        share: Real = np.where(self.numa == 0, of_others, on_one)
         return share
 
     @property
     def copies(self) -> Real:
         """Copies of the weights in DRAM, one a socket where none reads remotely [1]."""
-        return choose(np.equal(self.numa, 1), self.sockets, 1.0)
+        return choose(self.numa == 1, self.sockets, 1.0)
 
     def products(self, weights: Real, width: Real, flops: Real) -> Span:
         """Products with weights in DRAM.
@@ -253,7 +251,7 @@ class Cores:
         """Share of the experts' bytes in use that memories hold; NaN without experts [1]."""
         used = llm.sum_over_layers(lambda kind: kind.is_moe * expert_bytes(kind, work))
         missed = llm.sum_over_layers(lambda kind: self.missed(kind, work, held))
-        some = np.where(np.greater(used, 0), used, np.nan)
+        some = np.where(used > 0, used, np.nan)
         return (1 - missed / some)[()]
 
     @property

@@ -81,7 +81,7 @@ def largest_chunk(llm: LLM, work: Workload, room: Real) -> Real:
 
 def any_chunks(work: Workload) -> bool:
     """True if a prompt of any design point passes in more than one chunk."""
-    return bool(np.any(np.greater(work.chunks, 1)))
+    return bool(np.any(work.chunks > 1))
 
 
 # --- K and V of earlier chunks ----------------------------------------------------------------

@@ -124,7 +124,7 @@ class Sparse(Indexed, Latent):
         the other elements (FlashMLA, `fp8_ds_mla`): 656 + 132 bytes of a layer of DeepSeek-V3.2.
         """
         beside = self.rope_size + 4 * (self.kv_rank + self.index_size) / 128
-        is_8_bit = np.equal(self.kv_width, 1.0)
+        is_8_bit = self.kv_width == 1.0
         kept = super().kv_bytes(batch, tokens)
         return kept + batch * tokens * np.where(is_8_bit, beside, 0.0)
 
@@ -203,7 +203,7 @@ class Compressed(LLM):
 
     def _rows(self, tokens: Real) -> Real:
         """Compressed rows of a context, s / m [1]."""
-        return choose(np.greater(self.rate, 0), tokens / np.maximum(self.rate, 1), 0.0)
+        return choose(self.rate > 0, tokens / np.maximum(self.rate, 1), 0.0)
 
     def _attended(self, tokens: Real) -> Real:
         """Rows that a query attends to, min(s, w) + min(s / m, k) [1]."""

@@ -18,7 +18,7 @@ A_COPY_A_GPU = "a copy on each GPU, with as large a share of host, drives and re
 
 def has_one_gpu(hw: Machine) -> bool:
     """True if a machine has no more than one GPU at any design point."""
-    return "gpu" not in hw.roles or bool(np.all(np.equal(hw.gpu.count, 1)))
+    return "gpu" not in hw.roles or bool(np.all(hw.gpu.count == 1))
 
 
 def number_of_copies(hw: Machine, work: Workload) -> Real:
@@ -51,7 +51,7 @@ def of_all_copies(estimate: Estimate, work: Workload, copies: Real) -> Estimate:
         copies: how many there are [1].
     """
     power = estimate.accelerator_power.items()
-    several = np.greater(copies, 1)
+    several = copies > 1
     return replace(
         estimate,
         prefill=SideBySide(copies, estimate.prefill),

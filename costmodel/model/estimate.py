@@ -134,7 +134,7 @@ def shortage(tier: str) -> str:
 def _holds(needed: Real, available: Real) -> Booleans:
     """True if it fits, rounding aside: a share solved for the last byte may miss it by that."""
     limit = np.multiply(available, 1 + _FULL)
-    return np.less_equal(needed, limit)
+    return needed <= limit
 
 
 def missing_bytes(needed: Real, available: Real) -> Real:
@@ -207,7 +207,7 @@ def batch_with_states(most: Real, batch: Real, state: Real, free: Real) -> Real:
         state: recurrent states of one sequence; none of most models [B].
         free: GPU memory for states [B].
     """
-    recurrent = np.greater(state, 0)
+    recurrent = state > 0
     if not np.any(recurrent):
         return most
     with_states = reduced_batch(batch, state, free)
@@ -349,7 +349,7 @@ class Estimate:
     def ends_at_limit(self) -> Booleans:
         """True where the engine runs no more sequences at once, whatever memory holds."""
         most = self.serving.most_running if self.serving else np.inf
-        return np.greater_equal(self.batch_run, np.multiply(most, 1 - _ROUNDING))
+        return self.batch_run >= np.multiply(most, 1 - _ROUNDING)
 
     @cached_property
     def total(self) -> Span:

@@ -52,7 +52,7 @@ class Latent(LLM):
         """Projections of the query, to the latent, from the latent, and of the output [1]."""
         query = self.heads * (self.key_size + self.rope_size)
         low_rank = self.query_rank * (self.hidden + query)
-        to_query = choose(np.greater(self.query_rank, 0), low_rank, self.hidden * query)
+        to_query = choose(self.query_rank > 0, low_rank, self.hidden * query)
         to_latent = self.hidden * (self.kv_rank + self.rope_size)
         from_latent = self.kv_rank * self.heads * (self.key_size + self.value_size)
         return to_query + to_latent + from_latent + self._output_parameters

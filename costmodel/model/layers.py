@@ -113,8 +113,8 @@ def not_modelled(
     ):
         if attention in attends:
             continue
-        alone = np.equal(layer_type.layers, llm.layers) if attention == "full" else False
-        present = np.greater(layer_type.layers, 0)
+        alone = layer_type.layers == llm.layers if attention == "full" else False
+        present = layer_type.layers > 0
         sentence = f"{_SENTENCES[attention]} not modelled"
         if reason := reasons.get(attention, reasons.get(_CHOOSE.get(attention, ""))):
             sentence += f": {reason}"

@@ -158,7 +158,7 @@ class LLM:
         """
         layer_types = self.layer_types.values() or (self,)
         amounts = [
-            np.where(np.greater(layer_type.layers, 0), amount(layer_type), 0.0)
+            np.where(layer_type.layers > 0, amount(layer_type), 0.0)
             for layer_type in layer_types
         ]
         return reduce(np.maximum, amounts)[()]
@@ -199,7 +199,7 @@ class LLM:
         """
         odds = self.expert_odds
         starts = 2 ** np.arange(np.frexp(odds.shape[-1])[1]) - 1
-        sizes = np.add.reduceat(np.greater(odds, 0) * 1.0, starts, axis=-1)
+        sizes = np.add.reduceat((odds > 0) * 1.0, starts, axis=-1)
         return sizes, np.add.reduceat(odds, starts, axis=-1) / np.maximum(sizes, 1.0)
 
     @property
@@ -255,7 +255,7 @@ class LLM:
             stated = self.activation_width
         # what scales add to 4 or 8 bits does not enter a product
         mlp = np.floor(2 * np.maximum(stated, self.weight_width)) / 2
-        kept = np.greater(self.attention_width, self.weight_width)
+        kept = self.attention_width > self.weight_width
         return choose(kept, self.activation_width, mlp), mlp
 
     @property
@@ -324,7 +324,7 @@ class LLM:
         kv = self.kv_cache_bytes(1, 1)
         with np.errstate(divide="ignore", invalid="ignore"):  # states alone keep neither
             ratio: Real = np.divide(x, kv)
-        return choose(np.greater(kv, 0), ratio, np.nan)
+        return choose(kv > 0, ratio, np.nan)
 
     def query_bytes(self, tokens: Real) -> Real:
         """Q of one layer, also the size of the attention output [B]."""

@@ -112,7 +112,7 @@ def _alone(answer: Evaluated, amount: Real) -> Real:
     carries = answer.estimate.step_carries
     if not np.any(carries):
         return amount
-    return choose(np.equal(carries, 0), amount, np.nan)
+    return choose(carries == 0, amount, np.nan)
 
 
 @column(
@@ -186,7 +186,7 @@ def _time_to_first_token(answer: Evaluated) -> Real:
 )
 def _time_per_output_token(answer: Evaluated) -> Real:
     estimate = answer.estimate
-    has_second = np.greater(estimate.work.output, 1)
+    has_second = estimate.work.output > 1
     return choose(has_second, 1e3 * estimate.latency.tpot, np.nan)
 
 
@@ -214,7 +214,7 @@ def _power_under_load(answer: Evaluated, busy: Real) -> Real:
     draw as the iterations they stop. NaN where answers have one token, of which none decodes.
     """
     idle, seconds = _idle_power(answer), answer.estimate.step.seconds
-    decodes = np.greater(answer.estimate.work.output, 1)
+    decodes = answer.estimate.work.output > 1
     of_iteration = answer.step_joules / np.where(decodes, seconds, np.nan)
     return idle + busy * (of_iteration - idle)
 
@@ -383,7 +383,7 @@ def hour_at(watts: Real, answer: Evaluated) -> Real:
     bought = cost(answer) / (terms.years * HOURS) + electricity
     rents = [part.count * part.rent for part in answer.devices.values() if "rent" in part]
     rent = 3600 * sum(rents) if rents else np.nan
-    return choose(np.greater(terms.rented, 0), rent, bought)
+    return choose(terms.rented > 0, rent, bought)
 
 
 @column(
@@ -397,7 +397,7 @@ def usd_mtok(answer: Evaluated) -> Real:
         return np.nan
     terms = answer.hw.ownership
     tokens = 3600 * terms.utilisation * throughput(answer)
-    wear = np.where(np.greater(terms.rented, 0), 0.0, _wear(answer))
+    wear = np.where(terms.rented > 0, 0.0, _wear(answer))
     return 1e6 * (usd_hour(answer) / tokens + wear)
 
 

@@ -161,7 +161,7 @@ def _impossible(estimate: Estimate, inputs: Iterable[object]) -> str:
     points = np.broadcast_shapes(*shapes(*inputs))
     for what, value in _numbers_of(estimate):
         if fault := _fault_of_number(value):
-            empty = " for a batch of 0" if np.all(np.equal(estimate.work.batch, 0)) else ""
+            empty = " for a batch of 0" if np.all(estimate.work.batch == 0) else ""
             return f"has {what} of {fault}{empty}; numbers are finite, and not negative"
         shape = np.asarray(value).shape
         if not _goes_with(shape, points):
@@ -169,9 +169,9 @@ def _impossible(estimate: Estimate, inputs: Iterable[object]) -> str:
             fault = f"of shape {shape}, which does not go with {asked}"
             advice = "compute it with the arrays that the function is given"
             return f"has {what} {fault}; {advice}"
-    some = np.greater(estimate.work.batch, 0)
+    some = estimate.work.batch > 0
     for what, span in (("a step", estimate.step), ("all", estimate.total)):
-        if np.any(some & np.equal(span.seconds, 0)):
+        if np.any(some & (span.seconds == 0)):
             return f"takes 0 s for {what}; where there are sequences, that takes time"
     return ""
 

@@ -50,7 +50,7 @@ class Gpu:
         """True if the matrix units take the packed weights of a model as they are stored."""
         _, stored = llm.operands
         packs = any(widest < 1 for widest, _ in self.narrow)
-        return np.logical_and(packs, np.less(llm.native_operand, stored))
+        return np.logical_and(packs, llm.native_operand < stored)
 
     def operands(self, llm: LLM) -> tuple[Real, Real]:
         """Bytes of the wider operand of the products of attention, and of the others [B]."""
@@ -58,14 +58,14 @@ class Gpu:
             return llm.operands
         dense, mlp = llm.operands
         native = choose(self.multiplies(llm), llm.native_operand, mlp)
-        return choose(np.equal(dense, mlp), native, dense), native
+        return choose(dense == mlp, native, dense), native
 
     def is_faster_for(self, operands: tuple[Real, Real]) -> bool:
         """True if any of these operands [B] is narrow enough for a faster rate."""
         if not self.narrow:
             return False
         widest, _ = self.narrow[0]
-        return bool(np.any(np.less_equal(np.minimum(*operands), widest)))
+        return bool(np.any(np.minimum(*operands) <= widest))
 
     def products(self, operand: Real) -> Port:
         """Matrix products of operands of a width [B], at the rate of that width [FLOP]."""
@@ -89,7 +89,7 @@ def takes(width: float, operand: Real) -> Booleans:
 
     What they lack is unpacked to 16 bits: units for 8 bits take no operands of 4.
     """
-    return np.less_equal(operand, width) & np.greater(operand, width / 2)
+    return np.less_equal(operand, width) & (operand > width / 2)
 
 
 @lru_cache(PORTS_KEPT)

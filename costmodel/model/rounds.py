@@ -24,7 +24,7 @@ def of_all_rounds(estimate: Estimate, work: Workload) -> Estimate:
         estimate: of one round.
         work: of all of them.
     """
-    several = np.greater(work.rounds, 1) & estimate.fits.ok
+    several = (work.rounds > 1) & estimate.fits.ok
     waited = (work.rounds - 1) / 2 * estimate.total.seconds
     own = estimate.latency
     return replace(

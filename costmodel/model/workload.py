@@ -134,7 +134,7 @@ class Workload:
     @property
     def together(self) -> Real:
         """Tokens of a prompt that pass a layer together, c <= s [1]."""
-        in_parts = np.greater(self.chunk, 0)
+        in_parts = self.chunk > 0
         return choose(in_parts, np.minimum(self.chunk, self.prompt), self.prompt)
 
     @property

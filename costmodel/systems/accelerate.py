@@ -63,7 +63,7 @@ def room_beside_scores(hw: Machine, llm: LLM, work: Workload, knobs: ByName) -> 
 
     Scores take more the more tokens there are: their share is left out of what a token takes [B].
     """
-    on_gpu = np.equal(knobs.get("weights", FILLED), GPU_AND_HOST.choices.index("gpu"))
+    on_gpu = knobs.get("weights", FILLED) == GPU_AND_HOST.choices.index("gpu")
     llm = with_projected_latents(llm)
     held = gpu_working_set(llm, 0.0, 1.0 * on_gpu, work.batch)
     cache = llm.kv_cache_bytes(work.batch, work.final)

@@ -251,9 +251,9 @@ class Offload:
             attend: attention of these tokens.
         """
         from_tokens = self.hw.engine.maybe("stream_from", np.inf)
-        is_streamed = np.greater_equal(work.each, from_tokens)
-        apart = np.where(np.equal(choice, _ENGINE), is_streamed, choice)
-        choice = choose(np.equal(choice, _FASTER), FASTER, apart)
+        is_streamed = work.each >= from_tokens
+        apart = np.where(choice == _ENGINE, is_streamed, choice)
+        choice = choose(choice == _FASTER, FASTER, apart)
         beside_gpu, beside_cores, beside_link = attend
         products = self.dense(llm, work)
         on_gpu = serial(attention=beside_gpu, products=products)
@@ -444,7 +444,7 @@ def expert_offload(
     cores = Cores(one_gpu, numa, cached=reads)
     placed = Offload(one_gpu, llm, work, cores, gpu_experts, cache)
     b, tokens = work.batch, work.batch * work.prompt
-    chunk = choose(np.greater(chunk, 0), chunk, np.maximum(tokens, 1.0))
+    chunk = choose(chunk > 0, chunk, np.maximum(tokens, 1.0))
 
     def prefill(kind: LLM) -> Span:
         attention = placed.prompt_attention(kind)
@@ -510,7 +510,7 @@ def cpu_only(
     hw = where_pages_lie(hw, numa)
     cores = Cores(hw, numa, cached=reads)
     b, s, tokens = work.batch, work.context, work.batch * work.prompt
-    chunk = choose(np.greater(chunk, 0), chunk, np.maximum(tokens, 1.0))
+    chunk = choose(chunk > 0, chunk, np.maximum(tokens, 1.0))
     movable = movable_bytes(llm)
     in_host = {
         "weights": cores.copies * (llm.weight_bytes - movable),
@@ -552,7 +552,7 @@ def estimate(
     notes = {
         SEVERAL: np.greater(work.batch, 1),
         UNPACKED: np.greater_equal(llm.weight_width, NATIVE_BYTES),
-        INTEGERS: np.equal(llm.weight_width, 1) & np.equal(llm.operands[1], 1),
+        INTEGERS: np.equal(llm.weight_width, 1) & (llm.operands[1] == 1),
         **unmeasured_kernels(hw, llm),
     }
     if "gpu" in held.tiers:
@@ -562,7 +562,7 @@ def estimate(
         is_outpaced = np.greater(
             hw.derate.expert_reads * drives(hw, "ssd").read.rate, lanes
         )
-        notes[OUTPACED] = is_outpaced & np.greater(held.tiers["ssd"][0], 0)
+        notes[OUTPACED] = is_outpaced & (held.tiers["ssd"][0] > 0)
     return Estimate(
         prefill=serial(layers=over_layers(llm, prefill), head=head),
         step=serial(layers=over_layers(llm, decode), head=head),

@@ -283,7 +283,7 @@ def flexgen_raid(
     tiers = weights_or_drives(hw, llm, work, weights, ssd_weights, copies, passing)
     free = host(hw).memory - host_weights(hw, llm, tiers) - copies
     fitting = kv_share_in(free, llm, work)
-    is_filled = np.greater(split, 0)
+    is_filled = split > 0
     in_dram = choose(is_filled, fitting, np.floor(fitting))
     drives = file_storage(hw, "ssd", link(hw, "uplink", "uplink"))
     cache = beside_gpu(0.0, 1 - in_dram)
@@ -382,7 +382,7 @@ def flexgen_percent(
     """
     drives, cache = drives_of(hw), beside_gpu(gpu_cache, ssd_cache)
     tiers = whole_tensors(llm, beside_gpu(gpu_weights, ssd_weights), divided=tensors)
-    waiting = Residency(*(np.equal(activations, place) * 1.0 for place in range(3)))
+    waiting = Residency(*((activations == place) * 1.0 for place in range(3)))
     passing = (1 - cache.gpu) * arriving_latents(llm, work.batch, work.final)
     # no share of K and V between chunks stays on the GPU, which shares would bend
     streamed = replace(weights_from(hw, llm, tiers, drives.read), kept=0.0)
@@ -397,8 +397,8 @@ def flexgen_percent(
         cache,
         work.batch,
         gpu_batches,
-        by_gpu=np.equal(attend, 1) * 1.0,
-        unpinned=1.0 - np.equal(pin, 1),
+        by_gpu=(attend == 1) * 1.0,
+        unpinned=1.0 - (pin == 1),
         activations=waiting,
     )
     return block.estimate(streamed, held)

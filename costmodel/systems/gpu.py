@@ -265,7 +265,7 @@ def served(
     if prefix:
         read_only["shared KV cache"] = prefix.stored_bytes(llm, split)
     on_gpu = {} if in_flash else read_only
-    together = np.where(np.greater(chunk, 0), chunk, work.prompt)
+    together = np.where(chunk > 0, chunk, work.prompt)
     by_engine = engine_memory(hw, llm, split, together)
     fullest = split.fullest(llm.layers)
     usable = usable_memory(servers.hw) / fullest
@@ -280,7 +280,7 @@ def served(
         replicas=split.replicas,
         chunked=np.where(chunk > 0, 1.0, 0.0) if work.arrivals is not None else 0.0,
         budget=chunk,
-        sequences=choose(np.greater(knobs["sequences"], 0), knobs["sequences"], np.inf),
+        sequences=choose(knobs["sequences"] > 0, knobs["sequences"], np.inf),
         reserve=policy,
         by_type=seen_by_type(llm, work),
         before=work.before,
@@ -370,11 +370,10 @@ def refused(
         "tp x dp x pp is more than gpu.count": np.greater(gpus, hw.gpu.count),
         **indivisible(llm, split),
         **unjoined(hw, split),
-        "the model has no layers of multi-token prediction": drafts
-        & np.equal(llm.mtp_layers, 0),
+        "the model has no layers of multi-token prediction": drafts & (llm.mtp_layers == 0),
         "no link to host memory is known, so no weights lie there": offloads
         & ("gpu_link" not in hw.roles),
         "prompts that arrive at random are not timed over stages of layers; take pp=1": queued
-        & np.greater(split.pp, 1),
+        & (split.pp > 1),
         **not_shareable(llm, knobs["prefix"] * knobs["shared"]),
     }

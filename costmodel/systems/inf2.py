@@ -101,9 +101,9 @@ def alpha_breaks(hw: Machine, llm: LLM, work: Workload, knobs: ByName) -> tuple[
         hidden_bytes(llm, work.batch, work),
     )
     breaks: tuple[Real, ...] = ()
-    if np.any(np.greater(hidden, 0)):
+    if np.any(hidden > 0):
         breaks = (1 - hidden / np.maximum(rows, 1e-9),)
-    if np.any(np.equal(choice, FILLED)):
+    if np.any(choice == FILLED):
         x = x_cache_bytes(llm, work)
         # beside X lie rows that wait, or hidden states of prompts before them
         breaks += alphas_that_fill(hw, llm, tiers, rows, x)
@@ -129,7 +129,7 @@ def drive_breaks(hw: Machine, llm: LLM, work: Workload, knobs: ByName) -> tuple[
 def never_beside(hw: Machine, llm: LLM, work: Workload, knobs: ByName) -> NDArray[np.bool_]:
     """True if the CPU never attends, and DRAM is no slower than the link that its bytes cross."""
     free = host(hw).memory - layer_copies(llm, work)
-    fits_nowhere = np.less(free, llm.kv_cache_bytes(work.batch, work.final))
+    fits_nowhere = free < llm.kv_cache_bytes(work.batch, work.final)
     return fits_nowhere & link_is_slower(hw, "pcie", "cache_relay")
 
 

@@ -185,7 +185,7 @@ def hierarchical(hw: Machine, llm: LLM, work: Workload) -> Estimate:
 
     def with_migration(kernels: Span, tokens: Real) -> Span:
         beyond = decoder_bytes(llm, work.batch, tokens) - on.capacity
-        excess = np.maximum(beyond, 0.0) * np.greater(work.batch, 0)
+        excess = np.maximum(beyond, 0.0) * (work.batch > 0)
         beside = overlap(kernels=kernels, migrate=migrate(hidden * excess))
         return serial(beside=beside, before=migrate((1 - hidden) * excess))
 

@@ -135,8 +135,8 @@ def zero_inference(
         Source: Aminabadi et al., sec. VI (no equations); `run_model.py`, get_ds_model.
     """
     b = work.batch
-    on_gpu = np.equal(cache, 1) * 1.0
-    unpinned = 1 - np.where(np.equal(pin, 0), on_gpu, np.equal(pin, 2))
+    on_gpu = (cache == 1) * 1.0
+    unpinned = 1 - np.where(pin == 0, on_gpu, pin == 2)
     weights = streamed(hw, llm, ssd_weights, unpinned)
     place = beside_gpu(on_gpu, 0.0)
     passing = (1 - on_gpu) * arriving_latents(llm, b, work.final)
@@ -247,7 +247,7 @@ def eager_copies(llm: LLM) -> Real:
     """
     if isinstance(llm, Latent):
         return 2.0
-    repeated = np.greater(llm.group, 1)
+    repeated = llm.group > 1
     return choose(repeated, 2 + 2 * llm.group, 2.0)
 
 

@@ -136,7 +136,7 @@ def _fastest(mappings: Sequence[HeadMapping]) -> HeadMapping:
     """The fastest of some mappings at each design point, the first on a tie or if none fits."""
     best, *others = mappings
     for other in others:
-        is_faster = other.ok & np.less(other.seconds, best.seconds)
+        is_faster = other.ok & (other.seconds < best.seconds)
         attention, qkv, fc = [
             np.where(is_faster, *pair)[()]
             for pair in zip(other.units, best.units, strict=True)

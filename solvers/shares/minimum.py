@@ -61,7 +61,7 @@ class Minimum:
     def gap(self) -> Real:
         """Relative distance of the choice from its bound; rounding apart it is 0 [1]."""
         excess = np.subtract(self.seconds, self.bound)
-        positive = np.greater(self.seconds, 0)
+        positive = self.seconds > 0
         return excess / np.where(positive, self.seconds, 1.0)
 
 
@@ -160,11 +160,11 @@ def _line(start: Real, end: Real, x: Real) -> Tangent:
     # start + x (end - start) would lose a small end behind a large start
     blended = (1 - x) * start + x * end
     # to the bit as where all design points are level
-    return Tangent(x, np.where(np.equal(slope, 0), start, blended), slope)
+    return Tangent(x, np.where(slope == 0, start, blended), slope)
 
 
 def _higher(one: Tangent, other: Tangent) -> Tangent:
-    is_other = np.greater(other.f, one.f)
+    is_other = other.f > one.f
     f = np.maximum(one.f, other.f)
     d = np.where(is_other, other.d, one.d)
     return Tangent(one.x, f, d)

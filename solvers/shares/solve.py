@@ -66,7 +66,7 @@ class _Need:
         # a need that hardly rises reaches the capacity at no share: its edge is infinite
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             edge = np.divide(headroom, self.rise)
-        falls, rises = np.less(self.rise, 0), np.greater(self.rise, 0)
+        falls, rises = self.rise < 0, self.rise > 0
         low = np.where(falls, edge, -np.inf)
         high = np.where(rises, edge, np.inf)
         return low, high
@@ -88,10 +88,10 @@ def feasible_share(start: Fits, end: Fits) -> tuple[Numbers, Numbers, Numbers]:
         need_at_end, capacity_at_end = end.tiers[name]
         rise = np.subtract(need_at_end, need) - _growth(capacity, capacity_at_end)
         # a memory that is full at every share would be short by rounding at some of them
-        is_rise = np.greater(np.abs(rise), _RISEN * np.abs(need))
+        is_rise = np.abs(rise) > _RISEN * np.abs(need)
         needs.append(_Need(need, np.where(is_rise, rise, 0.0), capacity))
     low, high = _interval(needs, 0.0)
-    empty = np.greater(low, high)
+    empty = low > high
     if not np.any(empty):
         return low, high, _shortest(needs, low)
     x, missing = _least_short(needs)
@@ -105,7 +105,7 @@ def _growth(start: Real, end: Real) -> Numbers:
     """Bytes that a capacity grows by; none where it stays the same, even without a limit [B]."""
     with np.errstate(invalid="ignore"):
         growth = np.subtract(end, start)
-    return np.where(np.equal(start, end), 0.0, growth)
+    return np.where(start == end, 0.0, growth)
 
 
 def _interval(needs: Sequence[_Need], spare: Real) -> tuple[Numbers, Numbers]:
@@ -129,7 +129,7 @@ def _least_short(needs: Sequence[_Need]) -> tuple[Numbers, Numbers]:
     for candidate in (np.asarray(1.0), *_crossings(needs)):
         x = np.clip(candidate, 0.0, 1.0)
         short = _shortest(needs, x)
-        better = np.less(short, missing)
+        better = short < missing
         best = np.where(better, x, best)
         missing = np.where(better, short, missing)
     return best, missing
@@ -266,7 +266,7 @@ def _piece(
     """Minimise between two breaks; the share is measured along the piece, from 0 to 1."""
     start = np.maximum(before + _INSIDE, low)
     end = np.minimum(after - _INSIDE, high)
-    exists = np.less_equal(start, end)
+    exists = start <= end
     start = np.clip(start, low, high)
     end = np.maximum(end, start)
     at_start, at_end = evaluate(start), evaluate(end)
@@ -291,9 +291,9 @@ def _piece(
 def _better(best: _Piece, other: _Piece) -> _Piece:
     """The better of two pieces, design point by design point."""
     alike = best.ok == other.ok
-    faster = np.less(other.choice.seconds, best.choice.seconds)
-    level = np.equal(other.short, best.short)
-    preferred = np.where(level, faster, np.less(other.short, best.short))
+    faster = other.choice.seconds < best.choice.seconds
+    level = other.short == best.short
+    preferred = np.where(level, faster, other.short < best.short)
     taken = np.where(alike, preferred, other.ok)
     lowest = np.minimum(best.choice.bound, other.choice.bound)
     values = {}
@@ -363,14 +363,14 @@ def binding(
     equals = np.char.add(below, " = ")
     balance = np.char.add(equals, above)
     names = np.where(below == above, above, balance)
-    at_low = np.less_equal(choice.value, choice.low)
-    at_high = np.greater_equal(choice.value, choice.high)
+    at_low = choice.value <= choice.low
+    at_high = choice.value >= choice.high
     names = np.where(at_high, below, names)
     names = np.where(at_low, above, names)
     # an end of the interval that is none of the range is where a memory is full
     limited = np.char.add("memory, ", names)
-    cut_above = at_high & np.less(choice.high, high)
-    cut_below = at_low & np.greater(choice.low, low)
+    cut_above = at_high & (choice.high < high)
+    cut_below = at_low & (choice.low > low)
     return np.where(cut_above | cut_below, limited, names)
 
 

@@ -99,8 +99,8 @@ def check_arrays(hw: Machine, memory: str, *chips: str) -> None:
     """
     first = hw[chips[0]]
     for role in chips[1:]:
-        rows_differ = np.not_equal(first.rows, hw[role].rows)
-        columns_differ = np.not_equal(first.columns, hw[role].columns)
+        rows_differ = first.rows != hw[role].rows
+        columns_differ = first.columns != hw[role].columns
         if np.any(rows_differ | columns_differ):
             raise InputError(
                 f"{chips[0]} and {role} work on {memory} together, so their arrays must be alike; "

@@ -142,8 +142,8 @@ def check_units(most: Real, unit: str, mapped: BySublayer) -> None:
         InputError: outside 0..most or not whole.
     """
     for name, n in mapped._asdict().items():
-        outside = np.less(n, 0) | np.greater(n, most)
-        wrong = np.asarray(outside | np.not_equal(np.floor(n), n))
+        outside = (n < 0) | (n > most)
+        wrong = np.asarray(outside | (np.floor(n) != n))
         if wrong.any():
             units, limit = _first_where(wrong, n), _first_where(wrong, most)
             raise InputError(

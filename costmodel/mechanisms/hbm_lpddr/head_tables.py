@@ -146,7 +146,7 @@ def _with_steps(
     step = step_seconds(two, llm, work, n)
     each = zip(step, prompts, strict=True)
     return [
-        np.where(np.greater(steps, 0), steps * of_step + of_prompts, of_step)
+        np.where(steps > 0, steps * of_step + of_prompts, of_step)
         for of_step, of_prompts in each
     ]
 

@@ -116,7 +116,7 @@ def fastest_heads(
     for order in ORDERS:
         heads = prompt_heads(two, llm, work, order)
         seconds = prompts(two, llm, work, heads, decode, paged).seconds
-        faster = holds(two, llm, work, heads) & np.less(seconds, least)
+        faster = holds(two, llm, work, heads) & (seconds < least)
         pairs = zip(heads, fastest, strict=True)
         fastest = BySublayer(*(choose(faster, *pair) for pair in pairs))
         least = np.minimum(least, np.where(faster, seconds, np.inf))
@@ -218,7 +218,7 @@ def holds(two: Asymmetric, llm: LLM, work: Workload, heads: BySublayer) -> Boole
     b, s, rest = work.batch, work.prompt, heads.rest(llm.heads)
     on_hbm, on_lpddr = footprint(llm, b, s, heads), footprint(llm, b, s, rest)
     hbm_holds = np.less_equal(total(on_hbm), two.hbm.capacity)
-    return hbm_holds & np.less_equal(total(on_lpddr), two.lpddr.capacity)
+    return hbm_holds & (total(on_lpddr) <= two.lpddr.capacity)
 
 
 def even_share(two: Asymmetric) -> Real:

@@ -108,7 +108,7 @@ def kv_budget(hw: Machine) -> Real:
     Raises:
         InputError: it is larger than the DRAM.
     """
-    if np.any(np.greater(hw.host.kv_memory, hw.host.memory)):
+    if np.any(hw.host.kv_memory > hw.host.memory):
         raise InputError(
             "host.kv_memory (M0) is larger than host.memory; "
             "lower it, as in --set host.kv_memory=48GiB"
@@ -154,7 +154,7 @@ def place_cache(
     passing = gpu_working_set(llm, work.together, 0.0, work.batch)
     of_cache = np.minimum(static_gpu * kv, np.maximum(memory - passing, 0.0))
     filling = np.where(resident <= memory, 1.0, fitting_on_gpu(hw, llm, work, of_cache))
-    of_weights = choose(np.equal(weights, 0), filling, 1.0)
+    of_weights = choose(weights == 0, filling, 1.0)
     working = gpu_working_set(llm, work.together, of_weights, work.batch)
     free = np.maximum(memory - working, 0.0)
     gpu_target = static_gpu + placement * (1 - static_gpu)
@@ -172,7 +172,7 @@ def room_beside_weights(hw: Machine, llm: LLM, work: Workload, knobs: ByName) ->
     all_weights = gpu_working_set(llm, 0.0, 1.0, work.batch)
     passing = gpu_working_set(llm, 0.0, 0.0, work.batch)
     memory = gpu(hw).memory
-    stay = np.equal(knobs.get("weights", 0.0), 1) | (all_weights <= memory)
+    stay = (knobs.get("weights", 0.0) == 1) | (all_weights <= memory)
     return memory - choose(stay, all_weights, passing)
 
 

@@ -83,8 +83,8 @@ def narrow_key_share(llm: LLM, precision: Real, source: Real) -> Real:
         InputError: a copy would be wider than the cache it is made of.
     """
     width = np.take(KEY_BYTES, np.asarray(precision, int))
-    copied = np.greater(source, 0)
-    if np.any(copied & np.greater(width, llm.kv_width)):
+    copied = source > 0
+    if np.any(copied & (width > llm.kv_width)):
         raise InputError(
             "knob score_precision: a copy of the keys is wider than the cache (precision.kv); "
             "choose a narrower one, or score_source=flash-fp16, which keeps none"
@@ -102,7 +102,7 @@ def narrow_copies(llm: LLM, cold: Real, precision: Real, source: Real) -> Copies
     keys = cold / 2
     copied = np.greater(source, 0)
     copy = copied * keys * narrow_key_share(llm, precision, source)
-    in_dram = np.equal(source, DRAM_COPY)
+    in_dram = source == DRAM_COPY
     return Copies(flash=(1 - in_dram) * copy, dram=in_dram * copy)
 
 
@@ -118,7 +118,7 @@ def score_cold(hw: Machine, llm: LLM, cold: Real, precision: Real, source: Real)
     dev = hw.csd
     # scoring reads keys, half of K and V
     keys = cold / 2 * narrow_key_share(llm, precision, source)
-    in_dram = np.equal(source, DRAM_COPY)
+    in_dram = source == DRAM_COPY
     dram_rate = dev.count * dev.memory_bandwidth * hw.derate.fpga_dram
     flash = Port("csd.flash", "read", dev.count * dev.p2p_read)
     dram = Port("csd.dram", "read", dram_rate)

@@ -156,13 +156,13 @@ def alpha_breaks(hw: Machine, llm: LLM, work: Workload, knobs: ByName) -> tuple[
     ]
     hidden, rise = hidden_bytes(llm, work.batch, work), only_x - only_kv
     breaks: tuple[Real, ...] = ()
-    if np.any(np.greater(hidden, 0)):
+    if np.any(hidden > 0):
         breaks = ((hidden - only_kv) / np.where(rise == 0, np.inf, rise),)
     stored = knobs.get("ssd_weights", 0.0)
     unbuffered = Caching(0.0, interval, 0.0)
     choice = knobs.get("weights", FILLED)
     tiers = place_weights(hw, llm, work, choice, stored, unbuffered)
-    if not np.any(np.equal(choice, FILLED)):
+    if not np.any(choice == FILLED):
         return breaks
     return (*breaks, *alphas_that_fill(hw, llm, tiers, only_kv, only_x))
 

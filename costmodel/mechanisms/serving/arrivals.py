@@ -262,13 +262,13 @@ def under_load(
         busy = -np.expm1(-rate * response.sojourn / dp)
         if arrivals.overload:
             fits = fits.without({arrivals.overload: response.overloaded})
-        full = np.greater(dp * response.at_once, FULL_SHARE * held)
+        full = dp * response.at_once > FULL_SHARE * held
         notes = {FULL: full & is_short & ~fits.unmodelled}
     else:
         response = of_users(work, serving, arrivals.users)
         rate = dp * response.rate
         busy = np.minimum(arrivals.users / dp, 1.0)
-        by_memory = np.less(held, serving.most_running) & np.less(serving.reserve, 1)
+        by_memory = (held < serving.most_running) & (serving.reserve < 1)
         notes = {PUT_BACK: is_short & by_memory}
     n = dp * response.at_once
     carried = rate * work.prompt * response.pace.mean

@@ -58,7 +58,7 @@ def exchanges(
     if "fabric" in hw.roles:
         message = quotient(activations, split.dp * split.pp * times)
         reduced_across = reduces * crosses * settling_across(hw, near, nodes, message)
-        sent_across = 2 * apart * np.greater(far, 0) * hw.fabric.latency
+        sent_across = 2 * apart * (far > 0) * hw.fabric.latency
         wait = Port("fabric.latency", "wait", 1.0, "s")
         across = 2 * reduces * (nodes - 1) * activations + far * sent
         spans["hops"] = wait(times * (reduced_across + sent_across), "between nodes")

@@ -103,7 +103,7 @@ def least_share(hw: Machine, llm: LLM, work: Workload) -> Real:
 def takes_excess(hw: Machine, llm: LLM, work: Workload, share: Real) -> Booleans:
     """True if a CPU share, which is not 0, is no less than what exceeds the GPUs."""
     least = least_share(hw, llm, work) * (1 - _ROUNDING)
-    return np.greater(share, 0) & np.greater_equal(share, least)
+    return np.greater(share, 0) & (share >= least)
 
 
 # --- both memories ----------------------------------------------------------------------------
@@ -151,7 +151,7 @@ class Capacities:
         on_gpu = self.on_gpus(share) * n
         on_host = share * n
         gpu_holds = np.less_equal(on_gpu, self.gpu * (1 + _ROUNDING))
-        host_holds = np.less_equal(on_host, self.host * (1 + _ROUNDING))
+        host_holds = on_host <= self.host * (1 + _ROUNDING)
         return gpu_holds & host_holds
 
 
@@ -162,7 +162,7 @@ def at_share(capacity: Real, share: Real) -> Real:
         capacity: whole requests that the memory holds [1].
         share: of each that it keeps [1].
     """
-    any_share = np.greater(share, 0)
+    any_share = share > 0
     of_each = np.where(any_share, share, 1.0)
     requests = np.divide(capacity, of_each)
     return np.where(any_share, requests, np.inf)
@@ -264,7 +264,7 @@ def least(function: Callable[[Real], Real], low: Real, high: Real) -> Real:
     left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
     at_left, at_right = function(left), function(right)
     for _ in range(NARROWINGS):
-        falling = np.greater(at_left, at_right)
+        falling = at_left > at_right
         low = np.where(falling, left, low)
         high = np.where(falling, high, right)
         width = GOLDEN * (high - low)

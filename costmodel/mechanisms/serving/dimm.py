@@ -66,7 +66,7 @@ def awake_share(hw: Machine) -> Real:
         InputError: a refresh takes as long as the interval between two, or longer.
     """
     refresh, interval = hw.dimm.refresh, hw.dimm.refresh_interval
-    if np.any(np.greater_equal(refresh, interval)):
+    if np.any(refresh >= interval):
         longest, shortest = 1e9 * np.max(refresh), 1e9 * np.min(interval)
         raise InputError(
             f"dimm.refresh: {longest:g} ns is not below dimm.refresh_interval, {shortest:g} ns; "
@@ -114,7 +114,7 @@ def fullest_rankset(hw: Machine, homes: Real, at_once: Callable[[Real], Real]) -
         homes: 0 random, 1 balanced, 2 the least loaded rankset in each layer [1].
         at_once: sequences -> those whose KV is read at once [1].
     """
-    balanced = np.equal(homes, 1)
+    balanced = homes == 1
 
     def skew(sequences: Real, sizes: Real) -> Real:
         """Load of the fullest rankset over the mean, by sequences and spread of their sizes [1]."""
@@ -124,7 +124,7 @@ def fullest_rankset(hw: Machine, homes: Real, at_once: Callable[[Real], Real]) -
         random = imbalance(read, hw.dimm.ranksets, sizes)
         layerwise = least_loaded(read, hw.dimm.ranksets, sizes)
         by_layer = np.where(balanced, 1.0, layerwise)
-        return choose(np.equal(homes, 0), random, by_layer)
+        return choose(homes == 0, random, by_layer)
 
     return skew
 
@@ -174,7 +174,7 @@ def least_loaded(requests: Real, ranksets: Real, size_square: Real) -> Real:
     deviation = np.sqrt(np.maximum(size_square - 1, 0.0))
     longest = 1 + normal_quantile_above(0.625 / (m + 0.25)) * deviation
     few = ranksets / m * np.maximum(longest, 1.0)
-    skew = np.where(np.greater_equal(m, ranksets), several, few)
+    skew = np.where(m >= ranksets, several, few)
     return np.clip(skew, 1.0, ranksets)
 
 

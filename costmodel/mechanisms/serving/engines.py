@@ -19,7 +19,7 @@ def usable_memory(hw: Machine) -> Real:
 def of_engine(hw: Machine, key: str) -> Real:
     """A default of the engine, which may be another on GPUs of little memory [1]."""
     engine = hw.engine
-    is_large = np.greater_equal(hw.gpu.memory, engine.large_memory)
+    is_large = hw.gpu.memory >= engine.large_memory
     return choose(is_large, engine[key], engine.maybe(f"{key}_small", engine[key]))
 
 

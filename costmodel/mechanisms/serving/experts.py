@@ -166,7 +166,7 @@ def streamed(hw: Machine, layer: LLM, width: Real, operand: Real) -> Real:
     """
     rates = hw.gpu
     packed = _is_unpacked(hw, layer, width, operand)
-    of_4_bits = np.less_equal(operand, _FOUR_BITS) & ~packed
+    of_4_bits = (operand <= _FOUR_BITS) & ~packed
     reached = np.where(packed, rates.packed_hbm, rates.hbm)
     return choose(of_4_bits, rates.hbm_4bit, reached)
 
@@ -187,4 +187,4 @@ def multiplied(hw: Machine, layer: LLM, operand: Real, whole: Real) -> Real:
 def _is_unpacked(hw: Machine, layer: LLM, width: Real, operand: Real) -> Booleans:
     """True if a kernel unpacks weights of a width [B] for products of an operand [B]."""
     gpus = gpu(hw)
-    return np.less(width, gpus.product_width(operand)) & ~gpus.multiplies(layer)
+    return (width < gpus.product_width(operand)) & ~gpus.multiplies(layer)

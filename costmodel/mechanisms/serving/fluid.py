@@ -83,8 +83,8 @@ def steady(
     # what the last requests decode in the drain takes no full iteration
     full = np.maximum(iterations - drain.remainder, 0.0)
 
-    any_steps = np.greater(work.output, 1)
-    may_ride = any_steps & np.greater(full, 0)
+    any_steps = work.output > 1
+    may_ride = any_steps & (full > 0)
     riding = np.where(may_ride, serving.chunked * later, 0.0)
     # fewer than one iteration cannot spread prompts
     carried = riding * work.batch * work.prompt / np.maximum(full, 1.0)
@@ -141,8 +141,8 @@ def decoding(work: Workload, serving: Serving) -> Real:
     prompt takes memory before it decodes, s / chunk iterations, one prompt a replica at a time.
     """
     most, dp = resident(work, serving), serving.replicas
-    waits = np.less(requests_held(work, serving), work.batch)
-    queued = waits & np.greater(serving.chunked, 0)
+    waits = requests_held(work, serving) < work.batch
+    queued = waits & (serving.chunked > 0)
     prompt_rate = work.prompt / np.maximum(work.output - 1, 1.0)
     chunks = prompt_rate / np.maximum(serving.minimum_chunk, 1.0)
     fewest = np.minimum(dp, most)
@@ -151,7 +151,7 @@ def decoding(work: Workload, serving: Serving) -> Real:
     carried = quotient(dp, chunks)
     riding: Real = np.clip(carried, fewest, beside_loading)
     # hidden prompts take 56 more iterations to solve for: only where chunks carry too few
-    if np.any(queued & np.less(riding, beside_loading)):
+    if np.any(queued & (riding < beside_loading)):
         riding = _with_hidden(work, serving, prompt_rate, riding, beside_loading)
     return choose(queued, riding, most)
 
@@ -172,7 +172,7 @@ def _with_hidden(
         """True if the iteration of these sequences takes no longer with their prompts in it."""
         alone = serving.iteration_of(work, sequences, 0.0).seconds
         both = serving.iteration_of(work, sequences, sequences * prompt_rate).seconds
-        return np.less_equal(both, np.multiply(alone, 1 + _HIDDEN))
+        return both <= np.multiply(alone, 1 + _HIDDEN)
 
     all_hide, more_hide = hides(most), hides(riding)
     if np.any(more_hide & ~all_hide):
@@ -226,7 +226,7 @@ class Drain:
         k = np.maximum(self.longest / remainder - 1, 1e-9)
         steepness = -np.log(least) / k
         until_last = -np.expm1(-steepness)
-        slow = np.less_equal(k, _FAST)
+        slow = k <= _FAST
         for place, weight in zip(_PLACES, _WEIGHTS, strict=True):
             # steps of equal time where shares fall slowly, of equal ratio where they fall fast
             steeply = np.exp(-place * steepness)
@@ -251,7 +251,7 @@ def drain_of(work: Workload, queued: Booleans, iterations: Real) -> Drain:
     """
     spread = work.spread
     steps = np.maximum(work.output - 1, 0.0)
-    differ = np.greater(spread.output_square, 1)
+    differ = spread.output_square > 1
     residual = steps * spread.output_square / 2
     remainder = np.where(queued, np.minimum(residual, iterations), steps)
     longest = np.maximum(steps * spread.longest_output, remainder)

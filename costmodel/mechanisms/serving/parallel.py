@@ -216,7 +216,7 @@ def chunks_each(prompts: Real, load: Load, chunk: Real) -> Real:
         load: their tokens.
         chunk: tokens that pass the layers together, 0 all of a prompt [1].
     """
-    most = np.where(np.greater(chunk, 0), chunk, np.inf)
+    most = np.where(chunk > 0, chunk, np.inf)
     length = quotient(load.prompt, prompts)
     return np.maximum(length / most, 1.0)
 
@@ -363,7 +363,7 @@ def gpu_cache(hw: Machine, llm: LLM, layer_type: LLM, tokens: Real) -> Real:
 
 def gpu_attention(hw: Machine, kv_width: Real = 2.0) -> Port:
     """Decode attention from HBM, in KV bytes, of elements of a width [B]."""
-    part, is_narrow = hw.gpu, np.less(kv_width, _WIDE)
+    part, is_narrow = hw.gpu, kv_width < _WIDE
     reached = choose(is_narrow, part.decode_attention_narrow, part.decode_attention)
     return Port("gpu.hbm", "read", part.count * part.bandwidth * reached)
 

@@ -85,8 +85,8 @@ class Replica:
         """Prompt tokens of an iteration, C; all where prompts come first [1]."""
         serving = self.serving
         left = serving.budget - 1 - self.others
-        budget = np.where(np.greater(serving.budget, 0), left, serving.minimum_chunk)
-        return np.where(np.greater(serving.chunked, 0), np.maximum(budget, 1.0), np.inf)
+        budget = np.where(serving.budget > 0, left, serving.minimum_chunk)
+        return np.where(serving.chunked > 0, np.maximum(budget, 1.0), np.inf)
 
     @property
     def chunks(self) -> Real:
@@ -105,7 +105,7 @@ class Replica:
         Args:
             companions: other prompts that share its iterations, which hide less of it [1].
         """
-        prompts, chunked = self.prompts, np.greater(self.serving.chunked, 0)
+        prompts, chunked = self.prompts, self.serving.chunked > 0
         chunk = np.minimum(self.prompt_budget, prompts + companions * self.work.prompt)
         riding = prompts / chunk * (self.iteration(chunk, prompts) - self.plain)
         if np.all(chunked):
@@ -204,7 +204,7 @@ class Response:
         serving = self.replica.serving
         room = resident(self.replica.work, serving) / serving.replicas
         full = np.greater_equal(self.replica.others, room * BELOW_ONE)
-        return full | np.greater_equal(self.line.rho, BELOW_ONE)
+        return full | (self.line.rho >= BELOW_ONE)
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ def _mean(numbers: Iterable[Real]) -> Real:
 
 def _ratio(number: Real, base: Real) -> Real:
     """One number over another, 0 over 0 [1]."""
-    any_base = np.greater(base, 0)
+    any_base = base > 0
     return choose(any_base, number / np.where(any_base, base, 1.0), 0.0)
 
 

@@ -64,7 +64,7 @@ def whole(work: Workload, serving: Serving, requests: Real) -> Real:
         np.maximum(dp * np.floor(serving.capacity / (dp * length) + _ROUNDING), one_each)
         for length in (work.final, begin)
     )
-    alike = np.less_equal(work.spread.longest, 1) & (not serving.in_parts)
+    alike = (work.spread.longest <= 1) & (not serving.in_parts)
     return choose(alike, np.clip(requests, fewest, most), requests)
 
 
@@ -82,7 +82,7 @@ def resident_in(held: Real, batch: Real, replicas: Real) -> Real:
     one_each = np.minimum(replicas, batch)
     filled = np.maximum(held - replicas / 2, one_each)
     queued = np.minimum(filled, batch)
-    holds_all = np.less_equal(batch, np.multiply(held, 1 + _ROUNDING))
+    holds_all = batch <= np.multiply(held, 1 + _ROUNDING)
     return choose(holds_all, batch, queued)
 
 
@@ -129,11 +129,9 @@ def crossing(
     above, below = gap(low), gap(high)
     middle, before = low, np.zeros_like(above)
     for _ in range(steps):
-        share = np.where(
-            np.less(below, 0), above / (above - below + _LEAST_DIFFERENCE), 1.0
-        )
+        share = np.where(below < 0, above / (above - below + _LEAST_DIFFERENCE), 1.0)
         within = low + np.clip(share, 0.0, 1.0) * (high - low)
-        is_open = np.greater(high - low, _SOLVED * high)
+        is_open = high - low > _SOLVED * high
         middle = np.where(is_open, within, high)
         if not np.any(is_open):
             break

@@ -91,7 +91,7 @@ def divided(
 def not_shareable(llm: LLM, shared: Real) -> dict[str, Booleans]:
     """Mask of shared tokens [1] that cannot be shared, by the sentence that says so."""
     chooses = any(
-        np.any(np.greater(layer_type.layers, 0))
+        np.any(layer_type.layers > 0)
         for layer_type in llm.layer_types.values()
         if isinstance(layer_type, _CHOOSING_LAYERS)
     )

@@ -53,7 +53,7 @@ class GpuSplit:
     @property
     def attention_tp(self) -> Real:
         """GPUs of a stage that share the heads of a sequence [1]."""
-        return choose(np.greater(self.attention_dp, 0), 1.0, self.tp)
+        return choose(self.attention_dp > 0, 1.0, self.tp)
 
     @property
     def attention_copies(self) -> Real:
@@ -73,13 +73,13 @@ class GpuSplit:
     def slices(self, layer: LLM) -> Real:
         """GPUs that share one expert, or the feed-forward layer of a dense layer [1]."""
         of_an_expert = self.expert_group / self.ep
-        return choose(np.greater(layer.is_moe, 0), of_an_expert, self.tp)
+        return choose(layer.is_moe > 0, of_an_expert, self.tp)
 
     @property
     def dispatches(self) -> Booleans:
         """True if tokens travel to the GPUs of their experts, which do not have them yet."""
-        apart = np.greater(self.attention_dp, 0) | np.greater(self.ep, self.tp)
-        return apart & np.greater(self.ep, 1)
+        apart = np.greater(self.attention_dp, 0) | (self.ep > self.tp)
+        return apart & (self.ep > 1)
 
     def micro_batches(self, sequences: Real) -> Real:
         """Parts in which a replica's sequences pass the stages, at most one a stage [1]."""
@@ -117,7 +117,7 @@ class GpuSplit:
             """Experts of one layer as a kernel holds them [B]."""
             inner = layer.ffn / self.slices(layer)
             padded = np.ceil(inner / padding) * padding / np.maximum(inner, 1.0)
-            is_packed = np.less(layer.weight_width, 1.0)
+            is_packed = layer.weight_width < 1.0
             return _expert_bytes(layer) * np.where(is_packed, padded, 1.0)
 
         experts = llm.sum_over_layers(padded_experts)
@@ -149,12 +149,12 @@ def node_size(hw: Machine) -> Real:
 def unjoined(hw: Machine, split: GpuSplit) -> dict[str, Booleans]:
     """Mask of GPUs that share a model and are joined by no link, by the sentence that says so."""
     group = np.maximum(split.tp * split.pp, split.ep)
-    beyond = np.greater(group, split.node)
+    beyond = group > split.node
     if "fabric" not in hw.roles:
         sentence = "no fabric joins more GPUs than the links of a node do"
         return {f"{sentence} (set {peer_role(hw)}.count)": beyond}
     shared = split.expert_group
-    partly = np.greater(shared, split.node) & (np.mod(shared, split.node) > 0)
+    partly = (shared > split.node) & (np.mod(shared, split.node) > 0)
     return {"GPUs do not fill whole nodes": partly}
 
 
@@ -172,14 +172,14 @@ def undivided(llm: LLM, tp: Real) -> dict[str, Booleans]:
         copied = np.mod(tp, shards) == 0
         kept = copied | (np.mod(shards, tp) == 0)
         divides = kept & (np.mod(layer_type.heads, tp) == 0)
-        uneven = uneven | (~divides & np.greater(layer_type.layers, 0))
+        uneven = uneven | (~divides & (layer_type.layers > 0))
     return {"heads do not divide over this many GPUs": uneven}
 
 
 def indivisible(llm: LLM, split: GpuSplit) -> dict[str, Booleans]:
     """Mask of layers, heads and experts that do not divide, by the sentence that says so."""
     experts = llm.most_of_a_layer(lambda layer: layer.experts * layer.is_moe)
-    few = np.greater(split.ep, np.maximum(experts, 1.0))
+    few = split.ep > np.maximum(experts, 1.0)
     group = split.expert_group
     rests = [
         np.mod(experts, split.ep),
@@ -193,7 +193,7 @@ def indivisible(llm: LLM, split: GpuSplit) -> dict[str, Booleans]:
         "there are more stages than layers": np.greater(split.pp, llm.layers),
         "the feed-forward layer does not divide over this many GPUs": np.greater(cut, 0),
         "experts do not divide over this many GPUs": few
-        | (np.greater(split.ep, 1) & np.greater(total(rests), 0)),
+        | ((split.ep > 1) & (total(rests) > 0)),
     }
 
 

@@ -159,7 +159,7 @@ def largest_gpu_share(llm: LLM, headroom: Real) -> Real:
     for centre in tensor_centres(llm):
         share = 1 - centre + JUST_PAST
         held = whole_tensors(llm, beside_gpu(share, 0.0), divided=0.0).gpu
-        share = np.where(np.equal(held, 1), 1.0, share)
+        share = np.where(held == 1, 1.0, share)
         largest = np.where(held <= headroom, np.maximum(largest, share), largest)
     return largest
 
@@ -209,11 +209,11 @@ def waiting_bytes(llm: LLM, work: Workload, place: Real) -> Real:
     Args:
         place: 0 they wait on the GPU but for prompts in chunks, 1 in host memory, 2 on drives.
     """
-    between_chunks = np.equal(place, 0) * hidden_bytes(llm, work.batch, work)
-    return np.equal(place, 1) * llm.x_bytes(work.batch, work.prompt) + between_chunks
+    between_chunks = (place == 0) * hidden_bytes(llm, work.batch, work)
+    return (place == 1) * llm.x_bytes(work.batch, work.prompt) + between_chunks
 
 
 def _by_tensors(stated: ByName, whole: Real, divided: Real) -> Real:
     """The share of whole tensors, or the one that divides them, as is stated [1]."""
-    divides = np.equal(stated.get("tensors", 0.0), 1)
+    divides = stated.get("tensors", 0.0) == 1
     return choose(divides, divided, whole)

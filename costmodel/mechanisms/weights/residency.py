@@ -187,7 +187,7 @@ def _pinned_bytes(llm: LLM) -> Real:
 def _power_of_two(size: Real) -> Real:
     """The next power of two bytes; 0 for an absent matrix [B]."""
     rounded = np.exp2(np.ceil(np.log2(np.maximum(size, 1.0))))
-    return rounded * np.greater(size, 0)
+    return rounded * (size > 0)
 
 
 def _matrices(llm: LLM) -> list[tuple[Real, Real]]:
@@ -338,7 +338,7 @@ def buffers_or_copies(llm: LLM, work: Workload, buffered: Real) -> Real:
     """
     waiting = llm.kv_cache_bytes(work.batch, buffered)
     hidden = hidden_bytes(llm, work.batch, work)
-    is_buffered = np.greater(buffered, 0)
+    is_buffered = buffered > 0
     return choose(is_buffered, np.maximum(waiting, hidden), layer_copies(llm, work))
 
 
@@ -355,7 +355,7 @@ def layer_copies(llm: LLM, work: Workload) -> Real:
 
 def room_for_prompts(hw: Machine, llm: LLM, work: Workload, knobs: ByName) -> Real:
     """GPU memory for the activations of a prompt beside the weights in transfer, or all [B]."""
-    on_gpu = np.equal(knobs.get("weights", FILLED), WEIGHTS.choices.index("gpu"))
+    on_gpu = knobs.get("weights", FILLED) == WEIGHTS.choices.index("gpu")
     passing = passing_latents(llm, work, knobs.get("gpu_batches", 1.0))
     working = gpu_working_set(llm, 0.0, 1.0 * on_gpu, work.batch)
     return gpu(hw).memory - working - passing
