@@ -41,7 +41,7 @@ def processor(hw: Machine, width: Real) -> Gpu:
         width: of a weight, or of an element of the KV cache [B].
     """
     part = hw.host
-    packed = np.mod(width, 1.0) > 0
+    packed = width % 1.0 > 0
     operations = np.where(width >= NATIVE_BYTES, part.flops_cycle, part.ops_cycle)
     products = np.where(packed, part.packed_gemm, part.cpu_gemm)
     reading = np.where(packed, part.packed_dram, part.dram_read)

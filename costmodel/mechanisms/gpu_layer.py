@@ -230,9 +230,7 @@ def unmeasured_kernels(hw: Machine, llm: LLM) -> dict[str, Booleans]:
 # --- memory -----------------------------------------------------------------------------------
 
 
-def gpu_contents(
-    llm: LLM, tokens: Real, on_gpu: Real = 0.0, sequences: Real = 0.0
-) -> dict[str, Real]:
+def gpu_contents(llm: LLM, tokens: Real, on_gpu: Real, sequences: Real) -> dict[str, Real]:
     """Bytes that layer-wise inference keeps on the GPU: weights, activations, recurrent states [B].
 
     Args:
@@ -250,9 +248,7 @@ def gpu_contents(
     return contents
 
 
-def gpu_working_set(
-    llm: LLM, tokens: Real, on_gpu: Real = 0.0, sequences: Real = 0.0
-) -> Real:
+def gpu_working_set(llm: LLM, tokens: Real, on_gpu: Real, sequences: Real = 0.0) -> Real:
     """GPU memory of layer-wise inference, the sum of `gpu_contents` [B]."""
     return total(gpu_contents(llm, tokens, on_gpu, sequences).values())
 

@@ -82,8 +82,7 @@ def alpha_of_host_memory(
     buffers = llm.kv_cache_bytes(work.batch, buffered)
     beyond = x_cache_bytes(llm, work) - buffers
     free = host(hw).memory - host_weights(hw, llm, tiers) - buffers
-    share = np.divide(free, np.maximum(beyond, 1.0))
-    filled = np.clip(share, 0.0, 1.0)
+    filled = np.clip(free / np.maximum(beyond, 1.0), 0.0, 1.0)
     return choose(beyond > 0, filled, 1.0)
 
 

@@ -50,7 +50,6 @@ ADDED: list[tuple[Callee, str]] = [
     (fetch, "sigma"),
     (Minimum, "start"),
     (Schedule, "bound"),
-    (gpu_working_set, "on_gpu"),
     (gpu_working_set, "sequences"),
     (Workload, "chunk"),
     (Load, "prompt"),

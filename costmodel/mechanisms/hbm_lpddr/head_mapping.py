@@ -120,7 +120,7 @@ def check_heads(llm: LLM) -> None:
     Raises:
         InputError: they do not.
     """
-    uneven = np.asarray(np.mod(llm.heads, llm.kv_heads) != 0)
+    uneven = np.asarray(llm.heads % llm.kv_heads != 0)
     if uneven.any():
         heads = _first_where(uneven, llm.heads)
         kv_heads = _first_where(uneven, llm.kv_heads)

@@ -59,8 +59,8 @@ def fragmentation(
     as_printed: Real = 0.0
     wasted: Real = 0.0
     for size, count in on_hbm + on_lpddr:
-        as_printed = as_printed + count * np.mod(size, page)
-        wasted = wasted + count * np.mod(-size, page)
+        as_printed = as_printed + count * (size % page)
+        wasted = wasted + count * (-size % page)
     return Fragmentation(as_printed, wasted)
 
 

@@ -164,8 +164,7 @@ def at_share(capacity: Real, share: Real) -> Real:
     """
     any_share = share > 0
     of_each = np.where(any_share, share, 1.0)
-    requests = np.divide(capacity, of_each)
-    return np.where(any_share, requests, np.inf)
+    return np.where(any_share, capacity / of_each, np.inf)
 
 
 def capacities(hw: Machine, llm: LLM, work: Workload) -> Capacities:

@@ -72,7 +72,7 @@ def awake_share(hw: Machine) -> Real:
             f"dimm.refresh: {longest:g} ns is not below dimm.refresh_interval, {shortest:g} ns; "
             "shorten it (DDR4 needs 350 ns every 7,800 ns)"
         )
-    return 1 - np.divide(refresh, interval)
+    return 1 - refresh / interval
 
 
 def bus_bandwidth(hw: Machine) -> Real:

@@ -50,17 +50,17 @@ def _seen(layer_type: LLM, work: Workload) -> LayerLoad:
         prompt_attention_flops(layer_type, 1, prompt, work.before) for prompt in prompts
     )
     kept = _mean(layer_type.kv_bytes(1, prompt) for prompt in prompts)
-    evenness = _ratio(_square_over_mean(read), _square_over_mean(contexts))
+    evenness = quotient(_square_over_mean(read), _square_over_mean(contexts))
     # by a layer that keeps and reads every token
     all_read = layer_type.cache_traffic(1, 1) * _mean(contexts)
     all_multiplied = layer_type.attention_flops(1, 1) * _mean(contexts)
     all_computed = layer_type.prefill_attention_flops(1, 1) * _mean(pairs)
     all_kept = layer_type.kv_bytes(1, 1) * _mean(prompts)
     return LayerLoad(
-        tokens=_ratio(_mean(read), all_read),
-        products=_ratio(multiplied, all_multiplied),
-        squares=_ratio(computed, all_computed),
-        kept=_ratio(kept, all_kept),
+        tokens=quotient(_mean(read), all_read),
+        products=quotient(multiplied, all_multiplied),
+        squares=quotient(computed, all_computed),
+        kept=quotient(kept, all_kept),
         sizes=np.maximum(evenness * work.spread.context_square, 1.0),
     )
 
@@ -69,19 +69,13 @@ def _square_over_mean(numbers: Iterable[Real]) -> Real:
     """Mean square over squared mean [1]."""
     values = list(numbers)
     square = _mean(value**2 for value in values)
-    return _ratio(square, _mean(values) ** 2)
+    return quotient(square, _mean(values) ** 2)
 
 
 def _mean(numbers: Iterable[Real]) -> Real:
     """Mean of some numbers [theirs]."""
     values = list(numbers)
     return total(values) / len(values)
-
-
-def _ratio(number: Real, base: Real) -> Real:
-    """One number over another, 0 over 0 [1]."""
-    any_base = base > 0
-    return choose(any_base, number / np.where(any_base, base, 1.0), 0.0)
 
 
 @dataclass(frozen=True)

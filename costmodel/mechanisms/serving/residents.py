@@ -82,7 +82,7 @@ def resident_in(held: Real, batch: Real, replicas: Real) -> Real:
     one_each = np.minimum(replicas, batch)
     filled = np.maximum(held - replicas / 2, one_each)
     queued = np.minimum(filled, batch)
-    holds_all = batch <= np.multiply(held, 1 + _ROUNDING)
+    holds_all = batch <= held * (1 + _ROUNDING)
     return choose(holds_all, batch, queued)
 
 

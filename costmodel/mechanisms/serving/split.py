@@ -170,8 +170,8 @@ def undivided(llm: LLM, tp: Real) -> dict[str, Booleans]:
         if np.all(np.isinf(shards)):
             continue
         copied = np.mod(tp, shards) == 0
-        kept = copied | (np.mod(shards, tp) == 0)
-        divides = kept & (np.mod(layer_type.heads, tp) == 0)
+        kept = copied | (shards % tp == 0)
+        divides = kept & (layer_type.heads % tp == 0)
         uneven = uneven | (~divides & (layer_type.layers > 0))
     return {"heads do not divide over this many GPUs": uneven}
 
@@ -182,12 +182,12 @@ def indivisible(llm: LLM, split: GpuSplit) -> dict[str, Booleans]:
     few = split.ep > np.maximum(experts, 1.0)
     group = split.expert_group
     rests = [
-        np.mod(experts, split.ep),
-        np.mod(split.tp * split.dp, group),
-        np.mod(group, split.ep),
-        np.mod(group, split.tp),
+        experts % split.ep,
+        split.tp * split.dp % group,
+        group % split.ep,
+        group % split.tp,
     ]
-    cut = llm.most_of_a_layer(lambda layer: np.mod(layer.ffn, split.slices(layer)))
+    cut = llm.most_of_a_layer(lambda layer: layer.ffn % split.slices(layer))
     return {
         **undivided(llm, split.attention_tp),
         "there are more stages than layers": np.greater(split.pp, llm.layers),
@@ -218,10 +218,10 @@ def splits(hw: Machine, llm: LLM) -> Mapping[str, Numbers]:
     # stages beyond the fewest with as many layers in the fullest have no more room
     pps = np.unique(np.ceil(layers / fullest))
     experts = np.ravel(llm.most_of_a_layer(lambda layer: layer.experts * layer.is_moe))
-    eps = [ep for ep in degrees if ep == 1 or np.any(np.mod(experts[experts > 0], ep) == 0)]
+    eps = [ep for ep in degrees if ep == 1 or np.any(experts[experts > 0] % ep == 0)]
     tried = list[tuple[float, ...]]()
     for tp in degrees:
-        heads_divide = any(np.any(np.mod(kind.heads, tp) == 0) for kind in layer_types)
+        heads_divide = any(np.any(kind.heads % tp == 0) for kind in layer_types)
         attention = [0.0] if heads_divide else []
         if tp > 1:
             attention.append(1.0)

@@ -5,12 +5,13 @@ Symbols: b batch, s prompt, L layers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Booleans, ByName, Real, choose, total
+from nearkv.costmodel.algebra.span import Booleans, ByName, Real, choose
 from nearkv.costmodel.mechanisms.gpu_layer import gpu_working_set, passing_latents
 from nearkv.costmodel.mechanisms.prompt_chunks import (
     chunk_knob,
@@ -167,21 +168,17 @@ def host_weights(hw: Machine, llm: LLM, tiers: Residency) -> Real:
     Where the platform pins them, each matrix fills a buffer of a power of two bytes (PyTorch's
     allocator): 1.31 times OPT-30B's, 1.58 times OPT-66B's.
     """
-    exact, pinned = llm.sum_over_layers(_matrix_bytes), llm.sum_over_layers(_pinned_bytes)
+    exact = llm.sum_over_layers(_matrix_bytes)
+    pinned = llm.sum_over_layers(partial(_matrix_bytes, buffer=_power_of_two))
     excess = hw.policy.pinned_rounding * (pinned / exact - 1)
     return tiers.host * llm.weight_bytes * (1 + excess)
 
 
-def _matrix_bytes(llm: LLM) -> Real:
-    """Bytes of a layer's matrices [B]."""
-    sizes = [number * size for number, size in _matrices(llm)]
-    return total(sizes)
-
-
-def _pinned_bytes(llm: LLM) -> Real:
-    """Bytes of a layer's matrices, each in a buffer of a power of two [B]."""
-    sizes = [number * _power_of_two(size) for number, size in _matrices(llm)]
-    return total(sizes)
+def _matrix_bytes(llm: LLM, buffer: Callable[[Real], Real] = np.positive) -> Real:
+    """Bytes of a layer's matrices, each in a buffer, by default of its own size [B]."""
+    row = llm.hidden * llm.weight_width
+    attention = 2 * buffer(row * llm.query_size) + 2 * buffer(row * llm.kv_size)
+    return attention + llm.experts * (2 + llm.gated) * buffer(row * llm.ffn)
 
 
 def _power_of_two(size: Real) -> Real:
@@ -190,24 +187,13 @@ def _power_of_two(size: Real) -> Real:
     return rounded * (size > 0)
 
 
-def _matrices(llm: LLM) -> list[tuple[Real, Real]]:
-    """Count and size of the matrices of a layer [1, B]."""
-    row = llm.hidden * llm.weight_width
-    return [
-        (2, row * llm.query_size),
-        (2, row * llm.kv_size),
-        (llm.experts * (2 + llm.gated), row * llm.ffn),
-    ]
-
-
 # --- what they leave to the KV cache ------------------------------------------------------------
 
 
 def kv_share_in(memory: Real, llm: LLM, work: Workload) -> Real:
     """Share of the KV cache that a memory holds, given its bytes [1]."""
     kv = llm.kv_cache_bytes(work.batch, work.final)
-    share = np.divide(memory, np.maximum(kv, 1.0))
-    return np.clip(share, 0.0, 1.0)
+    return np.clip(memory / np.maximum(kv, 1.0), 0.0, 1.0)
 
 
 def most_in_host(llm: LLM, work: Workload, alpha: Real) -> Real:
@@ -314,7 +300,7 @@ def alphas_that_fill(
     rise = only_x - only_kv
     free = host(hw).memory - only_kv
     rooms = (free - host_weights(hw, llm, tiers), free)
-    alphas = [np.divide(room, np.where(rise == 0, np.nan, rise)) for room in rooms]
+    alphas = [room / np.where(rise == 0, np.nan, rise) for room in rooms]
     inside = [np.nan_to_num(alpha, nan=-1.0) for alpha in alphas]
     return tuple(alpha for alpha in inside if np.any((alpha > 0) & (alpha < 1)))
 
