@@ -14,6 +14,7 @@ from nearkv.hardware.errors import InputError, a_few, check_known, unknown, warn
 from nearkv.hardware.files import (
     FileTable,
     check_exists,
+    check_types,
     has_own,
     is_known,
     model_like,
@@ -157,6 +158,7 @@ def _from_config(
         raise InputError(
             f"{where}: quotes a config; name its source as cite = ... (sources.toml)"
         )
+    check_types({"config": table["config"]}, {"config": dict}, where)
     part = part_of_config(table["config"], name, where, source=cite)
     return replace(part, title=title, numbers={**part.numbers, **numbers})
 

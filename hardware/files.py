@@ -12,10 +12,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nearkv.hardware.errors import InputError, a_few, holds, unknown, warn, words_of
+from nearkv.hardware.errors import InputError, a_few, echo, holds, unknown, warn, words_of
 
 FileTable = Mapping[str, Any]
 """A table of a TOML or JSON file."""
+_TYPE_WORDS: dict[object, str] = {
+    dict: "a table",
+    str: "a name or a list of names",
+    int: "a whole number",
+}
 _LARGEST_INTEGER = int(sys.float_info.max)
 
 
@@ -59,6 +64,26 @@ def check_integers(entry: object, where: str) -> None:
     elif isinstance(entry, int) and abs(entry) > _LARGEST_INTEGER:
         digits = len(str(abs(entry)))
         raise InputError(f"{where}: an integer of {digits} digits is too large; correct it")
+
+
+def check_types(
+    table: FileTable, types: Mapping[str, type | tuple[type, ...]], where: str
+) -> None:
+    """Refuse values of another type than their key takes.
+
+    Args:
+        table: of the file.
+        types: key -> type of its value, or of each value of a list.
+        where: the file, used in errors.
+
+    Raises:
+        InputError: naming the key and its value.
+    """
+    for key, value in table.items():
+        for each in value if isinstance(value, list) else [value]:
+            if not isinstance(each, types[key]) or isinstance(each, bool):
+                form = _TYPE_WORDS.get(types[key], "a number")
+                raise InputError(f"{where}: {key} = {echo(repr(value))} must be {form}")
 
 
 def read_text(

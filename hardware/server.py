@@ -13,12 +13,23 @@ from numpy.typing import NDArray
 
 from nearkv.hardware.catalog import load_part, load_platform, part_name
 from nearkv.hardware.errors import InputError, check_known
-from nearkv.hardware.files import check_exists, names, path_of, read_toml
+from nearkv.hardware.files import check_exists, check_types, names, path_of, read_toml
 from nearkv.hardware.platform import Part, Platform
 from nearkv.hardware.schema import PART_TYPES, numbers_of, source_names, stated_by_user
 from nearkv.hardware.units import parse
 
-_SLOT_KEYS = {"takes", "counts", "most", "sizes", "lanes", "links", "source", "at"}
+_NUMERIC = (int, float)
+_SLOT_TYPES: dict[str, type | tuple[type, ...]] = {
+    "takes": str,
+    "counts": _NUMERIC,
+    "most": int,
+    "sizes": str,
+    "lanes": _NUMERIC,
+    "links": dict,
+    "source": str,
+    "at": str,
+}
+"""Keys of a slot, and the type of a value, or of each in a list of them."""
 SHARED_UNITS = ("PCIe lanes", "W")
 """Resources that the parts of a server share."""
 
@@ -234,9 +245,12 @@ def load_server(name: str) -> Server:
     part = load_part(name)
     platform = str(table.get("platform", ""))
     check_exists("platform", platform, f"{where}: platform")
-    stated = table.get("slots", {})
+    stated, includes = table.get("slots", {}), _as_list(table.get("includes", []))
+    check_types(
+        {"slots": stated, "includes": includes}, {"slots": dict, "includes": str}, where
+    )
+    check_types(stated, dict.fromkeys(stated, dict), f"{where}: slots")
     slots = {role: _slot(slot, f"{where}: slots.{role}") for role, slot in stated.items()}
-    includes = tuple(map(str, table.get("includes", ())))
     files = _own_parts(slots, path)
     own = tuple(map(load_part, files.values()))
     if name.endswith(".toml"):
@@ -244,7 +258,9 @@ def load_server(name: str) -> Server:
     is_sold = table.get("sold", True)
     if not isinstance(is_sold, bool):
         raise InputError(f"{where}: sold = {is_sold!r}: state true or false")
-    return Server(part, load_platform(platform), includes, slots, is_sold, own, files)
+    return Server(
+        part, load_platform(platform), tuple(includes), slots, is_sold, own, files
+    )
 
 
 def sold_servers(servers: Sequence[str] = ()) -> list[str]:
@@ -304,24 +320,34 @@ def _slot(table: Mapping[str, Any], where: str) -> Slot:
     Raises:
         InputError: an unknown key, or one that lacks its source.
     """
-    check_known("key", table, _SLOT_KEYS, where)
+    check_known("key", table, _SLOT_TYPES, where)
+    check_types(table, _SLOT_TYPES, where)
     if table.get("source") not in source_names() or not table.get("at"):
         advice = "needs a source (sources.toml), and where it says so (at)"
         raise InputError(f"{where}: {advice}")
-    counts = table.get("counts") or range(1, int(table.get("most", 1)) + 1)
-    sizes = [parse(str(size), "B", where) for size in table.get("sizes", ())]
+    counts = _as_list(table.get("counts", [*range(1, table.get("most", 1) + 1)]))
+    if not counts or not table.get("takes"):
+        raise InputError(
+            f"{where}: needs what it takes, and counts of 1 or more, or the most"
+        )
+    links = table.get("links", {})
+    check_types(links, dict.fromkeys(links, str), f"{where}: links")
+    sizes = [parse(str(size), "B", where) for size in _as_list(table.get("sizes", []))]
     return Slot(
-        takes=tuple(table["takes"]),
+        takes=tuple(_as_list(table["takes"])),
         counts=tuple(sorted(map(float, counts))),
         sizes=tuple(sorted(sizes)),
         lanes=tuple(map(float, _at_each(table.get("lanes", 0), len(counts), where))),
         links={
-            role: tuple(_at_each(part, len(counts), where))
-            for role, part in table.get("links", {}).items()
+            role: tuple(_at_each(part, len(counts), where)) for role, part in links.items()
         },
         source=table["source"],
         at=table["at"],
     )
+
+
+def _as_list(stated: Any) -> list[Any]:
+    return stated if isinstance(stated, list) else [stated]
 
 
 def _at_each(stated: Any, counts: int, where: str) -> Sequence[Any]:

@@ -329,6 +329,7 @@ MODEL = (LLMS / "llama-13b.toml").read_text()
 MODELS = {
     PART: "is not a model",
     'kind = "llm"\nconfig = {}': "quotes a config; name its source",
+    'kind = "llm"\ncite = "hilos"\nconfig = 5': "config = 5 must be a table",
     MODEL.replace("layers", "layer"): "did you mean 'layers'",
     f"{MODEL}layers = 3": "not a valid TOML file",
     f"{MODEL}[layers]\nvalue = 1": "not a valid TOML file",

@@ -162,6 +162,32 @@ def test_a_server_says_whether_one_can_buy_it(tmp_path: Path) -> None:
         load_server(str(file))
 
 
+STATED = "source = 'hilos', at = 'Table 1'"
+MISWRITTEN = {
+    "slots = 5": r"slots = 5 must be a table",
+    "slots = { gpu = [1] }": r"slots: gpu = \[1\] must be a table",
+    "includes = 5": r"includes = \[5\] must be a name",
+    "slots = { gpu = { takes = 5 } }": r"slots\.gpu: takes = 5 must be a name or a list of names",
+    'slots = { gpu = { takes = "sxm", counts = ["x"] } }': r"counts = \['x'\] must be a number",
+    'slots = { gpu = { takes = "sxm", most = 1.5 } }': r"most = 1\.5 must be a whole number",
+    f"slots = {{ gpu = {{ {STATED} }} }}": "needs what it takes",
+    f"slots = {{ gpu = {{ takes = 'sxm', most = 0, {STATED} }} }}": "counts of 1 or more",
+    f"slots = {{ gpu = {{ takes = 'a', links = {{ x = 5 }}, {STATED} }} }}": "x = 5 must be a name",
+}
+
+
+@pytest.mark.parametrize("line", MISWRITTEN)
+def test_a_miswritten_server_says_where(line: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    text = (Path(nearkv.__file__).parent / "hardware/servers/hgx-h200-server.toml").read_text()
+    whole = text[: text.index("[slots")]
+    key = line.partition(" ")[0]
+    kept = [other for other in whole.splitlines() if not other.startswith(f"{key} =")]
+    file.write_text("\n".join([line, *kept]))
+    with pytest.raises(InputError, match=MISWRITTEN[line]):
+        load_server(str(file))
+
+
 @pytest.mark.parametrize("name", names("server"))
 def test_every_server_is_a_machine_as_delivered(name: str) -> None:
     server = load_server(name)
