@@ -27,7 +27,6 @@ from nearkv.costmodel.model.workload import Load, Workload
 from nearkv.costmodel.systems.l3 import prompt_cache
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.units import unit_of
-from nearkv.solvers.knobs import resolve_knobs
 from nearkv.solvers.subbatch.schedule import even_halves
 from nearkv.sweeps.validation.checks import check
 from nearkv.sweeps.validation.questions import WordedStudy, columns_of, model_on
@@ -36,22 +35,15 @@ PLATFORM = "dgx-a100-pim"
 SMALLEST_DIMM = 16 * 2.0**30
 SMALLEST_RANKSETS = 2.0
 """Smallest memory of sec. 6.2: 32 DIMMs hold 512 GB, in two ranksets."""
-ENDLESS_RATE = 1e15
-"""A memory that no batch fills [B]."""
-PAPER_BATCHES = (16.0, 32.0, 48.0, 64.0)
+AMPLE = "gpu.memory=2TB;dimm.capacity=1TB"
+"""Memories that none of these batches fills."""
+PAPER_BATCHES = "16,32,48,64"
 """Batches of fig. 11, each request with 6,000 tokens."""
-REPLICA = 4.0
+REPLICA = 4
 """GPUs of fig. 11: one replica of GPT-89B (Table 3), which has all DIMMs to itself."""
-L3_SPLIT: dict[str, float | str] = {
-    "tp": "l3",
-    "dp": "remaining",
-    "pp": 1.0,
-    "ep": 1.0,
-    "attention": 0.0,
-}
-"""Split of the models of L3 over GPUs (Table 3)."""
-NOT_INTERLEAVED = 0.0
-"""The bars of fig. 11 stack attention, QKV and projections: one batch, in series."""
+AS_IN_FIG_11 = {"l3": "interleave=off", "gpu": "tp=l3;dp=remaining;pp=1;ep=1;attention=tp"}
+"""The bars stack attention, QKV and projections: one batch, in series; models of L3 are split over
+GPUs as in Table 3."""
 
 
 # --- larger memories, fig. 9 ------------------------------------------------------------------
@@ -124,21 +116,21 @@ def bars_of_fig_11(model: str, context: str, *ranksets: str) -> Numbers:
 
 
 def _tbt(model: str, system: str, context: float, ranksets: str = "") -> Numbers:
-    """One step of a batch, without regard to memory [s]."""
-    hw, llm = model_on(PLATFORM, model)
-    changes = {"gpu.count": REPLICA, "gpu.memory": ENDLESS_RATE}
-    changes["dimm.capacity"] = ENDLESS_RATE
+    """One step of a batch, without regard to memory [ms]."""
+    sets = f"gpu.count={REPLICA};{AMPLE}"
     if ranksets:
-        changes["dimm.ranksets"] = float(ranksets)
-    spec = find_system(system)
-    work = Workload(np.array(PAPER_BATCHES), context, 1.0).at_context(context)
-    knobs = dict(spec.defaults)
-    if system == "gpu":
-        knobs |= L3_SPLIT
-    if "interleave" in knobs:
-        knobs["interleave"] = NOT_INTERLEAVED
-    resolved = resolve_knobs(spec, hw.with_values(changes), llm, work, knobs)
-    return np.asarray(resolved.estimate.step.seconds)
+        sets += f";dimm.ranksets={ranksets}"
+    question = WordedStudy(
+        system,
+        model,
+        platform=PLATFORM,
+        batch=PAPER_BATCHES,
+        context=f"{context - 1:g}",
+        output_tokens="2",  # of two tokens the one decoded sees the prompt and the first
+        set=sets,
+        knob=AS_IN_FIG_11[system],
+    )
+    return columns_of(question)["step_ms"].astype(float)
 
 
 # --- bandwidths and capacities ----------------------------------------------------------------

@@ -89,7 +89,7 @@ def prefill_ms(
         reading: time of the server's tokenizer for each of them [us].
     """
     prompt = size(tokens, "tokens")
-    computing = scalar(_node(platform, gpus, model).prefill(prompt))
+    computing = scalar(_alone(platform, gpus, model).prefill(prompt))
     return 1e3 * computing + 1e-3 * float(reading) * prompt
 
 
@@ -104,7 +104,7 @@ def saved_by_prefix(
         tokens: of the prompt and of the prefix, separated by a blank.
         rate: of loading the prefix; in no time where it is blank [GB/s].
     """
-    node = _node(platform, gpus, model)
+    node = _alone(platform, gpus, model)
     prompt, prefix = map(float, tokens.split())
     load = scalar(node.kv_bytes(prefix)) / (float(rate) * 1e9) if rate else 0.0
     return 100 * scalar((node.compute(prefix) - load) / node.prefill(prompt))
@@ -151,7 +151,7 @@ def of_prefix(columns: str, server: str, tokens: str, tier: str) -> float:
         tokens, tier: of the prefix, and where it lies.
     """
     prefix = size(tokens, "tokens")
-    node = _server(server, Node.block)
+    node = _server(server)
     return _answered(
         columns,
         ReuseQuestion(node, (node.tier(tier),), prefix=prefix, hit=0.5, rate=1e-4, nodes=1),
@@ -178,8 +178,8 @@ def of_groups(columns: str, server: str, requests: str, tiers: str) -> float:
 
 
 @cache
-def _server(server: str, block: int) -> Node:
-    """A server of `h200-node`, or of another GPU, with numbers and knobs of its own."""
+def _server(server: str, block: int = Node.block, platform: str = "h200-node") -> Node:
+    """A server of a platform, or of another GPU, with numbers and knobs of its own."""
     model, *stated = server.split()
     numbers = pairs(stated, server)
     parts = {name: numbers.pop(name) for name in ("gpu",) if name in numbers}
@@ -191,12 +191,17 @@ def _server(server: str, block: int) -> Node:
         "1",
         "1",
         output_tokens="1",
-        platforms=("h200-node",),
+        platforms=(platform,),
         parts=parts,
         sets=sets,
         knobs=knobs,
     )
     return node_of(study, block)
+
+
+def _alone(platform: str, gpus: str, model: str) -> Node:
+    """GPUs that compute prompts alone."""
+    return _server(f"{model} gpu.count={gpus} nvlink.count={gpus}", platform=platform)
 
 
 def _answered(columns: str, question: ReuseQuestion) -> float:
@@ -207,13 +212,3 @@ def _answered(columns: str, question: ReuseQuestion) -> float:
         return row[word] if word in row else questions.number_or_size(word)
 
     return float(questions.arithmetic(columns, value))
-
-
-@cache
-def _node(platform: str, gpus: str, model: str) -> Node:
-    """GPUs that compute prompts alone."""
-    counts = {"gpu.count": gpus, "nvlink.count": gpus}
-    study = Study(
-        ("gpu",), (model,), "1", "1", output_tokens="1", platforms=(platform,), sets=counts
-    )
-    return node_of(study, Node.block)
