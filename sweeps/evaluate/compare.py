@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,49 +105,33 @@ def conclusion(study: Study, table: Columns) -> list[str]:
         lacking = points[is_open & np.isnan(table[RATIOS[ratio]].astype(float))]
         here = is_open & ~np.isin(points, lacking)
         is_open = is_open & ~here
-        for best in _best(table, points, here, rivals, ratio, study.band or 0.0):
-            where = f" at {len(best.ratios)} of {number} points" if number > 1 else ""
-            rate = f" ({RATIOS[ratio]} {reach(np.array(best.rates))})"
-            reference = "its first row" if best.names == (first,) else first
-            predicate, doubt = PREDICATES[ratio][len(best.names) > 1], ""
-            if best.shares:
-                share = reach(100 * np.array(best.shares))
+        leads = _leads(table, points, here, rivals, ratio, study.band or 0.0)
+        for (names, is_unsure), shares in leads.items():
+            led = [*shares]
+            where = f" at {len(led)} of {number} points" if number > 1 else ""
+            rate = f" ({RATIOS[ratio]} {reach(table[RATIOS[ratio]][led])})"
+            reference = "its first row" if names == (first,) else first
+            predicate, doubt = PREDICATES[ratio][len(names) > 1], ""
+            if is_unsure:
+                share = reach(100 * np.array([*shares.values()]))
                 doubt = f", but {predicate} in {share} % of the draws only"
                 predicate = "leads"
-            times = _times(np.array(best.ratios), reference)
-            name = " and ".join(best.names)
+            times = _times(table[ratio][led].astype(float), reference)
+            name = " and ".join(names)
             sentences.append(f"{name} {predicate}{where}{rate}{times}{doubt}")
     if unanswered:
         sentences.append(f"{unanswered} of {rows} rows have no answer")
     return [f"{'; '.join(sentences)}."] if sentences else []
 
 
-@dataclass(frozen=True)
-class Lead:
-    """What is best at some design points: one of the rivals, or several that are equal.
-
-    Attributes:
-        names: of the rivals.
-        ratios: over the first row, at each of the points.
-        rates: the rate that is compared.
-        shares: of the draws in which they are best; empty where those are as many as a band holds,
-            or none are drawn.
-    """
-
-    names: tuple[str, ...]
-    ratios: list[float] = field(default_factory=list)
-    rates: list[float] = field(default_factory=list)
-    shares: list[float] = field(default_factory=list)
-
-
-def _best(
+def _leads(
     table: Columns,
     points: Indices,
     here: NDArray[np.bool_],
     rivals: str,
     ratio: str,
     band: float,
-) -> Iterable[Lead]:
+) -> dict[tuple[tuple[str, ...], bool], dict[int, float]]:
     """What leads at the design points, in the order in which it does first.
 
     Args:
@@ -157,6 +140,10 @@ def _best(
         here: rows that are compared.
         rivals, ratio: what is compared, and by which ratio.
         band: share of the draws in a band [%].
+
+    Returns:
+        Rivals that are equal and best, and True if they are so in less of the draws than a band
+        holds -> the first row of theirs at each such point, and their share of the draws.
     """
     rates = table[RATIOS[ratio]].astype(float)
     shares: Counter[tuple[int, str]] = Counter()
@@ -170,17 +157,13 @@ def _best(
     is_highest = rates >= highest[points] * (1 - _ROUNDING)
     for row in np.flatnonzero(here & is_highest).tolist():
         leading.setdefault(int(points[row]), {}).setdefault(str(table[rivals][row]), row)
-    leads: dict[tuple[tuple[str, ...], bool], Lead] = {}
+    leads: dict[tuple[tuple[str, ...], bool], dict[int, float]] = {}
     for point, row_of in leading.items():
-        names, row = tuple(row_of), next(iter(row_of.values()))
-        share = sum(shares[point, name] for name in names)
+        share = sum(shares[point, name] for name in row_of)
         is_unsure = of_draws is not None and share < band / 100
-        lead = leads.setdefault((names, is_unsure), Lead(names))
-        lead.ratios.append(float(table[ratio][row]))
-        lead.rates.append(float(rates[row]))
-        if is_unsure:
-            lead.shares.append(share)
-    return leads.values()
+        first_row = next(iter(row_of.values()))
+        leads.setdefault((tuple(row_of), is_unsure), {})[first_row] = share
+    return leads
 
 
 def _times(ratios: NDArray[np.float64], reference: str) -> str:

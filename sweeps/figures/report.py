@@ -269,7 +269,10 @@ def _svg_of(axes: Axes, name: str) -> str:
     """
     import matplotlib as mpl
 
-    texts = _mark_bars(axes, name) | _mark_points(axes, name)
+    texts = {}
+    for number, (mark, text) in enumerate(_marks(axes)):
+        mark.set_gid(f"{name}-mark-{number}")
+        texts[mark.get_gid()] = text
     stream = io.StringIO()
     figure: Any = axes.figure
     with mpl.rc_context(SETTINGS | {"svg.hashsalt": name}):
@@ -286,23 +289,16 @@ def _svg_of(axes: Axes, name: str) -> str:
     return re.sub(rf'((?:href="|url\()#){foreign}', rf"\g<1>{name}-", svg)
 
 
-def _mark_bars(axes: Axes, name: str) -> dict[str, str]:
-    """Give every bar an id; return its text by id."""
-    texts: dict[str, str] = {}
-    bars: list[Any] = axes.containers
-    for group in (bar for bar in bars if hasattr(bar, "orientation")):
+def _marks(axes: Axes) -> list[tuple[Any, str]]:
+    """Return every bar, and an invisible mark over every point of a line, with its text."""
+    marks = []
+    containers: list[Any] = axes.containers
+    for group in (bars for bars in containers if hasattr(bars, "orientation")):
         for bar in group:
             lies = group.orientation == "horizontal"
             length = bar.get_width() if lies else bar.get_height()
             if math.isfinite(length):
-                identifier = f"{name}-bar-{len(texts)}"
-                bar.set_gid(identifier)
-                texts[identifier] = f"{group.get_label()}: {length:.4g}"
-    return texts
-
-
-def _mark_points(axes: Axes, name: str) -> dict[str, str]:
-    """Lay an invisible mark with an id over every point of a line; return its text by id."""
+                marks.append((bar, f"{group.get_label()}: {length:.4g}"))
     points = [
         (str(line.get_label()), float(x), float(y))
         for line in axes.lines
@@ -310,30 +306,22 @@ def _mark_points(axes: Axes, name: str) -> dict[str, str]:
         for x, y in np.asarray(line.get_xydata())
         if math.isfinite(x) and math.isfinite(y)
     ]
-    texts: dict[str, str] = {}
     for label, x, y in points if len(points) <= MOST_MARKS else ():
-        identifier = f"{name}-point-{len(texts)}"
-        axes.scatter(x, y, s=40, alpha=0.0, gid=identifier)
-        texts[identifier] = f"{label}: {y:.4g}"
-    return texts
+        marks.append((axes.scatter(x, y, s=40, alpha=0.0), f"{label}: {y:.4g}"))
+    return marks
 
 
 def _as_json(results: Results) -> str:
     """Return the rows, time trees and column choices as JSON that is safe inside a page."""
     table = results.table
-    leading = [name for name in LEADING if name in table.columns]
-    following = [name for name in columns_of(table) if name not in leading]
-    names = [*leading, *following]
+    present = columns_of(table)
+    leading = [name for name in LEADING if name in present]
+    names = list(dict.fromkeys([*leading, *present]))
     table = table[names]
     many = [name for name in names if table[name].nunique(dropna=False) > 1]
-    that_tell_apart = [name for name in many if not PERCENTILE.search(name)][
-        :MOST_REPORT_COLUMNS
-    ]
-    shown = [
-        names.index(name)
-        for name in names
-        if name in that_tell_apart or name in REPORT_COLUMNS
-    ]
+    telling = [name for name in many if not PERCENTILE.search(name)]
+    first = {*telling[:MOST_REPORT_COLUMNS], *REPORT_COLUMNS}
+    shown = [place for place, name in enumerate(names) if name in first]
     rows = [[_value(value) for value in row] for row in table.to_numpy(dtype=object)]
     page = {
         "columns": names,
