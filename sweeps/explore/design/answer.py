@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -202,6 +202,9 @@ class MachineSearch(Search):
         best: what is kept.
         seconds: after which it stops with what it has.
         report: called after every chunk.
+
+    Attributes:
+        ended: system -> how many of its machines within the budget ended how, in words.
     """
 
     def __init__(
@@ -210,6 +213,7 @@ class MachineSearch(Search):
         super().__init__(best, time.monotonic() + seconds)
         self.question, self.told = question, report
         self.nearest = best.nothing
+        self.ended: dict[str, Counter[str]] = {}
         self.machines = sum(len(each.machines) for each in question.deployments)
         unpriced = sum(len(each.unpriced) for each in question.deployments)
         self.outcomes[UNPRICED] += unpriced
@@ -229,7 +233,9 @@ class MachineSearch(Search):
             self.kept, self.outcomes = smaller.kept, Counter(smaller.outcomes)
         for place, each in enumerate(self.question.deployments):
             tried = smaller.question.deployments[place].within if smaller else ()
+            before = Counter(self.outcomes)
             self.over(each.candidates(np.setdiff1d(each.within, tried)))
+            self.ended[each.system.name] = self.outcomes - before
 
     def leave_beyond(self) -> None:
         """Count the machines beyond the budget, which are not tried."""
@@ -265,15 +271,11 @@ class MachineSearch(Search):
     @property
     def text(self) -> str:
         """The number of machines, and of those that ended in each way."""
-        untried = [
-            f"{self.outcomes[name]:,} {name}" for name in UNTRIED if self.outcomes[name]
-        ]
+        untried = counts_text((name, self.outcomes[name]) for name in UNTRIED)
         ends = sorted(self.outcomes.items(), key=lambda end: (end[0] == BEST, -end[1]))
-        tried = [
-            f"{count:,} {name}" for name, count in ends if count and name not in UNTRIED
-        ]
-        before = f"{', '.join(untried)}, not evaluated; " if untried else ""
-        after = f": {', '.join(tried)}" if tried else ""
+        tried = counts_text(end for end in ends if end[0] not in UNTRIED)
+        before = f"{untried}, not evaluated; " if untried else ""
+        after = f": {tried}" if tried else ""
         machines = counted(self.machines, "machine")
         said = f"{machines}: {before}{self.evaluated:,} evaluated{after}."
         left = self.machines - sum(self.outcomes.values())
@@ -299,6 +301,11 @@ class MachineSearch(Search):
         if not self.is_complete:
             why = f"{self.text} None meets every limit so far; allow more time"
             raise (KeyboardInterrupt if self.is_interrupted else UnmetError)(why)
+
+
+def counts_text(counts: Iterable[tuple[str, int]]) -> str:
+    """Numbers of machines that ended in each way, without those of which there are none."""
+    return ", ".join(f"{count:,} {end}" for end, count in counts if count)
 
 
 @dataclass(frozen=True)
@@ -350,8 +357,14 @@ class Answer:
         said = [f"No machine meets every limit with {'; '.join(told)}."] if told else []
         answered = {design.system for design in (*self.designs, *misses)}
         others = sorted({*self.question.study.systems} - answered)
-        if others:
-            said.append(f"No machine within the budget runs {', '.join(others)}.")
+        ended = {name: self.search.ended.get(name, Counter()) for name in others}
+        if untried := [name for name in others if not ended[name]]:
+            said.append(f"No machine within the budget runs {', '.join(untried)}.")
+        for name, ends in ended.items():
+            if ends:
+                said.append(
+                    f"{name} has no row: of its machines {counts_text(ends.items())}."
+                )
         return said
 
     def flips(self) -> list[str]:

@@ -312,6 +312,15 @@ def test_a_system_without_a_row_is_named_with_what_it_misses() -> None:
     assert "--installable leaves no system" in refusal("design", "h2m2", "--installable", *words)
 
 
+def test_a_system_without_the_column_that_is_made_best_is_not_said_to_exceed_the_budget() -> None:
+    """On system gpu nothing is written to flash, so none wears out."""
+    words = ("--server", "hilos-server", "--model", "llama3.1-8b", "--batch", "4")
+    best = ("--context", "16k", "--maximize", "endurance_requests")
+    text = " ".join(succeed("design", "gpu,hilos", *words, *best).split())
+    assert "gpu has no row: of its machines 10 have no endurance_requests, 1 are short" in text
+    assert "within the budget runs" not in text
+
+
 def test_a_limit_of_the_engine_is_no_shortage_of_memory() -> None:
     """llama.cpp runs four sequences at once unless told otherwise; memory holds eight."""
     asked = ("design", "gpu", "--server", "workstation-2gpu", "--model", "llama3.1-8b")
