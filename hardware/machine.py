@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +14,20 @@ from numpy.typing import NDArray
 from nearkv.hardware.errors import InputError, NearkvError, a_few
 from nearkv.hardware.schema import PARTLESS
 
+_Named = TypeVar("_Named")
 SiValue = float | NDArray[np.float64]
 
 _PLACEHOLDER = 1.0
 """Stands for every number a machine lacks while those that are missing are collected."""
+
+
+def by_role(values: Mapping[str, _Named]) -> dict[str, dict[str, _Named]]:
+    """Values that are named `role.key`, by role and key."""
+    roles: dict[str, dict[str, _Named]] = {}
+    for address, value in values.items():
+        role, _, key = address.partition(".")
+        roles.setdefault(role, {})[key] = value
+    return roles
 
 
 class MissingNumberError(InputError):
@@ -99,13 +110,9 @@ class Machine:
         follows = {at: leader for at, leader in self.follows.items() if at not in changes}
         following = {at: leader for at, leader in follows.items() if leader in changes}
         all_changes = {**changes, **{at: changes[following[at]] for at in following}}
-        changed: dict[str, dict[str, SiValue]] = {}
-        for address, value in all_changes.items():
-            role, _, key = address.partition(".")
-            changed.setdefault(role, {})[key] = value
         copy = Machine(self.platform, {}, follows)
         copy.roles.update(self.roles)
-        for role, values in changed.items():
+        for role, values in by_role(all_changes).items():
             before = self[role].values
             copy.roles[role] = Role(self.platform, role, {**before, **values})
         return copy

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from nearkv.hardware.errors import InputError, a_few, check_known, unknown, warn
-from nearkv.hardware.machine import Machine
+from nearkv.hardware.machine import Machine, by_role
 from nearkv.hardware.schema import (
     NO_DEVICES,
     PART_TYPES,
@@ -283,12 +283,11 @@ class Platform:
 
     def __post_init__(self) -> None:
         """Give the numbers that follow those of another role their values."""
-        for address, leader in self.follows.items():
-            role, _, key = address.partition(".")
-            other, _, name = leader.partition(".")
+        stated = self.numbers
+        following = {at: stated[leader] for at, leader in self.follows.items()}
+        for role, own in by_role(following).items():
             part = self.roles[role]
-            numbers = {**part.numbers, key: self.roles[other].numbers[name]}
-            roles = {**self.roles, role: replace(part, numbers=numbers)}
+            roles = {**self.roles, role: replace(part, numbers={**part.numbers, **own})}
             object.__setattr__(self, "roles", roles)
 
     @property
@@ -383,15 +382,12 @@ class Platform:
         Raises:
             InputError: no such number, an impossible value, or two that contradict each other.
         """
-        by_role: dict[str, dict[str, Sequence[float]]] = {}
         for address, values in changes.items():
             key = self.key(address)
-            role, _, name = address.partition(".")
-            by_role.setdefault(role, {})[name] = values
             for value in values:
                 if fault := key.fault(value):
                     raise InputError(f"{option}{address}: {key.text(value)} {fault}")
-        for role, changed in by_role.items():
+        for role, changed in by_role(changes).items():
             part = self.roles[role]
             beside = {name: (number,) for name, number in part.si.items()}
             where = ", ".join(f"{option}{role}.{name}" for name in changed)

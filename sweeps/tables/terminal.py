@@ -135,4 +135,6 @@ def _print_upright(console: Console, shown: Display) -> None:
     below = Table.grid(padding=(0, COLUMN_GAP, 0, 0))
     for line in long:
         below.add_row(*line)
-    console.print(beside, below, sep="")
+    for grid in (beside, below):
+        if grid.row_count:
+            console.print(grid)

@@ -41,7 +41,7 @@ def number_rows(block: Block) -> Rows:
         number = block.platform.roles[role].numbers[key]
         rows.append(
             {
-                "platform": block.platform.name,
+                "platform": block.platform.label,
                 "number": address,
                 "value": number.value,
                 "unit": number.unit,
@@ -72,7 +72,8 @@ def error_rows(block: Block) -> Rows:
             continue
         for of in (VALUE, RATIO):
             error = find_error(name, of, block.system.cite)
-            row = {"system": block.system.name, **asdict(error)}
+            row: Row = {"system": block.system.name, "platform": block.platform.label}
+            row |= asdict(error)
             rows.append({**row, **row.pop("law")})
     return rows
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from nearkv.costmodel.algebra.span import Integers, Numbers
 from nearkv.costmodel.model.metrics import COLUMNS, SERVER, Evaluated
 from nearkv.hardware.errors import InputError
-from nearkv.hardware.machine import MissingNumberError, recording
+from nearkv.hardware.machine import MissingNumberError, by_role, recording
 from nearkv.hardware.platform import Part, Platform
 from nearkv.hardware.server import Fitted, Server, memory_of
 
@@ -68,13 +68,17 @@ def _following(
     server: Server, fills: Mapping[str, Mapping[str, float]]
 ) -> dict[str, dict[str, float]]:
     """The numbers of roles that are sold with a server and follow what is fitted, as by count."""
-    sold = server.as_sold
-    following: dict[str, dict[str, float]] = {}
-    for address, leader in sold.follows.items():
-        (role, _, key), (other, _, name) = address.partition("."), leader.partition(".")
-        if role not in fills and role not in server.slots and name in fills.get(other, {}):
-            following.setdefault(role, dict(sold.roles[role].si))[key] = fills[other][name]
-    return following
+    sold, stated = server.as_sold, dict[str, float]()
+    for role, numbers in fills.items():
+        stated |= {f"{role}.{key}": value for key, value in numbers.items()}
+    following = {
+        at: stated[leader] for at, leader in sold.follows.items() if leader in stated
+    }
+    return {
+        role: {**sold.roles[role].si, **own}
+        for role, own in by_role(following).items()
+        if role not in fills and role not in server.slots
+    }
 
 
 def terms_of(ownership: Part) -> list[Option]:

@@ -122,3 +122,10 @@ def test_numbers_of_notes_rise_in_every_row() -> None:
     rows = [{"system": name, "note": note} for name, note in notes.items()]
     cells = [line.split() for line in lay_out(Display(rows)).splitlines()[2:5]]
     assert cells == [["a", "1,2"], ["b", "1,3"], ["c", "2,3"]]
+
+
+@pytest.mark.parametrize(
+    "row", [{"step_ms": 1.0}, {"note": "a sentence"}, {"step_ms": 1, "note": "n"}]
+)
+def test_one_row_has_a_line_a_quantity_and_no_empty_one(row: dict[str, object]) -> None:
+    assert lay_out(Display([row])).count("\n") == len(row)

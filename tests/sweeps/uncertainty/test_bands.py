@@ -22,6 +22,7 @@ from nearkv.sweeps.evaluate.probe import Probe
 from nearkv.sweeps.study.bands import MODEL_ERROR, draws_of
 from nearkv.sweeps.study.study import Study, blocks, check_draws
 from nearkv.sweeps.study.study_files import load_study
+from nearkv.sweeps.uncertainty.made_of import made_of
 from nearkv.sweeps.uncertainty.model_error import find_error
 from nearkv.sweeps.uncertainty.sampled import drawn_numbers
 
@@ -342,6 +343,18 @@ def test_the_same_seed_gives_the_same_bytes_whatever_the_jobs(tmp_path: Path) ->
         "flash",
         "links",
     }
+
+
+def test_what_a_band_is_made_of_names_the_machine_with_its_parts() -> None:
+    """What two machines have in common is listed for each of them."""
+    beds = ("hilos-a100", "hilos-h100")
+    parts = {"gpu": ("a100-40gb", "h100-80gb")}
+    study = Study(("hilos",), ("opt-30b",), "4", "8k", platforms=beds, parts=parts, band=90)
+    parts_of_band = made_of(blocks(study))
+    for rows in (parts_of_band["numbers"], parts_of_band["model_errors"]):
+        assert {row["platform"] for row in rows} == {
+            f"{bed} gpu={part}" for bed in beds for part in parts["gpu"]
+        }
 
 
 @pytest.mark.slow
