@@ -127,7 +127,7 @@ def measured_best(systems: Iterable[str], knob: str) -> dict[str, BestMeasured]:
             continue
         claim = claim_of(owner.cite, declared.measured)
         value = float(claim.low) / (100 if claim.unit == "%" else 1)
-        models = claim.system.replace(",", ", ")
+        models = (claim.model or claim.system).replace(",", ", ")
         who = f"{owner.cite.upper()} ({claim.where}; {models})"
         measured[name] = BestMeasured(value, who, claim.id)
     return measured

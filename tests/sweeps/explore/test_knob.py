@@ -204,6 +204,13 @@ def test_what_a_paper_measured_stands_beside_the_optimum() -> None:
     assert sentence.endswith(f"measured 0.5 to be best, which takes {loss}, docs/misses.md).")
 
 
+@pytest.mark.parametrize(("question", "value"), [("alpha", 0.5), ("spill", 16)])
+def test_what_was_measured_to_be_best_names_its_models(question: str, value: float) -> None:
+    answer = nearkv.solve(question, "opt-66b", context="32k", platform="hilos-a100")
+    *_, told = answer.attrs["conclusion"]
+    assert f"Fig13; opt-30b, opt-66b, opt-175b) measured {value:g} to be best" in told
+
+
 def test_rows_that_are_bound_alike_share_a_sentence() -> None:
     """Both contexts keep 0.7284 as X; what the measured share costs is said once, as a range."""
     answer = nearkv.solve("alpha", "opt-66b", context="32k,64k", platform="hilos-a100")
