@@ -29,6 +29,7 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     decoder_bytes,
     fc,
     footprint,
+    of_each,
     output_head,
     prompts_of,
     qkv,
@@ -221,7 +222,7 @@ def flexgen_mapping(hw: Machine, llm: LLM, work: Workload, *, longest: Real) -> 
     share = np.minimum(asymmetric_memory(hw).hbm.capacity / decoder, 0.5)
     # whole KV groups, so that none is stored twice
     n = np.floor(share * llm.heads / llm.group) * llm.group
-    heads = BySublayer(n, n, n)
+    heads = of_each(n)
     estimate = mapped(hw, llm, work, heads, prompt=heads)
     return replace(estimate, notes={LONGER: np.greater(work.context, longest)})
 
@@ -277,8 +278,7 @@ def naive_granularity(
 
         return serial(layers=over_layers(llm, mean_layer), head=head)
 
-    all_heads = BySublayer(llm.heads, llm.heads, llm.heads)
-    sizes = footprint(llm, work.batch, work.context, all_heads)
+    sizes = footprint(llm, work.batch, work.context, of_each(llm.heads))
     on_hbm = [part * size for part, size in zip(share, sizes, strict=True)]
     on_lpddr = [size - held for size, held in zip(sizes, on_hbm, strict=True)]
     return every_layer(

@@ -218,18 +218,15 @@ def iteration(
 def phase(hw: Machine, llm: LLM, load: Load, overlap_comm: Real, layer_type: LLM) -> Span:
     """One layer while the GPU computes a sub-batch and the banks attend for the other (fig. 7).
 
-    A layer with a recurrent state has nothing at the banks: the GPU updates it.
-
     Args:
         hw, llm, overlap_comm: as in `l3`.
         load: of one sub-batch; the other is as large.
         layer_type: a model of such layers.
     """
-    gpu_part = gpu_side(hw, llm, load, layer_type)
     if isinstance(layer_type, Recurrent):
-        return serial(gpu=gpu_part, states=decode_attention(hw, llm, load, layer_type))
+        return states_on_gpu(hw, llm, load, layer_type)
     return overlap(
-        gpu=gpu_part,
+        gpu=gpu_side(hw, llm, load, layer_type),
         pim=pim_side(hw, layer_type, load, overlap_comm),
         cache=prompt_cache(hw, layer_type, load, overlap_comm),
     )
@@ -239,10 +236,9 @@ def one_batch(
     hw: Machine, llm: LLM, load: Load, overlap_comm: Real, layer_type: LLM
 ) -> Span:
     """One layer without sub-batches: attention of prompts and of decoding overlap (fig. 3b)."""
-    tokens = load.sequences + load.prompt
     if isinstance(layer_type, Recurrent):
-        gpu_part = gpu_side(hw, llm, load, layer_type)
-        return serial(gpu=gpu_part, states=decode_attention(hw, llm, load, layer_type))
+        return states_on_gpu(hw, llm, load, layer_type)
+    tokens = load.sequences + load.prompt
     products = overlap(
         gpu=linear(hw, llm, tokens, layer_type=layer_type, logits=load.sequences),
         cache=prompt_cache(hw, layer_type, load, overlap_comm),
@@ -252,6 +248,14 @@ def one_batch(
         pim=pim_side(hw, layer_type, load, overlap_comm),
     )
     return serial(linear=products, attention=attention)
+
+
+def states_on_gpu(hw: Machine, llm: LLM, load: Load, layer_type: LLM) -> Span:
+    """A layer with a recurrent state has nothing at the banks: the GPU updates it."""
+    return serial(
+        gpu=gpu_side(hw, llm, load, layer_type),
+        states=decode_attention(hw, llm, load, layer_type),
+    )
 
 
 def gpu_side(hw: Machine, llm: LLM, load: Load, layer_type: LLM | None = None) -> Span:

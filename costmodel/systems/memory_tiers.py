@@ -172,8 +172,7 @@ def hierarchical(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     Returns:
         Prefill, one decode step and what fits. Source: H2M2 fig. 4c, sec. 2.3, 5.2.1.
     """
-    check_heads(llm)
-    on = side(hw, "hbm", *CHIPS)
+    alone, on = one_memory(hw, llm, work, "hbm"), side(hw, "hbm", *CHIPS)
     slow = side(hw, "lpddr", "lpddr_chip")
     link = asymmetric_memory(hw).link
     hidden = hw.derate.migration_overlap
@@ -189,17 +188,12 @@ def hierarchical(hw: Machine, llm: LLM, work: Workload) -> Estimate:
         beside = overlap(kernels=kernels, migrate=migrate(hidden * excess))
         return serial(beside=beside, before=migrate((1 - hidden) * excess))
 
-    step = with_migration(all_layers(on, llm, step_of(work)), work.context)
-    prompts = all_layers(on, llm, prompts_of(work))
-    return Estimate(
-        prefill=with_migration(prompts, work.prompt),
+    step = with_migration(alone.step, work.context)
+    energy = memory_energy(hw, step, work.batch, "hbm", "lpddr")
+    return replace(
+        alone,
+        prefill=with_migration(alone.prefill, work.prompt),
         step=step,
         fits=fits(both=(most_contents(llm, work), on.capacity + slow.capacity)),
-        work=work,
-        batch_run=work.batch,
-        columns={
-            "memory_energy_j_tok": memory_energy(hw, step, work.batch, "hbm", "lpddr")
-        },
-        accelerator_power={"hbm": on.power},
-        attention={"hbm": 1.0},
+        columns={"memory_energy_j_tok": energy},
     )

@@ -73,6 +73,15 @@ class BySublayer(NamedTuple):
         """The number on the other side, where both sides have as many of each sub-layer."""
         return BySublayer(most - self.attention, most - self.qkv, most - self.fc)
 
+    def by_content(self) -> dict[str, Real]:
+        """Bytes of a side: attention holds the cache, the others weights [B]."""
+        return {"KV cache": self.attention, "weights": self.qkv + self.fc}
+
+
+def of_each(number: Real) -> BySublayer:
+    """As many of every sub-layer."""
+    return BySublayer(number, number, number)
+
 
 SUBLAYERS = BySublayer._fields
 """Sub-layers in the order in which Algorithm 1 maps them."""
@@ -366,10 +375,7 @@ def fc_bytes(llm: LLM, n: Real) -> Real:
 
 def decoder_contents(llm: LLM, batch: Real, tokens: Real) -> dict[str, Real]:
     """Bytes that decoder layers and output head hold, embeddings apart (sec. 5.1) [B]."""
-    return {
-        "KV cache": attention_bytes(llm, batch, tokens, llm.heads),
-        "weights": qkv_bytes(llm, llm.heads) + fc_bytes(llm, llm.heads),
-    }
+    return footprint(llm, batch, tokens, of_each(llm.heads)).by_content()
 
 
 def most_contents(llm: LLM, work: Workload) -> dict[str, Real]:

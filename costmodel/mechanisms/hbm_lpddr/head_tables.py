@@ -16,10 +16,10 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     MOST_UNITS,
     SUBLAYERS,
     Asymmetric,
-    BySublayer,
     asymmetric_memory,
     check_heads,
     footprint,
+    of_each,
     prompts_of,
     step_of,
     sublayers,
@@ -90,7 +90,7 @@ def head_tables(
     n = units_first("heads", llm.heads, two, llm, work)
 
     def stored(heads: Real) -> Iterable[Real]:
-        return footprint(llm, work.batch, work.context, BySublayer(heads, heads, heads))
+        return footprint(llm, work.batch, work.context, of_each(heads))
 
     times = (seconds or step_seconds)(two, llm, work, n)
     return _tables(two, llm.heads, n, times, stored)
@@ -98,7 +98,7 @@ def head_tables(
 
 def step_seconds(two: Asymmetric, llm: LLM, work: Workload, n: Real) -> list[Real]:
     """Attention, qkv, and fc with the output head, of a decode step with n heads on HBM [s]."""
-    return _in_three(sublayers(two, llm, step_of(work), BySublayer(n, n, n)))
+    return _in_three(sublayers(two, llm, step_of(work), of_each(n)))
 
 
 def _in_three(spans: Mapping[str, Span]) -> list[Real]:
@@ -109,7 +109,7 @@ def _in_three(spans: Mapping[str, Span]) -> list[Real]:
 
 def request_seconds(two: Asymmetric, llm: LLM, work: Workload, n: Real) -> list[Real]:
     """Sub-layers of a request whose prompts and steps have the same n heads on HBM [s]."""
-    prompts = sublayers(two, llm, prompts_of(work), BySublayer(n, n, n))
+    prompts = sublayers(two, llm, prompts_of(work), of_each(n))
     return _with_steps(two, llm, work, n, _in_three(prompts))
 
 
@@ -180,8 +180,7 @@ def layer_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
         lpddr + n / llm.layers * (hbm - lpddr)
         for hbm, lpddr in zip(on_hbm, on_lpddr, strict=True)
     ]
-    all_heads = BySublayer(llm.heads, llm.heads, llm.heads)
-    whole = footprint(llm, work.batch, work.context, all_heads)
+    whole = footprint(llm, work.batch, work.context, of_each(llm.heads))
 
     def stored(layers: Real) -> Iterable[Real]:
         return [layers * (size / llm.layers) for size in whole]

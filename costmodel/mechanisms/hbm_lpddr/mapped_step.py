@@ -35,6 +35,7 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     check_units,
     footprint,
     most_contents,
+    of_each,
     prompts_of,
     step_of,
     sublayers,
@@ -144,8 +145,8 @@ def every_layer(
     two = asymmetric_memory(hw)
     hbm, lpddr = two.hbm.capacity, two.lpddr.capacity
     check = fits(
-        hbm=(by_kind(on_hbm), hbm),
-        lpddr=(by_kind(on_lpddr), lpddr),
+        hbm=(on_hbm.by_content(), hbm),
+        lpddr=(on_lpddr.by_content(), lpddr),
         both=(most_contents(llm, work), hbm + lpddr),
     )
     columns = {
@@ -165,11 +166,6 @@ def every_layer(
         accelerator_power={"hbm": two.hbm.power, "lpddr": two.lpddr.power},
         attention={"hbm": attention, "lpddr": 1 - attention},
     )
-
-
-def by_kind(held: BySublayer) -> dict[str, Real]:
-    """Bytes that the sub-layers of a side hold: attention the cache, the others weights [B]."""
-    return {"KV cache": held.attention, "weights": held.qkv + held.fc}
 
 
 def one_side(layer: LLM, kernel: Kernel, share: Real) -> Span:
@@ -196,8 +192,7 @@ def prompt_heads(two: Asymmetric, llm: LLM, work: Workload, order: Order) -> ByS
     """
     even = even_share(two)
     free_hbm, free_lpddr = two.hbm.capacity, two.lpddr.capacity
-    all_heads = BySublayer(llm.heads, llm.heads, llm.heads)
-    sizes = footprint(llm, work.batch, work.prompt, all_heads)
+    sizes = footprint(llm, work.batch, work.prompt, of_each(llm.heads))
     all_units = (llm.kv_heads, llm.kv_heads, llm.heads)
     heads: dict[int, Real] = {}
     for kernel in order:
