@@ -119,23 +119,11 @@ def choice(
     what: str,
     names: tuple[str, ...],
     default: float | str = 0,
-    share: str = "",
-    follows: str = "",
-    published: str = "",
+    **others: Any,
 ) -> Knob:
     """A knob that has one of several names, by default the first; the others as of `Knob`."""
     most = len(names) - 1
-    return Knob(
-        what,
-        0,
-        most,
-        default,
-        published,
-        kind="choice",
-        choices=names,
-        share=share,
-        follows=follows,
-    )
+    return Knob(what, 0, most, default, kind="choice", choices=names, **others)
 
 
 ANY = "any"

@@ -158,12 +158,10 @@ KNOBS = {
         rules={"engine": engine_rule("sequences")},
     ),
     "prefix": PREFIX,
-    "shared": replace(
-        choice(
-            "off: each request has a prefix of its own; on: all share one, which is kept and read "
-            "once",
-            ("off", "on"),
-        ),
+    "shared": choice(
+        "off: each request has a prefix of its own; on: all share one, which is kept and read "
+        "once",
+        ("off", "on"),
         is_given=True,
     ),
 }

@@ -218,7 +218,7 @@ def attend(hw: Machine, weights: WeightStream, work: Workload, on_gpu: Real) -> 
     else:
         in_host = serial(
             exchange=exchange_with_cpu(llm, b, weights.link),
-            attend=attend_on_cpu(hw, llm, b, s, weights.host),
+            attend=attend_on_cpu(hw, llm, b, s),
         )
     return serial(
         cache_on_gpu=on_gpu

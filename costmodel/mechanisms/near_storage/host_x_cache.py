@@ -23,7 +23,6 @@ from nearkv.costmodel.mechanisms.near_storage.x_cache import (
 from nearkv.costmodel.mechanisms.weights.cpu_attention import (
     attend_on_cpu,
     exchange_with_cpu,
-    latents_from_host,
 )
 from nearkv.costmodel.mechanisms.weights.streaming import DataPath, WeightStream
 from nearkv.costmodel.model.latent import Latent
@@ -145,9 +144,15 @@ def attend_in_host(
     """Attention to a cache in host memory: the CPU to K and V of heads, the GPU to latents."""
     llm = weights.llm
     if not isinstance(llm, Latent):
-        return {"cpu": attend_on_cpu(hw, llm, sequences, s, weights.host)}
-    path = from_host(hw, weights)
-    return {"latents": latents_from_host(llm, sequences, s, weights.gpu, path)}
+        return {"cpu": attend_on_cpu(hw, llm, sequences, s)}
+    # a row of r + dr elements serves all heads: few bytes come, and many products are made
+    rows = llm.kv_bytes(sequences, s)
+    latents = overlap(
+        load=stream(rows, "(r + dr) elements of a token", **from_host(hw, weights)),
+        hbm=weights.gpu.read(rows, "latents"),
+        compute=weights.gpu.run(llm.attention_flops(sequences, s), "2 b s H (2 r + dr)"),
+    )
+    return {"latents": latents}
 
 
 def exchange_new_token(llm: LLM, split: CacheSplit, gpu_link: Link, uplink: Link) -> Span:

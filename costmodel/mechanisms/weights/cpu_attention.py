@@ -1,14 +1,13 @@
-"""Attention to a cache in host memory: the CPU over heads, the GPU over latents.
+"""Attention of the CPU to K and V of heads in host memory.
 
-Symbols: b sequences, s tokens, r latent rank, dr rotary size, H query heads.
+Symbols: b sequences, s tokens, g queries a KV head.
 """
 
 from __future__ import annotations
 
-from nearkv.costmodel.algebra.span import Real, Span, overlap, stream
-from nearkv.costmodel.mechanisms.weights.streaming import DataPath
+from nearkv.costmodel.algebra.span import Real, Span, overlap
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.resources import Gpu, Host, Link
+from nearkv.costmodel.model.resources import Link, host
 from nearkv.hardware.machine import Machine
 
 
@@ -22,7 +21,7 @@ def exchange_with_cpu(llm: LLM, b: Real, gpu_link: Link) -> Span:
     )
 
 
-def attend_on_cpu(hw: Machine, llm: LLM, b: Real, s: Real, host: Host) -> Span:
+def attend_on_cpu(hw: Machine, llm: LLM, b: Real, s: Real) -> Span:
     """Attention of the CPU over K and V of b sequences of s tokens in host memory.
 
     Widening K and V to 32 bits grows with their bytes; the products and the softmax grow with the
@@ -31,26 +30,6 @@ def attend_on_cpu(hw: Machine, llm: LLM, b: Real, s: Real, host: Host) -> Span:
     """
     copy = hw.derate.cpu_copy
     products = (1 - copy) * llm.group
-    times = copy + products
-    attend = host.attend.with_rate(host.attend.rate / times)
-    kv = llm.kv_bytes(b, s)
-    return attend(kv, "CPU attention, HILOS fig. 1b")
-
-
-def latents_from_host(llm: LLM, b: Real, s: Real, gpu: Gpu, path: DataPath) -> Span:
-    """Latents of b sequences come to the GPU, which attends to them as they arrive.
-
-    A token's row of r + dr elements serves all heads, so the bytes are few and the products many:
-    where a CPU would attend to K and V of heads, it is the GPU that attends to latents.
-
-    Args:
-        b, s: sequences and context [1].
-        path: the ports from where latents live to the GPU.
-    """
-    rows = llm.kv_bytes(b, s)
-    products = llm.attention_flops(b, s)
-    return overlap(
-        load=stream(rows, "(r + dr) elements of a token", **path),
-        hbm=gpu.read(rows, "latents"),
-        compute=gpu.run(products, "2 b s H (2 r + dr)"),
-    )
+    plain = host(hw).attend
+    attend = plain.with_rate(plain.rate / (copy + products))
+    return attend(llm.kv_bytes(b, s), "CPU attention, HILOS fig. 1b")

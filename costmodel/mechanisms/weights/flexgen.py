@@ -225,7 +225,7 @@ class FlexgenBlock:
         return serial(
             projections=projections,
             exchange=exchange_with_cpu(llm, n, weights.link),
-            attend=attend_on_cpu(self.hw, llm, n, s, weights.host),
+            attend=attend_on_cpu(self.hw, llm, n, s),
         )
 
     def feed_forward(self, weights: WeightStream) -> Span:
@@ -295,7 +295,7 @@ class EagerBlock(FlexgenBlock):
             # products take transposed views of the cache (`mha_gen`)
             on_gpu=attend_on_gpu(llm, weights.gpu, n - by_cpu, s, EAGER, copies=0.0),
             exchange=exchange_with_cpu(llm, by_cpu, weights.link),
-            on_cpu=attend_on_cpu(self.hw, llm, by_cpu, s, weights.host),
+            on_cpu=attend_on_cpu(self.hw, llm, by_cpu, s),
             hidden=self._wait(weights, n),
         )
 
