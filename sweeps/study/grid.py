@@ -95,7 +95,9 @@ class Grid:
 
     def boxes(self, most: int) -> Iterator[Slices]:
         """Cut the grid into boxes of at most `most` points, consecutive in row-major order."""
-        cut = self._first_whole_axis(most)
+        # the first of the innermost axes whose points all fit one box together
+        inside = np.cumprod(self.shape[::-1], dtype=float) <= most
+        cut = len(self.shape) - np.count_nonzero(inside)
         tail = self.whole[cut:]
         if cut == 0:
             yield tail
@@ -105,14 +107,6 @@ class Grid:
             head = tuple(slice(i, i + 1) for i in outer)
             for piece in _even_pieces(self.shape[cut - 1], max(most // inner, 1)):
                 yield (*head, piece, *tail)
-
-    def _first_whole_axis(self, most: int) -> int:
-        """The first of the innermost axes whose points all fit one box together."""
-        points, axis = 1, len(self.shape)
-        while axis > 0 and points * self.shape[axis - 1] <= most:
-            axis -= 1
-            points *= self.shape[axis]
-        return axis
 
     def mesh(self, box: Slices) -> dict[str, NDArray[np.float64]]:
         """Values of every axis in a box, each shaped to broadcast along its own dimension."""

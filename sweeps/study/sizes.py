@@ -224,10 +224,7 @@ def values(raw: RawValues, read: Reader, where: str, different: bool = True) -> 
     for item in items(raw, where):
         is_range = isinstance(item, str) and ":" in item
         numbers += _range(item, read, where) if is_range else [read(item, where)]
-    if not numbers:
-        raise InputError(f"{where} has no value; give one, or leave it out")
-    if different:
-        _check_different(numbers, raw, where)
+    _check_values(numbers, raw, where, different)
     return numbers
 
 
@@ -263,10 +260,7 @@ def choices(raw: RawValues, where: str, different: bool = True) -> tuple[KnobVal
             read.append(_amount(item, where))
         else:
             read.append(item)
-    if not read:
-        raise InputError(f"{where} has no value; give one, or leave it out")
-    if different:
-        _check_different(read, raw, where)
+    _check_values(read, raw, where, different)
     return tuple(read)
 
 
@@ -296,8 +290,12 @@ def in_si(amounts: Iterable[KnobValue], key: Key, where: str) -> list[float]:
     return numbers
 
 
-def _check_different(read: Sequence[object], raw: RawValues, where: str) -> None:
-    if len(set(read)) < len(read):
+def _check_values(
+    read: Sequence[object], raw: RawValues, where: str, different: bool
+) -> None:
+    if not read:
+        raise InputError(f"{where} has no value; give one, or leave it out")
+    if different and len(set(read)) < len(read):
         raise InputError(f"{where}: {raw!r} gives a value twice; give every value once")
 
 

@@ -407,13 +407,13 @@ def _axes(
     axes: list[Axis] = []
     cases: list[list[Axis | KnobCase]] = []
 
-    def replaces(name: str, address: str, option: str, values: Sequence[KnobValue]) -> None:
-        key = platform.key(address)
-        axes.append(Axis(name, np.array(in_si(values, key, f"{option} {address}"))))
+    def replaces(name: str, address: str, values: Sequence[KnobValue]) -> None:
+        numbers = in_si(values, platform.key(address), f"--set {address}")
+        axes.append(Axis(name, np.array(numbers)))
         sets[name] = address
 
     for address, values in study.sets.items():
-        replaces(address, address, "--set", values)
+        replaces(address, address, values)
     for name, knob in system.knobs.items():
         stated = study.knobs.get(name)
         if not knob.sets:
@@ -428,7 +428,7 @@ def _axes(
             if knob.sets in study.sets:
                 both = f"--knob {name} and --set {knob.sets}"
                 raise InputError(f"{both} say the same thing; give one of them")
-            replaces(name, knob.sets, "--set", stated)
+            replaces(name, knob.sets, stated)
     if axes:
         extremes = {
             sets[axis.name]: (axis.values.min(), axis.values.max()) for axis in axes

@@ -38,22 +38,18 @@ def load_study(path: str, trusted: Collection[str] = ()) -> Study:
     """
     is_file = path.endswith(".toml") or Path(path).exists()
     place = Path(path) if is_file else path_of("study", path)
-    study = _read_study(place)
+    table = read_toml(place, "study")
+    check_known("key", table, [*_ABOUT, "systems", *FIELD_OF], str(place))
+    if not table.get("systems") or not table.get("model"):
+        raise InputError(f"{place}: a study needs systems = [...] and model = [...]")
+    fields = {FIELD_OF[key]: table[key] for key in table if key in FIELD_OF}
+    with _naming(place):
+        study = stated_study(systems=table["systems"], **fields)
     for plugin in study.plugins:
         if plugin not in trusted:
             runs = f"names {plugin}, which runs as a program"
             raise InputError(f"{place}: plugin: {runs}; allow it by --plugin {plugin}")
     return study
-
-
-def _read_study(path: Path) -> Study:
-    table = read_toml(path, "study")
-    check_known("key", table, [*_ABOUT, "systems", *FIELD_OF], str(path))
-    if not table.get("systems") or not table.get("model"):
-        raise InputError(f"{path}: a study needs systems = [...] and model = [...]")
-    fields = {FIELD_OF[key]: table[key] for key in table if key in FIELD_OF}
-    with _naming(path):
-        return stated_study(systems=table["systems"], **fields)
 
 
 def either(path: str, axes: Study, fields: Collection[str] = ()) -> Study:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -138,14 +138,8 @@ def workload_of(traces: tuple[Trace, ...], index: NDArray[np.int64]) -> Workload
         """Numbers of the traces, or records and tuples of them, field by field."""
         first = items[0]
         if isinstance(first, Spread | Lengths):
-            names = [one.name for one in fields(first)]
-            return replace(
-                first,
-                **{
-                    name: arranged([getattr(item, name) for item in items])
-                    for name in names
-                },
-            )
+            parts = zip(*(vars(item).values() for item in items), strict=True)
+            return type(first)(*map(arranged, parts))
         if isinstance(first, tuple):
             return tuple(map(arranged, zip(*items, strict=True)))
         return np.array(items, float)[index]
@@ -207,7 +201,7 @@ def load_trace(name: str, seed: int = 0) -> Trace:
     """
     if is_file(name):
         path = Path(name)
-        return _lengths_of(path) if _is_published(path) else _read(path)
+        return _published(path) if _is_published(path) else _read(path)
     if name not in names("trace"):
         raise unknown("trace", name, [*names("trace"), "FILE.csv"])
     return draw(load_part(name, "trace"), REQUESTS, seed)
@@ -275,7 +269,7 @@ def _is_published(path: Path) -> bool:
     )
 
 
-def _lengths_of(path: Path) -> Trace:
+def _published(path: Path) -> Trace:
     """Lengths and arrivals of a trace in a published format."""
     trace = read_blocks(path)
     return Trace(trace.name, trace.prompt, np.maximum(trace.output, 1.0), trace.arrival)
