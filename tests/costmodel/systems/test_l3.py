@@ -507,7 +507,7 @@ def test_the_two_launch_times_are_the_fit_of_six_statements() -> None:
     stated = np.array([*(float(STATED[f"l3-mha-share-{k}k"].low) for k in (1, 2, 4, 8, 16)), 27.7])
     bed, keys = load_platform("a100-slora"), ("launch", "attention_launch")
     numbers = [bed.roles["gpu"].numbers[key] for key in keys]
-    low, high = (np.array([getattr(number, end) for number in numbers]) for end in ("low", "high"))
+    low, high = np.array([number.range for number in numbers], float).T
 
     def residuals(points: NDArray[np.float64]) -> NDArray[np.float64]:
         rows = []
