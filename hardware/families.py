@@ -8,7 +8,7 @@ words, and gives `kind` to the layers that it names, `other` to the rest; where 
 each layer by a word or a number, `kinds` says what it means. In all of them `{before}` stands for
 the kind that a layer has, which it keeps where nothing is said.
     kind     every layer
-    list     the key's list has an entry for each layer
+    list     the key's list has an entry for each layer, or one word stands for all
     every    one layer in so many (`offset` from 0; the last of each period without it), or letters
              that repeat, or a list
     first, last, from, beyond   so many at the start or end, or layers from a number on or beyond it
@@ -352,8 +352,6 @@ def _given(form: str, size: str, rule: LayerRule, config: Config) -> list[str]:
         return _by_letter(key, kinds, config)
     if form == "list" or (form == "every" and kinds and isinstance(stated, list)):
         return _by_entry(_list(key, rule, config), kinds or LAYER_KINDS, config, key)
-    if form == "layers" and "other" in rule and not stated:
-        return []
     named = _named(form, size, rule, config)
     kind, other = rule.get("kind", "{before}"), rule.get("other", "{before}")
     return [kind if layer in named else other for layer in range(config.layers)]
@@ -387,8 +385,10 @@ def _named(form: str, size: str, rule: LayerRule, config: Config) -> Collection[
 
 
 def _list(key: str, rule: LayerRule, config: Config) -> list[Any]:
-    """A list with an entry for each layer; layers that draft tokens may stand behind them."""
+    """Entries of all layers, behind which layers that draft tokens may stand; one word is all's."""
     layers, entries = config.layers, config.value(key) or []
+    if isinstance(entries, str):
+        return [entries] * layers
     if not entries and rule.get("required"):
         raise InputError(f"{config.where} lacks {key!r}, which names every layer")
     if isinstance(entries, list) and rule.get("longer"):

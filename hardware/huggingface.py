@@ -6,7 +6,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,24 +80,26 @@ def part_of_config(table: FileTable, name: str, where: str, source: str) -> Part
         if fault := PART_TYPES["llm"][key].fault(value):
             raise InputError(f"{where}: {key} comes to {value:g}, which {fault}")
     check_shape(sizes, where)
-
     _check_type(config)
     ordered = {key: sizes[key] for key in PART_TYPES["llm"] if key in sizes}
-    numbers = {**ordered, **widths_of(config)}
+    numbers = _quantities({**ordered, **widths_of(config)}, source)
     _warn_of_unread(config)
+    if list(tables) == ["full"]:
+        return Part(name, "llm", name, numbers)
+    parts = (
+        Part(label, "llm-layer", label, _quantities(sizes, source))
+        for label, sizes in tables.items()
+    )
+    return Part(name, "llm", name, numbers, tuple(parts))
 
-    def part(part_type: str, label: str, sizes: LayerSizes) -> Part:
-        quantities = {}
-        for key, size in sizes.items():
-            unit = "bit" if key.endswith("_width") else "1"
-            quantities[key] = Quantity(
-                float(size), unit, "datasheet", source, "config.json"
-            )
-        return Part(label, part_type, label, quantities)
 
-    types = [part("llm-layer", label, tables[label]) for label in tables]
-    is_alike = list(tables) == ["full"]
-    return replace(part("llm", name, numbers), layer_types=() if is_alike else tuple(types))
+def _quantities(sizes: LayerSizes, source: str) -> dict[str, Quantity]:
+    """Sizes, and widths in bits, with their source."""
+    numbers = {}
+    for key, size in sizes.items():
+        unit = "bit" if key.endswith("_width") else "1"
+        numbers[key] = Quantity(float(size), unit, "datasheet", source, "config.json")
+    return numbers
 
 
 # --- what a config is ---------------------------------------------------------------------------

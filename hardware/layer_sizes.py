@@ -35,17 +35,21 @@ def grouped(config: Config, kind: str = "full") -> LayerSizes:
         raise config.refuse("v_head_dim", "and head_dim have an odd sum; not modelled")
     sizes = {
         "heads": heads,
-        "kv_heads": _kv_heads(config, kind, heads),
+        "kv_heads": config.count("kv_heads", kind, default=heads, low=min(heads, 1)),
         "head_size": (size + values) // 2,
         "shared_parameters": heads * size * config["hidden"] * config.flag("output_gate"),
     }
     return sizes | {"kv_projections": 1} if config.flag("same_kv", kind) else sizes
 
 
-def _kv_heads(config: Config, kind: str, heads: int) -> int:
-    stated = config.count("kv_heads", kind, default=heads, low=min(heads, 1))
-    ungrouped = 1 if config.flag("one_kv_head") else heads
-    return stated if config.flag("grouped") else ungrouped
+def _multihead(config: Config) -> LayerSizes:
+    """Heads with K and V of their own, whatever the config says of groups."""
+    return {**grouped(config), "kv_heads": config["heads"]}
+
+
+def _multiquery(config: Config) -> LayerSizes:
+    """Heads that share one head of K and V."""
+    return {**grouped(config), "kv_heads": 1}
 
 
 def _head_size(config: Config, kind: str, heads: int) -> int:
@@ -77,22 +81,6 @@ def _selected(config: Config) -> LayerSizes:
 
 def _indexer(config: Config) -> LayerSizes:
     return {name: config[name] for name in ("index_heads", "index_size", "chosen")}
-
-
-def _mpt(config: Config) -> LayerSizes:
-    """Heads of `attn_config`."""
-    heads = config["heads"]
-    kv_heads = {
-        "multihead_attention": heads,
-        "grouped_query_attention": config.count("kv_heads", default=heads),
-        "multiquery_attention": 1,
-    }
-    name = config.value("attention") or "multihead_attention"
-    if name not in list(kv_heads):
-        inner = config.table_of("attn_config")
-        raise inner.refuse("attn_type", f"is unknown; known are {', '.join(kv_heads)}")
-    size = config["hidden"] // max(heads, 1)
-    return {"heads": heads, "kv_heads": kv_heads[name], "head_size": size}
 
 
 # --- latents --------------------------------------------------------------------------------------
@@ -285,8 +273,9 @@ _MIXERS: dict[str, Mixer] = {
     "chunk": partial(_limited, limit="chunk"),
     "borrowed_full": partial(_borrowing, of=grouped),
     "borrowed_window": partial(_borrowing, of=_windowed),
+    "multihead": _multihead,
+    "multiquery": _multiquery,
     "selected": _selected,
-    "mpt": _mpt,
     "latent": _latent,
     "sparse": _sparse,
     "sparse_shared": _sparse_shared,
@@ -303,7 +292,11 @@ _MIXERS: dict[str, Mixer] = {
 }
 """Mixers by the name that rules give them."""
 _STATES = ("mamba", "mamba2", "gated_delta", "kda", "lightning", "short_conv")
-_LAYER_NAMES = {"mpt": "full", "none": "state_none", **dict.fromkeys(_STATES, "state")}
+_LAYER_NAMES = {
+    **dict.fromkeys(("multihead", "multiquery"), "full"),
+    **dict.fromkeys(_STATES, "state"),
+    "none": "state_none",
+}
 """Names of layers, which begin with one of the cost model's, where a mixer's own is none."""
 
 # --- MLPs ----------------------------------------------------------------------------------------

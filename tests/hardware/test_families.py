@@ -294,6 +294,18 @@ def test_one_kv_head_serves_all_queries_of_bigcode() -> None:
     assert llm_from_part(many, NATIVE).kv_bytes(1, 1) == 48 * llm.kv_bytes(1, 1)
 
 
+def test_a_word_says_how_heads_of_mpt_share_keys_and_values() -> None:
+    def kv_heads(attention: Config) -> float:
+        config = {**CONFIGS["mpt-7b"][1], "attn_config": attention}
+        return part_of_config(config, "mpt", "config.json", "test").si["kv_heads"]
+
+    assert kv_heads({}) == kv_heads({"attn_type": "multihead_attention", "kv_n_heads": 8}) == 32
+    assert kv_heads({"attn_type": "grouped_query_attention", "kv_n_heads": 8}) == 8
+    assert kv_heads({"attn_type": "multiquery_attention"}) == 1
+    with pytest.raises(InputError, match="attn_type names 'sparse', which is not modelled"):
+        kv_heads({"attn_type": "sparse"})
+
+
 def test_experts_of_attention_are_refused_by_the_key_that_chooses_them() -> None:
     config: Config = {"model_type": "jetmoe", "num_hidden_layers": 24, "num_experts_per_tok": 2}
     with pytest.raises(InputError, match="num_experts_per_tok = 2 chooses heads of attention"):
