@@ -167,6 +167,18 @@ def test_few_branches_suffice_where_the_rate_is_smooth() -> None:
     assert sum(calls) < 4000
 
 
+def test_what_two_ends_put_below_the_best_is_not_tried() -> None:
+    """From rate(1) = 1 follows rate(2) <= 2, less than rate(3) = 2.5."""
+    tried: list[float] = []
+
+    def rate(_: Indices, value: Numbers) -> Numbers:
+        tried.extend(value.tolist())
+        return np.array([1.0, 2.0, 2.5])[value.astype(int) - 1]
+
+    best = peak(rate, np.array([3.0]), most_tried=0)
+    assert (tried, best.value[0], best.rate[0]) == ([1, 3], 3, 2.5)
+
+
 def test_values_are_tried_a_few_at_a_time_where_each_takes_much_memory() -> None:
     sizes = []
 

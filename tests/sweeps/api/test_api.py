@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import inspect
 import json
 import pkgutil
 import subprocess
@@ -51,6 +52,15 @@ def test_public_names_are_these_and_all_load() -> None:
         assert getattr(nearkv, name) is not None
     with pytest.raises(AttributeError, match="estimat"):
         _ = nearkv.estimat
+
+
+def test_arguments_beyond_the_first_two_are_given_by_name() -> None:
+    for name in nearkv.__all__:
+        function = getattr(nearkv, name)
+        if inspect.isfunction(function):
+            kinds = [each.kind for each in inspect.signature(function).parameters.values()]
+            assert inspect.Parameter.POSITIONAL_ONLY not in kinds, name
+            assert kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD) <= 2, name
 
 
 def test_no_public_name_is_hidden_by_a_module() -> None:

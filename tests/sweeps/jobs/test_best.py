@@ -116,6 +116,7 @@ def test_reducers_in_processes_keep_the_same(monkeypatch: pytest.MonkeyPatch) ->
     [
         (5, "step_ms", ("model",), "choose one"),
         (-1, "step_ms", (), "--top must be from 1 to"),
+        (1_000_001, "step_ms", (), "--top must be from 1 to 1,000,000, not 1000001"),
         (0, "", (), "--top must be from 1 to"),
         (1, "step_mss", (), "did you mean 'step_ms'"),
         (1, "model", (), "--by: model is not a column of numbers"),

@@ -26,6 +26,16 @@ def written(path: Path, lines: list[dict[str, object]]) -> Path:
     return path
 
 
+def test_the_first_mebibyte_alone_says_how_many_blocks_a_trace_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not read twice; here no block comes before 1.2 MB."""
+    monkeypatch.setattr(block_traces, "MOST_ACCESSES", 1)
+    trace = tmp_path / "t.jsonl"
+    trace.write_text((" " * 1023 + "\n") * 1200 + ("," * 1023 + "\n") * 1200)
+    assert block_traces._share_kept(trace) == 1
+
+
 def test_json_lines_csv_and_gzip_are_one_trace(tmp_path: Path) -> None:
     plain = read_blocks(written(tmp_path / "t.jsonl", LINES))
     packed = tmp_path / "t.jsonl.gz"

@@ -10,12 +10,14 @@ import pytest
 from support.machine_draws import DrawnMachine, band_over
 
 import nearkv
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.catalog import load_part
 from nearkv.hardware.errors import InputError, UnmetError
 from nearkv.hardware.server import load_server
 from nearkv.sweeps.explore.design.break_even import DOUBLINGS, _nearest_turn, turns_of_draws
 from nearkv.sweeps.explore.design.goal import Goal, budget_limits
+from nearkv.sweeps.study.grid import Block
 from nearkv.sweeps.study.study import Study, blocks
 
 pytestmark = pytest.mark.filterwarnings("ignore::nearkv.hardware.errors.NearkvWarning")
@@ -131,6 +133,25 @@ def test_in_each_draw_machines_change_places_at_its_own_value(address: str) -> N
             assert leads(draw, turn - 1e-6) is is_price
             assert leads(draw, turn + 1e-6) is not is_price
     assert np.isfinite(turns).any()
+
+
+@pytest.mark.parametrize(("nearest_to", "turn"), [(1.5, 2.2), (-1.5, -1.3)])
+def test_of_two_values_at_which_a_draw_turns_alike_the_nearest_counts(
+    nearest_to: float, turn: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Alone, the owner serves from -1.3 to 0.6 doublings of its rate, and from 2.2."""
+    owner = blocks(Study(("gpu",), "opt-13b", context=4096))[0]
+    stated = owner.platform.roles["gpu"].si["bandwidth"]
+
+    def loss(_: Goal, __: Block, numbers: dict[str, Numbers], ___: int) -> Numbers:
+        doublings = np.log2(numbers["gpu.bandwidth"] / stated)
+        return np.where((doublings < -1.3) | ((doublings > 0.6) & (doublings < 2.2)), np.inf, 1.0)
+
+    monkeypatch.setattr("nearkv.sweeps.explore.design.break_even.at_equal_cost", loss)
+    goal = Goal(("throughput_tok_s",), (True,), ())
+    band = band_over([owner], 3)
+    turns = turns_of_draws(goal, [owner], "gpu.bandwidth", band, nearest_to, wins_below=False)
+    assert turns == pytest.approx([turn] * 3)
 
 
 @pytest.mark.parametrize(

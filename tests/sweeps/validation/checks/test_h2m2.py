@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearkv.sweeps.validation.checks.h2m2 import DYNAMIC_STEPS, dynamic_speedup, random_lengths
+from nearkv.sweeps.validation.checks.h2m2 import (
+    DYNAMIC_STEPS,
+    MODEL_CONTEXTS,
+    dynamic_speedup,
+    random_lengths,
+)
+
+
+def test_lengths_rise_in_equal_steps_to_the_longest_of_fig_3() -> None:
+    """GPT3's to 2,048 tokens, of the others to twice as many each."""
+    longest = {name: lengths[-1] for name, lengths in MODEL_CONTEXTS.items()}
+    assert longest == {"gpt3-175b": 2048, "chinchilla-70b": 4096, "llama2-70b": 8192}
+    for lengths in MODEL_CONTEXTS.values():
+        assert np.array_equal(lengths, lengths[0] * np.arange(1, len(lengths) + 1))
 
 
 def test_requests_grow_by_a_token_and_start_anew_at_the_longest() -> None:
