@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from support.command_line import build_commands_once
 from support.systems import SYSTEMS
 
+from nearkv.__main__ import YOUNGEST
 from nearkv.costmodel.model.registry import System
 from nearkv.costmodel.model.workload import Workload
 
@@ -47,8 +48,9 @@ gc.disable()
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Collect the garbage of tests alone."""
+    """Collect the garbage of tests alone, as seldom as the command does."""
     gc.freeze()
+    gc.set_threshold(YOUNGEST)
     gc.enable()
 
 

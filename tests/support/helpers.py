@@ -70,8 +70,9 @@ def small_files(kib: int) -> Iterator[None]:
 
 
 def finish(file: Path, *more: str) -> str:
-    """A sweep in small parts that must succeed; what it printed on standard error."""
-    with start(file, *more) as process:
+    """A sweep in small parts that must succeed, unseen; what it printed on standard error."""
+    at_once = partial(small_parts.in_small_parts, 0.0)
+    with Running(*sweep_words(file, *more), settings=at_once) as process:
         _, printed = process.communicate()
     assert process.returncode == 0, printed
     return printed

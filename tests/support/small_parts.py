@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -21,21 +22,21 @@ PAUSE = 0.05
 
 
 @contextmanager
-def paused(*arguments: Any, **named: Any) -> Iterator[Callable[[int], None]]:
+def paused(pause: float, *arguments: Any, **named: Any) -> Iterator[Callable[[int], None]]:
     """Progress that waits whenever it advances."""
     with progress(*arguments, **named) as advance:
 
         def slowly(rows: int) -> None:
             advance(rows)
-            time.sleep(PAUSE)
+            time.sleep(pause)
 
         yield slowly
 
 
-def in_small_parts() -> AbstractContextManager[object]:
-    """Sweeps of this process write small parts."""
+def in_small_parts(pause: float = PAUSE) -> AbstractContextManager[object]:
+    """Sweeps of this process write small parts, with a pause after each [s]."""
     small = dict.fromkeys(parts.PART, ROWS_OF_A_PART)
-    return mock.patch.multiple(parts, PART=small, progress=paused)
+    return mock.patch.multiple(parts, PART=small, progress=partial(paused, pause))
 
 
 if __name__ == "__main__":
