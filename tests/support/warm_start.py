@@ -1,5 +1,6 @@
 """Imported by the process from which `warm_command` forks: reads what commands need."""
 
+import distributed  # noqa: F401
 from support import small_parts  # noqa: F401
 from support.command_line import build_commands_once, succeed
 
