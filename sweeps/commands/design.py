@@ -34,7 +34,7 @@ CELL_COLUMNS = "budget_usd,context_tok,batch,technology"
 
 
 @options.with_options(
-    options.axes("batch", "context", "output_tokens", "per_round", "knobs", "plugins"),
+    options.axes("context", "output_tokens", "knobs", "plugins"),
     options.View,
 )
 def design(
@@ -43,62 +43,93 @@ def design(
         str,
         argument(
             "SYSTEMS|STUDY.toml",
-            "Comma-separated systems, all by default, or a study of one workload.",
+            "Comma-separated systems, all by default, or a study file with a model and sizes.",
         ),
     ] = "",
     budget: Annotated[
-        list[str], option("LIMITS", "Limits by unit: 100kUSD, 30USD/h, 10kW, 8U.")
+        list[str],
+        option(
+            "LIMITS",
+            "Most that the machine may cost, draw and fill: 100kUSD, 30USD/h, 10kW, 8U; several "
+            "prices make a grid.",
+        ),
     ] = [],
     classes: Annotated[
         list[str],
         option(
             "NAME:CONTEXT:OUTPUT:RATE",
-            "A class of requests that machines share, its rate a second: chat:4k:256:2.5.",
+            "A class of requests, its rate a second, that as many machines serve as it takes: "
+            "chat:4k:256:2.5.",
             "--class",
         ),
     ] = [],
     slo: Annotated[
-        list[str], option("LIMITS", "Limits on columns: tpot_ms=66,ttft_s=10.")
+        list[str], option("LIMITS", "Limits that columns must keep: tpot_ms=66,ttft_s=10.")
     ] = [],
     minimize: Annotated[
-        str, option("COLUMN", "Make this least; cost_usd by default.")
+        str, option("COLUMN", "Make this column least; by default cost_usd.")
     ] = "",
     maximize: Annotated[
-        str, option("COLUMN", "Make this highest, as throughput_tok_s.")
+        str,
+        option(
+            "COLUMN", "Make this column highest; by default of a grid throughput_tok_s."
+        ),
     ] = "",
     pareto: Annotated[
         str,
         option(
-            "COLUMNS", "Find the front of two or three columns instead: cost_usd,tpot_ms."
+            "COLUMNS",
+            "Keep the machines that no other beats in all of two or three columns: "
+            "cost_usd,tpot_ms.",
         ),
     ] = "",
     users: Annotated[
         str,
-        option("NUMBERS", "Sequences that start together and are all held at once: 16."),
+        option(
+            "NUMBERS",
+            "Sequences that start together and must all be held at once, in place of --batch: 16.",
+        ),
+    ] = "",
+    batch: Annotated[
+        str,
+        option(
+            "SIZES",
+            "Sequences that start together, all at once or in the rounds that are best: 16, 8,64.",
+        ),
+    ] = "16",
+    per_round: Annotated[
+        str,
+        option(
+            "SIZES",
+            "Try rounds of at most so many sequences of --batch; by default of all powers of two: "
+            "4,16.",
+        ),
     ] = "",
     best_per: Annotated[
         str,
         option(
             "COLUMN",
-            "Keep the best machine per system, or technology, in each cell of a grid.",
+            "Keep in each cell of a grid the best machine of each system, or technology.",
         ),
     ] = "",
     borders: Annotated[
         str,
-        option("FILE.csv", "Write where in a grid exactly the best technology changes."),
+        option(
+            "FILE.csv", "Write between which sizes of a grid the best technology changes."
+        ),
     ] = "",
     break_even: Annotated[
         str,
         option(
             "PART.NUMBER",
-            "Find the value at which its owners win or lose a cell of a grid: lpddr.price.",
+            "Find the value at which systems with such a part win or lose a cell: lpddr.price.",
         ),
     ] = "",
     servers: Annotated[
         str,
         option(
             "SERVERS",
-            "Servers, or path/file.toml; all of the catalogue by default.",
+            "Servers to build, or path/file.toml; all of the catalogue by default.",
             "--server",
         ),
     ] = "",
@@ -128,7 +159,8 @@ def design(
         float, option("SECONDS", "Stop after these, with the best so far.")
     ] = math.inf,
     machine_out: Annotated[
-        str, option("FILE.toml", "Write the best machine, which --platform reads.")
+        str,
+        option("FILE.toml", "Write the machine of the first row, which --platform reads."),
     ] = "",
     model: options.OneModel = "",
     sets: Annotated[
@@ -151,8 +183,8 @@ def design(
         float | None,
         option(
             "PERCENT",
-            "Say in how many draws of all uncertain numbers the first row wins; of a break-even "
-            "the band of the value.",
+            "Draw all uncertain numbers, and say how often a machine is the best; of --break-even "
+            "say between which values this share of the draws lies: 90.",
         ),
     ] = None,
     resume: Annotated[

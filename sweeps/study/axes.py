@@ -310,7 +310,13 @@ AXES = (
         "PERCENT",
         "Add the interval that holds this share of the draws, and their median: 90.",
     ),
-    StudyAxis("samples", _whole_number, BAND_SAMPLES, "N", "Number of draws for --band."),
+    StudyAxis(
+        "samples",
+        _whole_number,
+        BAND_SAMPLES,
+        "N",
+        "How often --band draws all uncertain numbers.",
+    ),
     StudyAxis(
         "plugins",
         names,
@@ -324,7 +330,7 @@ AXES = (
         partial(_numbers, read=size),
         "",
         "SIZES",
-        "Sequences of --batch that run together at most, in equal rounds: 16.",
+        "Run --batch in equal rounds of at most so many sequences; by default of what fits: 16.",
         paired=_paired_sizes,
     ),
     StudyAxis(
