@@ -32,9 +32,7 @@ def systems(plugin: Iterable[str] = (), platform: Value = "") -> pd.DataFrame:
     True
     """
     load_plugins([plugin] if isinstance(plugin, str) else plugin)
-    if platform:
-        return table_of_rows(catalogue.rows_on(path_of(platform, "platform")))
-    return table_of_rows(catalogue.system_rows())
+    return table_of_rows(catalogue.system_rows(path_of(platform, "platform")))
 
 
 def models() -> pd.DataFrame:

@@ -69,10 +69,10 @@ def compare(
     [['flexgen-ssd', 16384, 1.0], ['flexgen-ssd', 65536, 1.0]]
     """
     study = study_of(systems, model, axes)
-    return compared(study, ratio, breakdown, also).table(empty)
+    return compare_findings(study, ratio, breakdown, also).table(empty)
 
 
-def compared(
+def compare_findings(
     study: Study, ratio: Names = (), breakdown: bool = False, also: Names = ()
 ) -> Findings:
     """The answer of `compare`, before it is a DataFrame."""
@@ -123,10 +123,10 @@ def sweep(
     only = names_of(columns, "columns") if columns is not None else ()
     also = (*only, *names(also, "also"))
     chosen = study_or_axes(study, systems, model, axes)
-    return swept(chosen, also, breakdown, only).table(empty or bool(only))
+    return sweep_findings(chosen, also, breakdown, only).table(empty or bool(only))
 
 
-def swept(
+def sweep_findings(
     study: Study, also: Names = (), breakdown: bool = False, only: Iterable[str] = ()
 ) -> Findings:
     """The answer of `sweep`, before it is a DataFrame."""
@@ -186,10 +186,10 @@ def pareto(
     [4.0, 2.0, 1.0]
     """
     chosen = study_or_axes(study, systems, model, axes)
-    return traded_off(chosen, by, where, also, run).table(empty)
+    return pareto_findings(chosen, by, where, also, run).table(empty)
 
 
-def traded_off(
+def pareto_findings(
     study: Study,
     by: Names,
     where: Iterable[str] = (),
@@ -244,14 +244,18 @@ def sensitivity(
     >>> bool(table["swing"].dropna().is_monotonic_decreasing)
     True
     """
-    found, band = moved(study_of(system, model, axes), path_of(of, "of"), sobol)
+    found, band = sensitivity_findings(
+        study_of(system, model, axes), path_of(of, "of"), sobol
+    )
     table = found.table()
     if not sobol:
         table.attrs["band"] = band
     return table
 
 
-def moved(study: Study, of: str, sobol: bool = False) -> tuple[Findings, Row]:
+def sensitivity_findings(
+    study: Study, of: str, sobol: bool = False
+) -> tuple[Findings, Row]:
     """The answer of `sensitivity`, before it is a DataFrame, and its band, empty with `sobol`."""
     from nearkv.sweeps.explore.sensitivity import find_elasticities, importance
 

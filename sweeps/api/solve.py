@@ -68,10 +68,10 @@ def solve(question: str, model: StudyOrModels, **options: Any) -> pd.DataFrame:
     >>> int(solve("hardware", "opt-66b", context="64k", **need)["value"][0]) > 0
     True
     """
-    return found(question, model, **options).table()
+    return solve_findings(question, model, **options).table()
 
 
-def found(question: str, model: StudyOrModels, **options: Any) -> Findings:
+def solve_findings(question: str, model: StudyOrModels, **options: Any) -> Findings:
     """The answer of `solve`, before it is a DataFrame.
 
     Raises:

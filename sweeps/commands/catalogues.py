@@ -29,12 +29,12 @@ def systems(
     """
     from nearkv.costmodel.model.registry import ENGINE
     from nearkv.sweeps.api.tables import Findings
-    from nearkv.sweeps.evaluate.catalogue import rows_on, system_rows
+    from nearkv.sweeps.evaluate.catalogue import system_rows
     from nearkv.sweeps.study.own_systems import load_plugins
 
     view = options.view_of(line)
     load_plugins(line.params["plugins"])
-    rows = rows_on(platform) if platform else system_rows()
+    rows = system_rows(platform)
     if installable:
         rows = [row for row in rows if row["origin"] == ENGINE]
     usual = "system,origin,what,paper,platform,knobs"

@@ -69,10 +69,10 @@ def compare(
     if view.file:
         (drawing.check_figure if is_figure(view.file) else check_output)(view.file)
 
-    from nearkv.sweeps.api.questions import compared
+    from nearkv.sweeps.api.questions import compare_findings
     from nearkv.sweeps.commands.papers import tell_solved
 
-    found = compared(study, ratios, breakdown, comma_list(view.columns))
+    found = compare_findings(study, ratios, breakdown, comma_list(view.columns))
     if is_figure(view.file):
         baseline = systems[0] if len(systems) > 1 else ""
         drawing.draw_table(found.table(), study, view.file, view.columns, baseline)
@@ -84,7 +84,7 @@ def compare(
         check_answered(found)
         return
     print_table(found, view, BRIEF, study, pinned(found.columns, breakdown))
-    tell_solved(study, view, found, compared)
+    tell_solved(study, view, found, compare_findings)
 
 
 def pinned(columns: Mapping[str, Sequence[Any] | CellArray], breakdown: bool) -> list[str]:
@@ -138,7 +138,7 @@ def sweep(
 
     Example: nearkv sweep --system hilos --model opt-66b --context 8k:128k:x2 -o out.csv
     """
-    from nearkv.sweeps.api.questions import swept
+    from nearkv.sweeps.api.questions import sweep_findings
     from nearkv.sweeps.jobs.best import reducer_of
     from nearkv.sweeps.jobs.parts import to_file
     from nearkv.sweeps.jobs.plan import all_columns
@@ -163,7 +163,7 @@ def sweep(
         to_file(study, Path(view.file), only, run)
     else:
         # all columns: sentences below the table name values that the chosen ones leave out
-        _show(swept(study, only), study, view, BRIEF)
+        _show(sweep_findings(study, only), study, view, BRIEF)
 
 
 def _keep_best(study: Study, reducer: Best, run: SweepRun, view: options.View) -> None:
@@ -290,13 +290,13 @@ def pareto(
 
     Example: nearkv pareto --system hilos --model opt-66b --batch 1:64:+1 --set csd.count=1:16:+1
     """
-    from nearkv.sweeps.api.questions import traded_off
+    from nearkv.sweeps.api.questions import pareto_findings
     from nearkv.sweeps.jobs.progress import SweepRun
     from nearkv.sweeps.jobs.workers import Workers
 
     view, study = options.view_of(line), options.study_or_file(line, study_file, system)
     run = SweepRun(Workers(), False, False, tell, lambda text: yes or ask(text))
-    front = traded_off(study, by, where, comma_list(view.columns), run)
+    front = pareto_findings(study, by, where, comma_list(view.columns), run)
     print_table(front, view, f"{FRONT_COLUMNS},{by},note", study, comma_list(by))
 
 
@@ -317,8 +317,8 @@ def sensitivity(
 
     Example: nearkv sensitivity hilos --model opt-66b --batch 16 --context 64k
     """
-    from nearkv.sweeps.api.questions import moved
+    from nearkv.sweeps.api.questions import sensitivity_findings
 
     view, study = options.view_of(line), options.study_of(line, [system])
-    found, _ = moved(study, of, sobol)
+    found, _ = sensitivity_findings(study, of, sobol)
     print_table(found, view, study=study)

@@ -67,18 +67,20 @@ def show_knob(
     line: typer.Context, question: str, systems: str, usual: str, **arguments: Any
 ) -> None:
     """Solve a knob, and print the point, the answer, the bound, the paper's rules, and why."""
-    from nearkv.sweeps.api.solve import found
+    from nearkv.sweeps.api.solve import solve_findings
     from nearkv.sweeps.commands.papers import tell_solved
     from nearkv.sweeps.study.study import blocks
 
     view, study = options.view_of(line), options.study_of(line, systems)
     check_readable(sum(block.grid.size for block in blocks(study)), view)
-    answer = found(question, study, **arguments)
+    answer = solve_findings(question, study, **arguments)
     # a band and each rule of a paper bring columns of their own
     beside = ("value_", "regret_", "bound_", "rule", "measured")
     names = [name for name in answer.columns if name.startswith(beside)]
     print_table(answer, view, ",".join([usual, *names]), study)
-    tell_solved(study, view, answer, lambda other: found(question, other, **arguments))
+    tell_solved(
+        study, view, answer, lambda other: solve_findings(question, other, **arguments)
+    )
 
 
 def show_searched(
@@ -90,11 +92,11 @@ def show_searched(
         line, question, systems, arguments: what is asked.
         first: columns that come before the others.
     """
-    from nearkv.sweeps.api.solve import found
+    from nearkv.sweeps.api.solve import solve_findings
     from nearkv.sweeps.commands.papers import tell_solved
 
     view, study = options.view_of(line), options.study_of(line, systems)
-    answer = found(question, study, **arguments)
+    answer = solve_findings(question, study, **arguments)
     names = [name for name in answer.columns if name not in SEARCHED]
     print_table(answer, view, ",".join([first, *names]), study)
     tell_solved(study, view, answer)
@@ -192,12 +194,12 @@ def mapping(
     Example: nearkv solve mapping --model gpt3-175b --batch 32 --context 1024 --method exact
     """
     from nearkv.sweeps.api.arguments import study_of
-    from nearkv.sweeps.api.solve import found
+    from nearkv.sweeps.api.solve import solve_findings
 
     axes = options.arguments(line)
     model, _ = axes.pop("model"), axes.pop("method")
     study = study_of("asymmetric", model, cast("Axes", axes))
-    answer = found("mapping", study, method=method)
+    answer = solve_findings("mapping", study, method=method)
     print_table(answer, options.view_of(line), MAPPING, study)
 
 
@@ -236,10 +238,10 @@ def subbatch(
 
     Example: nearkv solve subbatch --requests 2k,3k,4k,5k --model gpt-175b --platform dgx-a100-pim
     """
-    from nearkv.sweeps.api.solve import found
+    from nearkv.sweeps.api.solve import solve_findings
     from nearkv.sweeps.explore.subbatch import brief
 
-    answer = found("subbatch", **options.arguments(line))
+    answer = solve_findings("subbatch", **options.arguments(line))
     view = options.view_of(line)
     people = view.is_for_people and not view.file
     shown = brief(answer.rows) if people else answer.rows
@@ -282,13 +284,13 @@ def placement(
 
     Example: nearkv solve placement --model opt-30b --set gpu.memory=16GiB --set host.memory=200GiB
     """
-    from nearkv.sweeps.api.solve import found
+    from nearkv.sweeps.api.solve import solve_findings
     from nearkv.sweeps.explore.placement import shares_of
     from nearkv.sweeps.study.sizes import comma_list, pairs
 
     stated = options.arguments(line)
     shares = shares_of(pairs(comma_list(",".join(fix)), "--fix"))
-    answer = found("placement", **stated | {"fix": shares})
+    answer = solve_findings("placement", **stated | {"fix": shares})
     machine = ["model", "platform", *(f"{role}.part" for role in stated["parts"])]
     # a single placement is read as a list, which has space for every column
     usual = ",".join([*machine, PLACED]) if len(answer) > 1 else ""

@@ -20,9 +20,14 @@ from nearkv.sweeps.study.sizes import number
 from nearkv.sweeps.tables.table import Row, Rows
 
 
-def system_rows() -> Rows:
-    """One row per system."""
+def system_rows(platform: str = "") -> Rows:
+    """One row per system; of a platform, whether it runs there, and what it lacks.
+
+    Raises:
+        InputError: no such platform.
+    """
     rows: Rows = []
+    asked = load_platform(platform) if platform else None
     for system in registry.systems().values():
         rows.append(
             {
@@ -35,20 +40,9 @@ def system_rows() -> Rows:
                 "what": system.summary,
             }
         )
-    return rows
-
-
-def rows_on(name: str) -> Rows:
-    """One row per system: whether it runs on a platform, and what the platform lacks for it.
-
-    Raises:
-        InputError: no such platform.
-    """
-    platform = load_platform(name)
-    rows = system_rows()
-    for row in rows:
-        lacks = _lacks(registry.find_system(row["system"]), platform)
-        row |= {"runs": "no" if lacks else "yes", "lacks": lacks}
+        if asked:
+            lacks = _lacks(system, asked)
+            rows[-1] |= {"runs": "no" if lacks else "yes", "lacks": lacks}
     return rows
 
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from nearkv.cli import app
 from nearkv.costmodel.model.registry import System
-from nearkv.sweeps.evaluate.catalogue import column_rows, rows_on
+from nearkv.sweeps.evaluate.catalogue import column_rows, system_rows
 from nearkv.sweeps.evaluate.columns import columns, table
 from nearkv.sweeps.evaluate.slo import higher_is_better
 from nearkv.sweeps.study.study import Study, blocks
@@ -74,7 +74,7 @@ def test_a_column_of_one_family_is_explained() -> None:
 
 def test_systems_that_run_on_a_platform_are_those_that_compare_answers() -> None:
     """A workstation has one GPU, DRAM and a drive: no drives that compute, no ranks."""
-    rows = {row["system"]: row for row in rows_on("workstation-5090")}
+    rows = {row["system"]: row for row in system_rows("workstation-5090")}
     assert rows["flexgen-dram"]["runs"] == "yes"
     assert rows["hilos"]["runs"] == "no"
     assert rows["hilos"]["lacks"].startswith("csd")
