@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 import numpy as np
 
@@ -92,8 +92,8 @@ def _left_out(rows: Rows, shown: Display, view: View, study: Study | None) -> li
     names_no_machine = bool(view.columns) and differ and "platform" not in shown.names
     if view.pivot or names_no_machine:
         sentences += unequal(named, shown.names)
-    why = _unanswered(rows, shown.names)
-    why += [*_blanks(rows, shown.names, view, study), *_slow(rows, view)]
+    why = [*_unanswered(rows, shown.names), *_blanks(rows, shown.names, view, study)]
+    why += _slow(rows, view)
     short = [row["system"] for row in named if row.get("status") == "infeasible"]
     if short:
         asked = f"nearkv estimate {short[0]} ... --footprint"
@@ -103,24 +103,21 @@ def _left_out(rows: Rows, shown: Display, view: View, study: Study | None) -> li
     return [*sentences, *dict.fromkeys(why)]
 
 
-def _unanswered(rows: Rows, shown: Collection[str]) -> list[str]:
+def _unanswered(rows: Rows, shown: Collection[str]) -> Iterator[str]:
     """Sentences on rows without an answer, where the columns that are shown do not say why."""
-    sentences = []
     for row in rows:
         name, status = row.get("system", "It"), row.get("status")
         reason, short_of = row.get("reason"), row.get("short_of")
         if status == "not-modelled" and reason and "reason" not in shown:
-            sentences.append(f"n/m: {name}: {reason}.")
+            yield f"n/m: {name}: {reason}."
         if status == "infeasible" and short_of and not SHORTAGE & {*shown}:
-            sentences.append(f"OOM: {name} lacks memory in {short_of}.")
-    return sentences
+            yield f"OOM: {name} lacks memory in {short_of}."
 
 
 def _blanks(
     rows: Rows, shown: Collection[str], view: View, study: Study | None
-) -> list[str]:
+) -> Iterator[str]:
     """Sentences on systems that run and have no number in a column that was asked for, or usual."""
-    sentences = []
     usual = [name for name in shown if name in WHY_BLANK]
     for name in comma_list(view.columns) or usual:
         if name not in COLUMNS:
@@ -137,23 +134,20 @@ def _blanks(
             counts[str(row.get("system")), NO_PRICE if lacks_price else advice] += 1
         for (system, why), count in counts.items():
             where = f"at {counted(count, 'design point')}"
-            sentences.append(f"-: {system} runs {where} without {name}; {why}.")
-    return sentences
+            yield f"-: {system} runs {where} without {name}; {why}."
 
 
-def _slow(rows: Rows, view: View) -> list[str]:
+def _slow(rows: Rows, view: View) -> Iterator[str]:
     """Sentences on answers too slow to wait for, where machines to buy are compared."""
     if "server" not in rows[0] and not is_of_costs(comma_list(view.columns)):
-        return []
-    sentences = []
+        return
     for name, minute in A_MINUTE.items():
         values = [row.get(name) for row in rows if row.get("status", "ok") == "ok"]
         known = np.array(values, float)
         slow = known[known > minute]
         if len(slow):
             of = f"{len(slow)} of {counted(len(rows), 'row')}"
-            sentences.append(f"slow: {name} {reach(slow)} in {of}, more than a minute.")
-    return sentences
+            yield f"slow: {name} {reach(slow)} in {of}, more than a minute."
 
 
 def _coverage(study: Study, names: Collection[str]) -> list[str]:

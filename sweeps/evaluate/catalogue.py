@@ -83,15 +83,13 @@ def summary_of(name: str) -> str:
     return f"{system.summary}{knobs}"
 
 
-def reversals_of(name: str) -> list[str]:
+def reversals_of(name: str) -> Iterator[str]:
     """Sentences on where more work takes less time on a system, or more hardware more."""
-    sentences = []
     for reversal in registry.find_system(name).reversals:
         is_all = reversal.measures == registry.MONOTONE_COLUMNS
         measures = "all times" if is_all else ", ".join(reversal.measures)
         axes = "" if registry.ANY in reversal.axes else f" in {', '.join(reversal.axes)}"
-        sentences.append(f"Not monotone, {measures}{axes}: {reversal.why}.")
-    return sentences
+        yield f"Not monotone, {measures}{axes}: {reversal.why}."
 
 
 def knob_rows(name: str) -> Rows:

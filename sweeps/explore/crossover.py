@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -334,19 +334,17 @@ def _throughout(race: Race, walk: AxisLine, point: int) -> tuple[str, str]:
     return "", "both are equal" if has_value else "neither has a value"
 
 
-def _misfits(race: Race, change: Crossing) -> list[str]:
+def _misfits(race: Race, change: Crossing) -> Iterator[str]:
     """Sentences on systems that have an answer on one side of a change only."""
-    parts = []
     point = np.full(2, change.point)
     ends = np.array([change.below, change.above])
     for name, probe in zip(race.names, race.systems, strict=True):
         fits = race.answer(probe, point, ends).estimate.fits
         below, above = (fits.reasons[place] for place in np.broadcast_to(fits.reason, 2))
         if above and not below:
-            parts.append(f"{name} no longer runs there: {above}")
+            yield f"{name} no longer runs there: {above}"
         if below and not above:
-            parts.append(f"{name} does not run before: {below}")
-    return parts
+            yield f"{name} does not run before: {below}"
 
 
 def _drawn_changes(race: Race, walk: AxisLine, band: Band) -> list[Crossing]:

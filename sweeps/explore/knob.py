@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -308,9 +308,8 @@ def why_knob(name: str) -> Callable[[Row], str]:
     return sentence
 
 
-def against(measured: Mapping[str, BestMeasured], rows: Rows) -> list[str]:
+def against(measured: Mapping[str, BestMeasured], rows: Rows) -> Iterator[str]:
     """Say what papers measured to be best, and what it costs over the rows of each system."""
-    sentences = []
     for system, best in measured.items():
         of_system = [row.get("measured_loss") for row in rows if row["system"] == system]
         losses = [loss for loss in of_system if loss is not None]
@@ -321,8 +320,7 @@ def against(measured: Mapping[str, BestMeasured], rows: Rows) -> list[str]:
         if max(losses) < NOTABLE:
             longer = "is as fast"
         sentence = f"{best.who} measured {best.value:g} to be best, which {longer} here"
-        sentences.append(f"{sentence} ({best.claim}, docs/misses.md).")
-    return sentences
+        yield f"{sentence} ({best.claim}, docs/misses.md)."
 
 
 def why_auto(

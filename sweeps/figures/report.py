@@ -6,7 +6,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from html import escape
@@ -289,16 +289,15 @@ def _svg_of(axes: Axes, name: str) -> str:
     return re.sub(rf'((?:href="|url\()#){foreign}', rf"\g<1>{name}-", svg)
 
 
-def _marks(axes: Axes) -> list[tuple[Any, str]]:
+def _marks(axes: Axes) -> Iterator[tuple[Any, str]]:
     """Return every bar, and an invisible mark over every point of a line, with its text."""
-    marks = []
     containers: list[Any] = axes.containers
     for group in (bars for bars in containers if hasattr(bars, "orientation")):
         for bar in group:
             lies = group.orientation == "horizontal"
             length = bar.get_width() if lies else bar.get_height()
             if math.isfinite(length):
-                marks.append((bar, f"{group.get_label()}: {length:.4g}"))
+                yield (bar, f"{group.get_label()}: {length:.4g}")
     points = [
         (str(line.get_label()), float(x), float(y))
         for line in axes.lines
@@ -307,8 +306,7 @@ def _marks(axes: Axes) -> list[tuple[Any, str]]:
         if math.isfinite(x) and math.isfinite(y)
     ]
     for label, x, y in points if len(points) <= MOST_MARKS else ():
-        marks.append((axes.scatter(x, y, s=40, alpha=0.0), f"{label}: {y:.4g}"))
-    return marks
+        yield (axes.scatter(x, y, s=40, alpha=0.0), f"{label}: {y:.4g}")
 
 
 def _as_json(results: Results) -> str:
