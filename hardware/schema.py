@@ -331,11 +331,13 @@ def quantity(entry: object, key: Key, where: str) -> Quantity:
     value, unit = entry["value"], str(entry["unit"])
     _check_value(value, unit, key, where)
     has_range = entry["kind"] in _UNCERTAIN or "range" in entry
-    shares = entry.get("shares", "")
+    shares, alone = entry.get("shares", ""), entry.get("alone", False)
     if not isinstance(shares, str):
         raise InputError(
             f"{where}: shares {shares!r} must be a name that several numbers have in common"
         )
+    if not isinstance(alone, bool):
+        raise InputError(f"{where}: alone = {alone!r} must be true or false")
     return Quantity(
         value=float(value),
         unit=unit,
@@ -347,15 +349,8 @@ def quantity(entry: object, key: Key, where: str) -> Quantity:
         quantiles=_quantiles(entry["quantiles"], where) if "quantiles" in entry else None,
         shares=shares,
         date=str(entry.get("date", "")),
-        alone=_is_yes(entry.get("alone", False), f"{where}: alone"),
+        alone=alone,
     )
-
-
-def _is_yes(stated: object, where: str) -> bool:
-    """A statement that is true or false."""
-    if not isinstance(stated, bool):
-        raise InputError(f"{where} = {stated!r} must be true or false")
-    return stated
 
 
 def _short_form(text: str, key: Key, where: str) -> Quantity:

@@ -257,29 +257,16 @@ class System:
 
         A choice that leaves a share open takes its first value, as `solvers.knobs` solves it.
         """
-        values = dict(knobs)
-        ruled = self.workload(work, knobs)
-        for name, value in self.defaults.items():
-            if name in knobs:
-                continue  # a rule takes time
-            if self.knobs[name].share:
-                values[name] = 0.0
-            elif not isinstance(value, str):
-                values[name] = value
-            elif value in self.knobs[name].rules:
-                values[name] = self.knobs[name].rules[value](hw, llm, ruled, knobs)
+        values = {**knobs, **self._defaults_of(knobs, hw, llm, work)}
         work = self.workload(work, values)
         if not takes_any(self.model):
             values = {name: values[name] for name in values if not self._sets_work(name)}
         estimate = self._evaluate(hw, llm, work, **values)
-        if llm.layer_types:
-            fits = estimate.fits.without(not_modelled(llm, self.attends, self.lacks))
-            estimate = replace(estimate, fits=fits)
+        reasons = not_modelled(llm, self.attends, self.lacks)
         if work.arrivals is not None and estimate.serving is None:
-            one_by_one = np.array(work.arrivals.users is None)
-            estimate = replace(
-                estimate, fits=estimate.fits.without({ONE_BATCH_ONLY: one_by_one})
-            )
+            reasons[ONE_BATCH_ONLY] = np.array(work.arrivals.users is None)
+        if reasons:
+            estimate = replace(estimate, fits=estimate.fits.without(reasons))
         counts = {
             name: (value, self.knobs[name].within)
             for name, value in knobs.items()
@@ -288,6 +275,22 @@ class System:
         notes = {**estimate.notes, **notes_of(estimate, llm, work, counts)}
         shown = {sentence: where for sentence, where in notes.items() if np.any(where)}
         return replace(estimate, notes=shown)
+
+    def _defaults_of(
+        self, knobs: ByName, hw: Machine, llm: LLM, work: Workload
+    ) -> dict[str, Real]:
+        """Values of the knobs that are left out."""
+        values: dict[str, Real] = {}
+        ruled = self.workload(work, knobs)
+        for name in [name for name in self.defaults if name not in knobs]:
+            knob = self.knobs[name]
+            if knob.share:
+                values[name] = 0.0
+            elif not isinstance(knob.default, str):
+                values[name] = knob.default
+            elif knob.default in knob.rules:
+                values[name] = knob.rules[knob.default](hw, llm, ruled, knobs)
+        return values
 
     def _evaluate(self, *inputs: Any, **knobs: Real) -> Estimate:
         if self.plugin:
