@@ -130,7 +130,7 @@ def _weight_and_operand(config: Config, scheme: Config) -> tuple[float, float]:
         case "modelopt":
             return _modelopt(config, scheme)
         case "compressed-tensors":
-            return _compressed(scheme)
+            return _compressed_tensors(scheme)
         case method:
             problem = f"has quant_method {method!r}, which is not modelled"
             raise config.refuse("quantization_config", problem)
@@ -151,9 +151,9 @@ def _modelopt(config: Config, scheme: Config) -> tuple[float, float]:
     groups = scheme.table_of("config_groups")
     for name in groups.table:  # they repeat what the algorithm says
         for part, width in (("weights", bits // 1), ("input_activations", operand)):
-            of_group = groups.table_of(name).table_of(part)
-            of_group.value("group_size")
-            of_group.number("num_bits", low=width, high=width, default=width)
+            repeated = groups.table_of(name).table_of(part)
+            repeated.value("group_size")
+            repeated.number("num_bits", low=width, high=width, default=width)
     if algorithm == "NVFP4":
         group = _group_size(scheme, default=_NVFP4_GROUP)
         bits = bits_in_groups(4, group, scale=8)
@@ -202,7 +202,7 @@ def _role(module: str) -> str:
     return next(named, "mlp" if "mlp" in module or "ffn" in module else "dense")
 
 
-def _compressed(scheme: Config) -> tuple[float, float]:
+def _compressed_tensors(scheme: Config) -> tuple[float, float]:
     """The only group of matrices: bits, and a scale for each group of elements.
 
     Raises:
@@ -212,16 +212,14 @@ def _compressed(scheme: Config) -> tuple[float, float]:
     if len(groups.table) != 1:
         raise scheme.refuse("config_groups", "must be one group; others are not modelled")
     (name,) = groups.table
-    weights = groups.table_of(name).table_of("weights")
-    bits = _bits(weights, NATIVE_BITS)
-    of_group = groups.table_of(name).value("format")
-    form = str(scheme.value("format") or of_group)
-    fine = form.startswith(("nvfp4", "mxfp4"))
+    only = groups.table_of(name)
+    weights, activations = only.table_of("weights"), only.table_of("input_activations")
+    bits, size = _bits(weights, NATIVE_BITS), _group_size(weights, default=0)
+    own_form = only.value("format")
+    form = str(scheme.value("format") or own_form)
+    scale = 8 if form.startswith(("nvfp4", "mxfp4")) else 16
     zero = 0.0 if weights.flag("symmetric", default=True) else bits
-    group = _group_size(weights, default=0)
-    activations = groups.table_of(name).table_of("input_activations")
-    width = bits_in_groups(bits, group, scale=8 if fine else 16, zero=zero)
-    return width, _bits(activations, NATIVE_BITS)
+    return bits_in_groups(bits, size, scale, zero), _bits(activations, NATIVE_BITS)
 
 
 def _bits(table: Config, default: float) -> float:
@@ -248,11 +246,12 @@ def _block(scheme: Config) -> float:
         InputError: its sizes are not two whole numbers.
     """
     sizes = scheme.value("weight_block_size") or [0, 0]
-    whole = [size for size in sizes if type(size) is int] if isinstance(sizes, list) else []
-    if len(whole) != 2 or whole != sizes or not all(0 <= size <= LARGEST for size in whole):
+    is_pair = isinstance(sizes, list) and len(sizes) == 2
+    if not is_pair or not all(type(size) is int and 0 <= size <= LARGEST for size in sizes):
         problem = "must be two whole numbers, as in [128, 128]"
         raise scheme.refuse("weight_block_size", problem)
-    return float(whole[0] * whole[1])
+    rows, columns = sizes
+    return float(rows * columns)
 
 
 def _cache_width(config: Config, scheme: Config) -> LayerSizes:
