@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import betainc
 
-from nearkv.costmodel.algebra.span import Booleans, Real, total
+from nearkv.costmodel.algebra.span import Booleans, Real, choose, total
 from nearkv.costmodel.mechanisms.serving.residents import bisect
 from nearkv.costmodel.model.estimate import Estimate, LatencyLaws
 
@@ -70,7 +70,7 @@ def load_columns(estimate: Estimate) -> dict[str, Real]:
     columns: dict[str, Real] = {}
     if estimate.laws is not None:
         slow = 1e3 * quantile(estimate.laws, 0.9)
-        columns["tpot_p90_ms"] = np.where(estimate.work.output > 1, slow, np.nan)[()]
+        columns["tpot_p90_ms"] = choose(estimate.work.output > 1, slow, np.nan)
     served = estimate.work.batch * _kept(estimate)
     return {**columns, "goodput_req_s": goodput(estimate), "users_served": served}
 

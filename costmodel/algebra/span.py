@@ -436,6 +436,11 @@ def stream(amount: Real, eq: str = "", **ports: Port) -> Span:
     return Stream(leaves)
 
 
+def wait(resource: str, seconds: Real, eq: str) -> Leaf:
+    """Let one resource, which carries nothing, delay what is beside it [s]."""
+    return Leaf(resource, "wait", seconds, 1.0, "s", eq)
+
+
 FASTER = 2.0
 """Stands for whichever of two takes less."""
 

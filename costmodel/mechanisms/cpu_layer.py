@@ -12,7 +12,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Port, Real, Span, choose, overlap, serial, stream
+from nearkv.costmodel.algebra.span import (
+    Port,
+    Real,
+    Span,
+    choose,
+    overlap,
+    serial,
+    stream,
+    wait,
+)
 from nearkv.costmodel.mechanisms.gpu_layer import (
     launches,
     output_head,
@@ -203,8 +212,7 @@ class Cores:
 
     def launch(self, layers: Real) -> Span:
         """Hand-over of layers to the cores, and the barriers between their operators."""
-        wait = Port("host.launch", "wait", 1.0, "s")
-        return wait(layers * self.hw.host.launch, "operators of a layer")
+        return wait("host.launch", layers * self.hw.host.launch, "operators of a layer")
 
     def from_drives(self, llm: LLM, work: TokenChunks, held: Real) -> Span:
         """Experts in use that no memory holds, read whole, each matrix by one read.

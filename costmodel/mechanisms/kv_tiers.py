@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Port, Real, Span, serial, stream
+from nearkv.costmodel.algebra.span import Port, Real, Span, serial, stream, wait
 from nearkv.costmodel.mechanisms.serving.residents import crossing
 from nearkv.costmodel.mechanisms.weights.streaming import DataPath
 from nearkv.costmodel.model.resources import link, per
@@ -102,13 +102,12 @@ class Tier:
         A staged path is two, one after the other. What is written takes its share of the medium's
         time; links carry both directions at once.
         """
-        waits = Port("fetch", "wait", 1.0, "s")
         medium = self.read["medium"]
         left = np.maximum(1 - self.write_share, LEAST_LEFT)
         shared = medium.with_rate(medium.rate * left / self.readers)
         path = {**self.read, "medium": shared}
         return serial(
-            latency=waits(self.latency, "t0"),
+            latency=wait("fetch", self.latency, "t0"),
             read=stream(amount, "KV of the prefix", **path),
             copy=stream(amount, "from host DRAM", **self.staged),
         )

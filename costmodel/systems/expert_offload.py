@@ -27,6 +27,7 @@ from nearkv.costmodel.algebra.span import (
     serial,
     stream,
     total,
+    wait,
 )
 from nearkv.costmodel.mechanisms.cpu_layer import (
     NATIVE_BYTES,
@@ -272,15 +273,16 @@ class Offload:
         gpus = kernels(self.hw, llm, llm.operands[1])
         layer, eq = without_experts(llm), "2 FLOPs a weight and token"
         weights = work.count * layer.layer_weight_bytes(work.each)
-        launch = Port("gpu.launch", "wait", 1.0, "s")
         chains = work.begun * (1 + llm.is_moe) * launches(self.hw, llm)
         return serial(
             products=overlap(
                 weights=gpus.read(weights, "weights once a pass"),
                 compute=layer_compute(layer, work.tokens, 0.0, gpus, eq),
             ),
-            launch=launch(
-                chains * self.hw.gpu.launch_alone, "kernels of a layer, one by one"
+            launch=wait(
+                "gpu.launch",
+                chains * self.hw.gpu.launch_alone,
+                "kernels of a layer, one by one",
             ),
         )
 

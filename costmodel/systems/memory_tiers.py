@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Port, Real, Span, overlap, serial
+from nearkv.costmodel.algebra.span import Real, Span, overlap, serial, wait
 from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import (
     Side,
     gemm,
@@ -143,11 +143,14 @@ def hbm_8(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     Returns:
         Prefill, one decode step and what fits. Source: H2M2 sec. 5.5.
     """
-    link = Port("collective.link", "wait", 1.0, "s")
     any_batch = np.greater(work.batch, 0)
 
     def reduced(kernels: Span) -> Span:
-        reduce = link(hw.collective.all_reduce * any_batch, "all-reduces of a layer")
+        reduce = wait(
+            "collective.link",
+            hw.collective.all_reduce * any_batch,
+            "all-reduces of a layer",
+        )
         return serial(work=kernels, all_reduce=powered(reduce, "hbm8"))
 
     return one_memory(hw, llm, work, "hbm8", reduced)

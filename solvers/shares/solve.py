@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.blend import blend
-from nearkv.costmodel.algebra.span import Booleans, Numbers, Real, Span, is_same
+from nearkv.costmodel.algebra.span import Booleans, Numbers, Real, Span, choose, is_same
 from nearkv.costmodel.model.estimate import Estimate, Fits
 from nearkv.solvers.objective import TOTAL, Timed
 from nearkv.solvers.shares.minimum import Minimum, minimise
@@ -278,8 +278,8 @@ def _piece(
     width = end - start
     choice = Minimum(
         value=start + along.value * width,
-        seconds=np.where(exists, along.seconds, np.inf)[()],
-        bound=np.where(exists, along.bound, np.inf)[()],
+        seconds=choose(exists, along.seconds, np.inf),
+        bound=choose(exists, along.bound, np.inf),
         low=start + first * width,
         high=start + last * width,
         start=start,
@@ -299,8 +299,8 @@ def _better(best: _Piece, other: _Piece) -> _Piece:
     values = {}
     for name, value in vars(best.choice).items():
         replacement = getattr(other.choice, name)
-        values[name] = np.where(taken, replacement, value)[()]
-    values["bound"] = np.where(alike, lowest, values["bound"])[()]
+        values[name] = choose(taken, replacement, value)
+    values["bound"] = choose(alike, lowest, values["bound"])
     return replace(
         best,
         choice=Minimum(**values),

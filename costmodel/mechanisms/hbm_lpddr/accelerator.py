@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Leaf, Port, Real, Span, overlap, serial
+from nearkv.costmodel.algebra.span import Port, Real, Span, overlap, serial, wait
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.resources import per
 from nearkv.costmodel.model.workload import Workload
@@ -214,7 +214,7 @@ def kv_head_bytes(llm: LLM, batch: Real, tokens: Real) -> Real:
 
 def powered(span: Span, name: str) -> Span:
     """Book the memory of a side as powered while the side works (H2M2 sec. 5.5, energy model)."""
-    on = Leaf(f"{name}.on", "wait", span.seconds, 1.0, "s", "memory is powered")
+    on = wait(f"{name}.on", span.seconds, "memory is powered")
     return overlap(work=span, on=on)
 
 

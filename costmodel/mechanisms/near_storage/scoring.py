@@ -21,6 +21,7 @@ from nearkv.costmodel.algebra.span import (
     overlap,
     pipeline,
     serial,
+    wait,
 )
 from nearkv.costmodel.mechanisms.near_storage.eviction import cpu_scoring, scattered
 from nearkv.costmodel.model.llm import LLM
@@ -189,7 +190,6 @@ def csd_path(
         chunks: score blocks, m [1].
         launches: 1, or 0 for an empty batch [1].
     """
-    launch = Port("host.driver", "wait", 1.0, "s")
     csd_link = link(hw, "csd_link", "pcie").inward
     token = llm.kv_bytes(1.0, 1.0)
     scores = SCORE_BYTES * pools.cold / token / chunks
@@ -200,7 +200,7 @@ def csd_path(
         sort=cpu_scoring(hw)(scores, "merge scores, fig. 7"),
     )
     return serial(
-        launch=launch(launches * hw.csd.launch, "start the kernel"),
+        launch=wait("host.driver", launches * hw.csd.launch, "start the kernel"),
         score=score,
         fetch=fetch_cold(hw, pools.fetched_cold, pools.hop),
     )

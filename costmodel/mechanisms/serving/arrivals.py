@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Port, Real, Span, serial
+from nearkv.costmodel.algebra.span import Real, Span, serial, wait
 from nearkv.costmodel.mechanisms.serving.closed_loop import of_users
 from nearkv.costmodel.mechanisms.serving.replica import (
     BELOW_ONE,
@@ -230,9 +230,10 @@ def _first_token(work: Workload, serving: Serving, ttft: Real) -> Span:
     load = serving.load_of(work, 0.0, serving.replicas * work.prompt)
     prompt = serving.prefill(serving.replicas, load)
     own = np.minimum(prompt.seconds, ttft)
-    wait = Port("queue.wait", "wait", 1.0, "s")
     return serial(
-        waiting=wait(ttft - own, "in line, for an iteration to end, and beside others"),
+        waiting=wait(
+            "queue.wait", ttft - own, "in line, for an iteration to end, and beside others"
+        ),
         prompt=own / np.maximum(prompt.seconds, LEAST_RATE) * prompt,
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Port, Real, Span, quotient, serial
+from nearkv.costmodel.algebra.span import Port, Real, Span, quotient, serial, wait
 from nearkv.costmodel.mechanisms.serving.experts import most_chosen
 from nearkv.costmodel.mechanisms.serving.split import GpuSplit, peer_role
 from nearkv.costmodel.model.llm import LLM
@@ -47,10 +47,9 @@ def exchanges(
     far = 1 - group / split.expert_group
     settled = reduces * ~crosses * settling(hw, near) + 2 * apart * settling(hw, group)
     reduced = 2 * reduces * (near - 1) * nodes * activations
-    settle = Port(f"{role}.latency", "wait", 1.0, "s")
     peers = link(hw, role, "link").outward
     spans: dict[str, Span] = {
-        "settle": settle(times * settled, "collectives of a layer"),
+        "settle": wait(f"{role}.latency", times * settled, "collectives of a layer"),
         "all_reduce": peers(
             reduced + (1 - far) * sent, "2 (tp-1)/tp of the activations, twice"
         ),
@@ -59,9 +58,10 @@ def exchanges(
         message = quotient(activations, split.dp * split.pp * times)
         reduced_across = reduces * crosses * settling_across(hw, near, nodes, message)
         sent_across = 2 * apart * (far > 0) * hw.fabric.latency
-        wait = Port("fabric.latency", "wait", 1.0, "s")
         across = 2 * reduces * (nodes - 1) * activations + far * sent
-        spans["hops"] = wait(times * (reduced_across + sent_across), "between nodes")
+        spans["hops"] = wait(
+            "fabric.latency", times * (reduced_across + sent_across), "between nodes"
+        )
         spans["fabric"] = adapters(hw, split)(across, "2 (m-1)/m of the activations, twice")
     return spans
 

@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Port, Real, Span, overlap, quotient, serial
+from nearkv.costmodel.algebra.span import Port, Real, Span, overlap, quotient, serial, wait
 from nearkv.costmodel.mechanisms.gpu_layer import output_head, prompt_kernel
 from nearkv.costmodel.mechanisms.serving.collectives import hand_over
 from nearkv.costmodel.mechanisms.serving.experts import through
@@ -201,5 +201,8 @@ class GpuServers:
     def until_chosen(self, layer_type: LLM, tokens: Real, passes: Real) -> Span:
         """Wait for the first read of a layer's experts, which no one knows before the router."""
         visits = passes * np.minimum(tokens / self.split.dp, 1.0) / self.split.pp
-        wait = Port("hbf.latency", "wait", 1.0, "s")
-        return wait(layer_type.is_moe * visits * self.hw.hbf.latency, "experts of a layer")
+        return wait(
+            "hbf.latency",
+            layer_type.is_moe * visits * self.hw.hbf.latency,
+            "experts of a layer",
+        )

@@ -18,6 +18,7 @@ from nearkv.costmodel.algebra.span import (
     quotient,
     serial,
     stream,
+    wait,
 )
 from nearkv.costmodel.mechanisms.gpu_layer import (
     launches,
@@ -190,14 +191,13 @@ def linear(
             head=gpus.run(head_flops, "output head, 1 of L parts"),
         ),
     )
-    launch = Port("gpu.launch", "wait", 1.0, "s")
     of_experts = layer.is_moe * hw.gpu.experts_launch
     times = visits / split.pp
     kernels = launches(hw, layer) * (hw.gpu.launch + of_experts)
     return serial(
         products=products,
         experts=grouped_products(hw, layer, split, tokens, passes, behind=behind),
-        launch=launch(times * kernels, "kernels of a layer"),
+        launch=wait("gpu.launch", times * kernels, "kernels of a layer"),
         **exchanges(hw, layer, split, idle * tokens, times),
     )
 
@@ -317,7 +317,6 @@ def decode_attention(
         each: tokens of every sequence, which share what is read [1].
     """
     split = split or split_of(hw, llm)
-    launch = Port("gpu.launch", "wait", 1.0, "s")
     visits = np.minimum(load.sequences / split.dp, 1.0)
     kernels = visits * hw.gpu.maybe("attention_launch", 0.0)
     kept = copies(layer_type, split.attention_tp)
@@ -327,7 +326,9 @@ def decode_attention(
         flops = each * layer_type.attention_flops(load.products, 1)
         compute = gpu(hw).run(flops, "2 n c H (2 r + dr)")
         read = overlap(read=read, compute=compute)
-    return serial(read=read, launch=launch(kernels, "kernels of the attention of a layer"))
+    return serial(
+        read=read, launch=wait("gpu.launch", kernels, "kernels of the attention of a layer")
+    )
 
 
 def decode_products(hw: Machine, llm: LLM, load: Load, layer_type: LLM) -> Span:
