@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -403,13 +404,8 @@ def _requests(path: Path, time_unit: str) -> _Requests:
     elif form.unit == "ms" and _is_fraction(first.get(form.arrival)):
         reads = f"{path}: {form.arrival} has fractions and is read as milliseconds"
         warn(f"{reads}; --time-unit s reads seconds")
-    unit = time_unit or form.unit
-
-    def every() -> Iterator[tuple[int, Mapping[str, Any]]]:
-        yield number, first
-        yield from lines
-
-    return _Requests(path, form, unit, every())
+    every = chain([(number, first)], lines)
+    return _Requests(path, form, time_unit or form.unit, every)
 
 
 def _is_fraction(stamp: Any) -> bool:

@@ -181,10 +181,7 @@ class Block:
     @cached_property
     def display_grid(self) -> Grid:
         """The axes as columns show them: a hardware number in the unit that its name ends in."""
-        if not self.sets:
-            return self.grid
-        axes = [self._display_axis(axis) for axis in self.grid.axes]
-        return Grid(tuple(axes))
+        return Grid(tuple(map(self._display_axis, self.grid.axes)))
 
     def _display_axis(self, axis: Axis) -> Axis:
         if axis.name not in self.sets:
@@ -260,10 +257,9 @@ class Block:
     def _arrivals(self, workload: Mesh) -> Arrivals | None:
         """Arrivals of requests, where they do not all wait from the start."""
         limits: dict[str, Any] = {
-            f"{name.partition('_')[0]}_slo": limit for name, limit in self.slo.items()
+            "ttft_slo": self.slo.get("ttft_s", np.inf),
+            "tpot_slo": self.slo.get("tpot_ms", np.inf) / 1e3,
         }
-        if "tpot_slo" in limits:
-            limits["tpot_slo"] /= 1e3
         if "users" in workload:
             return Arrivals(users=workload["users"], **limits)
         if "rate_req_s" in workload:
@@ -282,12 +278,9 @@ class Block:
     @property
     def _set_widths(self) -> list[str]:
         """Widths of elements that the user set, which override those of a model's own."""
-        widths = []
-        for address in self.sets.values():
-            role, _, key = address.partition(".")
-            if role == "precision":
-                widths.append(key)
-        return widths
+        widths = "precision."
+        addresses = [name for name in self.sets.values() if name.startswith(widths)]
+        return [name.removeprefix(widths) for name in addresses]
 
     @property
     def of_siblings(self) -> dict[str, NDArray[np.bool_]]:
