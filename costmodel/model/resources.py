@@ -50,7 +50,7 @@ class Gpu:
         """True if the matrix units take the packed weights of a model as they are stored."""
         _, stored = llm.operands
         packs = any(widest < 1 for widest, _ in self.narrow)
-        return np.logical_and(packs, llm.native_operand < stored)
+        return packs & np.less(llm.native_operand, stored)
 
     def operands(self, llm: LLM) -> tuple[Real, Real]:
         """Bytes of the wider operand of the products of attention, and of the others [B]."""

@@ -37,7 +37,7 @@ from nearkv.costmodel.mechanisms.weights.residency import (
     beside_gpu,
     choose_residency,
 )
-from nearkv.costmodel.mechanisms.weights.streaming import drives_of
+from nearkv.costmodel.mechanisms.weights.streaming import ATTENDS, drives_of
 from nearkv.costmodel.model.estimate import Estimate, Fits, fits
 from nearkv.costmodel.model.layers import over_layers, with_projected_latents
 from nearkv.costmodel.model.llm import LLM
@@ -85,7 +85,7 @@ CHUNK = chunk_knob(room_beside_scores, default=0)
     owns=("gpu", "host"),
     several_gpus=True,
     knobs={"chunk": CHUNK, "weights": GPU_AND_HOST},
-    attends=("full", "window", "chunk", "latent", "state"),
+    attends=ATTENDS,
     lacks={"sparse": "Transformers has no indexer in its eager attention"},
 )
 def accelerate(hw: Machine, llm: LLM, work: Workload, *, weights: Real) -> Estimate:

@@ -28,6 +28,7 @@ from nearkv.costmodel.mechanisms.weights.residency import (
     room_for_prompts,
 )
 from nearkv.costmodel.mechanisms.weights.streaming import (
+    ATTENDS,
     WeightStream,
     drives_of,
     weights_from,
@@ -67,7 +68,7 @@ def rounds_breaks(hw: Machine, llm: LLM, work: Workload, knobs: ByName) -> tuple
         "weights": WEIGHTS,
         "ssd_weights": replace(SSD_WEIGHTS, breaks=rounds_breaks),
     },
-    attends=("full", "window", "chunk", "latent", "state"),
+    attends=ATTENDS,
     lacks={
         "sparse": "page faults bring pages, and how chosen tokens share them is not known"
     },

@@ -25,7 +25,6 @@ from nearkv.costmodel.mechanisms.prompt_chunks import (
     hidden_bytes,
 )
 from nearkv.costmodel.mechanisms.weights.flexgen import (
-    ATTENDS,
     LACKS,
     EagerBlock,
     FlexgenBlock,
@@ -59,6 +58,7 @@ from nearkv.costmodel.mechanisms.weights.residency import (
     weights_or_drives,
 )
 from nearkv.costmodel.mechanisms.weights.streaming import (
+    ATTENDS,
     FileStorage,
     drives_of,
     file_storage,

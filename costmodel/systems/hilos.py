@@ -29,7 +29,11 @@ from nearkv.costmodel.mechanisms.weights.residency import (
     WEIGHTS,
     weights_on_storage,
 )
-from nearkv.costmodel.mechanisms.weights.streaming import path_from_devices, weights_from
+from nearkv.costmodel.mechanisms.weights.streaming import (
+    ATTENDS,
+    path_from_devices,
+    weights_from,
+)
 from nearkv.costmodel.model.estimate import Estimate, missed
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import Knob, system
@@ -60,7 +64,7 @@ UNBUILT = (
             "number of computational storage devices", kind="count", sets="csd.count"
         ),
     },
-    attends=("full", "window", "chunk", "latent", "state"),
+    attends=ATTENDS,
     lacks={"sparse": "Table 3 has no kernel that scores keys and gathers the best of them"},
     reversals=(SOLVED_APART, LARGEST_CHUNK),
 )

@@ -39,6 +39,7 @@ from nearkv.costmodel.mechanisms.weights.residency import (
     x_cache_bytes,
 )
 from nearkv.costmodel.mechanisms.weights.streaming import (
+    ATTENDS,
     WeightStream,
     path_from_devices,
     weights_from,
@@ -200,7 +201,7 @@ BUFFERING = choice(
         ),
         "memory": Knob("host memory budget (sec. 7.5)", kind="count", sets="host.memory"),
     },
-    attends=("full", "window", "chunk", "latent", "state"),
+    attends=ATTENDS,
     lacks=LACKS,
     reversals=(SOLVED_APART, MOVES_TO_CPU, LARGEST_CHUNK),
 )

@@ -36,9 +36,10 @@ from nearkv.costmodel.mechanisms.weights.cpu_attention import (
     attend_on_cpu,
     exchange_with_cpu,
 )
-from nearkv.costmodel.mechanisms.weights.flexgen import ATTENDS, LACKS
+from nearkv.costmodel.mechanisms.weights.flexgen import LACKS
 from nearkv.costmodel.mechanisms.weights.residency import Residency, beside_gpu
 from nearkv.costmodel.mechanisms.weights.streaming import (
+    ATTENDS,
     PageableStream,
     WeightStream,
     drives_of,

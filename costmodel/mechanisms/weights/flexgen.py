@@ -45,8 +45,6 @@ from nearkv.costmodel.model.resources import Gpu, Link, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
-ATTENDS = ("full", "window", "chunk", "latent", "state")
-"""Attention that the loop models type by type."""
 LACKS = {
     "sparse": "gathering chosen rows from host memory or drives is not timed",
     "borrowed": "where the earlier layer's cache stays meanwhile is not known",

@@ -141,19 +141,15 @@ class BlockSchedule:
         gtoc = hidden * _H_AWAY / o.gpu_to_host_hidden
         dtoc = from_disk / o.disk_to_host + self.weights * _WD / disk_weights
         ctod = to_disk / o.host_to_disk_decode
-        comp = self._decode_compute()
+        linear = self.llm.linear_flops(1) / o.matmul_decode
+        attention = self.llm.attention_flops(1, self.work.context) * self.bls
+        # products on the GPU, attention where the cache is
+        on_gpu = attention * _CG / o.attention_decode
+        on_cpu = attention * _C_AWAY / self.cpu_rate
+        comp = _BLS * linear + on_gpu + on_cpu
         beside_loads = np.array([gtoc, dtoc, ctod, comp])
         rows: Numbers = ctog + beside_loads
         return rows
-
-    def _decode_compute(self) -> Numbers:
-        """Matrix products on the GPU, attention where the cache is [s]."""
-        o = self.hw.offload
-        linear = self.llm.linear_flops(1) / o.matmul_decode
-        attention = self.llm.attention_flops(1, self.work.context) * self.bls
-        on_gpu = attention * _CG / o.attention_decode
-        on_cpu = attention * _C_AWAY / self.cpu_rate
-        return _BLS * linear + on_gpu + on_cpu
 
     def memory(self) -> Numbers:
         """Peak of every memory, rows of `MEMORY_CONSTRAINTS` [B]."""

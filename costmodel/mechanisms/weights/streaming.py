@@ -46,6 +46,8 @@ from nearkv.costmodel.model.resources import (
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
+ATTENDS = ("full", "window", "chunk", "latent", "state")
+"""Attention of layers whose weights are streamed, each type by itself."""
 DataPath = Mapping[str, Port]
 """The ports bytes pass one after the other, by name."""
 
