@@ -177,13 +177,9 @@ def blocks(study: Study) -> list[Block]:
     Raises:
         InputError: any name, number or combination that cannot be evaluated.
     """
-    divided: list[Block] = []
-    if study.zipped:
-        for part in _pairings(study):
-            divided += _blocks(part)
-        divided.sort(key=lambda block: study.systems.index(block.system.name))
-    else:
-        divided = _blocks(study)
+    parts = _pairings(study) if study.zipped else [study]
+    divided = [block for part in parts for block in _blocks(part)]
+    divided.sort(key=lambda block: study.systems.index(block.system.name))
     return _with_band(divided, study) if study.band else divided
 
 
@@ -243,13 +239,8 @@ def _blocks(study: Study) -> list[Block]:
             for platform in swapped(own, study.parts):
                 sets, axes, ruled = _axes(system, platform, study)
                 for case in product(*ruled):
-                    swept: list[Axis] = []
-                    open_knobs: dict[str, str] = {}
-                    for item in case:
-                        if isinstance(item, Axis):
-                            swept.append(item)
-                        else:
-                            open_knobs |= [item]
+                    swept = [item for item in case if isinstance(item, Axis)]
+                    open_knobs = dict(item for item in case if not isinstance(item, Axis))
                     swept += _followers(system, study, open_knobs)
                     block = Block(
                         system=system,
@@ -373,9 +364,6 @@ def swapped(platform: Platform, parts: Mapping[str, Sequence[str]]) -> Iterator[
     Raises:
         InputError: no such role or part, or one of another type than the role takes.
     """
-    if not parts:
-        yield platform
-        return
     lists: list[list[tuple[str, Part, str]]] = []
     for role, named in parts.items():
         different = once(named, f"--part {role}")
