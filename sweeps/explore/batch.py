@@ -19,6 +19,7 @@ from nearkv.solvers.search import MOST_TRIED, Peak, Test, largest, peak
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.evaluate.probe import Probe, column
 from nearkv.sweeps.evaluate.slo import Target, check_quantities, parse_targets
+from nearkv.sweeps.explore.knob import answer_columns
 from nearkv.sweeps.explore.lines import searched
 from nearkv.sweeps.study.sizes import names
 from nearkv.sweeps.study.study import Study
@@ -188,11 +189,11 @@ class _Sizing:
         further = peak(more, beyond, self.probe.block.at_once)
         return known + np.nan_to_num(further.value)
 
-    def best(self, most: Numbers) -> Peak:
+    def best(self, most: Numbers, largest_batch: Numbers) -> Peak:
         """The batch of the highest throughput at each point, with the best combination.
 
         Args:
-            most: the largest batch of each case.
+            most, largest_batch: the largest batch of each case, and of each point.
         """
 
         def highest(point: Indices, batch: Numbers) -> Numbers:
@@ -201,7 +202,6 @@ class _Sizing:
 
         many = self.combinations
         at_once = max(self.probe.block.at_once // many, 1)
-        largest_batch = np.max(most.reshape(-1, many), axis=1)
         return peak(highest, largest_batch, at_once, MOST_TRIED // many)
 
     def rows(self) -> Rows:
@@ -210,22 +210,20 @@ class _Sizing:
         smallest = self.smallest()
         most = self.largest(smallest)
         largest_batch = np.max(most.reshape(-1, many), axis=1)
-        best = self.best(most)
+        best = self.best(most, largest_batch)
         is_served, is_proven = largest_batch >= 1, ~np.isnan(best.bound)
         solved = np.where(np.isnan(best.value), 1.0, best.value)
         case = points * many + np.argmax(self.rates(most, points, solved), axis=1)
         at_best = self.answer(case, solved)
+        names = ("step_ms", *(limit.quantity for limit in self.limits))
+        quantities = {name: column(at_best, name, len(points)) for name in names}
         answers: dict[str, NDArray[Any]] = {
             "largest_batch": largest_batch,
             "short_of": self.ends(most, smallest),
             "value": best.value,
-            **self._chosen(case % many, is_served),
+            **answer_columns(self._chosen(case % many), is_served),
             "throughput_tok_s": best.rate,
-        }
-        for name in ("step_ms", *(limit.quantity for limit in self.limits)):
-            quantity = column(at_best, name, len(points))
-            answers[name] = np.where(is_served, quantity, np.nan)
-        answers |= {
+            **answer_columns(quantities, is_served),
             "bound_tok_s": best.bound,
             "gap": best.bound / best.rate - 1,
             "method": np.where(
@@ -240,18 +238,14 @@ class _Sizing:
             rows.append(row | {name: plain(cells[i]) for name, cells in answers.items()})
         return rows
 
-    def _chosen(
-        self, combination: Indices, is_served: NDArray[np.bool_]
-    ) -> dict[str, NDArray[Any]]:
-        """Values of the knobs at the best batch, names of choices; blank where there is none."""
-        shown: dict[str, NDArray[Any]] = {}
+    def _chosen(self, combination: Indices) -> dict[str, NDArray[Any]]:
+        """Values of the knobs in some combinations, names of choices."""
+        chosen: dict[str, NDArray[Any]] = {}
         for name, values in self.knobs.items():
-            value, names = values[combination], self.probe.block.system.knobs[name].choices
-            if names:
-                shown[name] = np.where(is_served, np.array(names)[value.astype(int)], "")
-            else:
-                shown[name] = np.where(is_served, value, np.nan)
-        return shown
+            choices = np.array(self.probe.block.system.knobs[name].choices)
+            value = values[combination]
+            chosen[name] = choices[value.astype(int)] if len(choices) else value
+        return chosen
 
     def ends(self, most: Numbers, smallest: Numbers) -> NDArray[np.str_]:
         """Name what a batch beyond the largest lacks: a memory, a limit it keeps, or a model.
