@@ -48,7 +48,8 @@ def model_rows() -> Rows:
         row["active_e9"] = float(llm.active_parameters) / 1e9
         row["weights_gb"] = float(llm.weight_bytes) / 1e9
         row["kv_token_b"] = plain(float(kv_per_token(llm)))
-        row["layer_kinds"] = ", ".join(_counts(llm))
+        kinds = [f"{kind.layers:g} {name}" for name, kind in llm.layer_types.items()]
+        row["layer_kinds"] = ", ".join(kinds)
         rows.append(row)
     return rows
 
@@ -185,7 +186,3 @@ def _attending_heads(llm: LLM) -> dict[str, int]:
     if not attending or len(attending) == len(kinds):
         return {}
     return {key: int(getattr(attending[0], key)) for key in _HEADS}
-
-
-def _counts(llm: LLM) -> list[str]:
-    return [f"{kind.layers:g} {name}" for name, kind in llm.layer_types.items()]

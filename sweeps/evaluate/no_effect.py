@@ -178,13 +178,9 @@ def _are_alike(trials: Sequence[EffectTrial]) -> bool:
                 # not every value goes with all others, so there is a difference
                 return False
             first = first or metrics
-            if not all(map(_equal, first, metrics)):
-                return False
+            for pair in zip(first, metrics, strict=True):
+                before, after = np.broadcast_arrays(*pair)  # they may differ in shape
+                if not np.array_equal(before, after, equal_nan=True):
+                    return False
         fits |= bool(np.any(first[0]))
     return fits
-
-
-def _equal(one: CellArray, other: CellArray) -> bool:
-    """True if two metrics are the same wherever there is one; they may differ in shape."""
-    either_blank = np.not_equal(one, one) & np.not_equal(other, other)
-    return bool(np.all(np.equal(one, other) | either_blank))
