@@ -26,9 +26,8 @@ inconsistent: the paper contradicts itself, its tables or physics, with the proo
 Errors are those of numbers that a measurement or a simulation gave. Counted apart is what agrees by
 itself or does not say by how much: yes_no and bounds (one-sided ones, ticks of axes, "about") hold
 or do not; restated are inputs of the model, identities and arithmetic; fitted_to are rows that a
-number was fitted to. A share of a step of 10 % or less is compared as the whole step. The
-papers called independent, independent3, independent4 and capacity are measurements by others,
-to which nothing is fitted.
+number was fitted to. The papers called independent,
+independent3, independent4 and capacity are measurements by others, to which nothing is fitted.
 
 {numbers}
 

@@ -31,8 +31,6 @@ MATCH, NEAR = 0.10, 0.25
 """Relative errors up to which a prediction matches, or comes near."""
 RANK = {"match": 0, "inconsistent": 1, "near": 2, "miss": 3, "excluded": 4}
 """Verdicts from best to worst."""
-SMALL_STATEMENT = 0.10
-"""Shares up to this are compared as 1 + the share, the step of which they are a part."""
 
 
 def judge_claims(paper: str = "", ids: Sequence[str] = (), file: str = "") -> Rows:
@@ -115,15 +113,12 @@ def error(claim: Claim, predicted: Numbers) -> float:
 
     Both ends of the prediction are compared with both of the statement, and the worse counts; a
     bound or a bracket is missed by as much as the worst point lies beyond it, and 0 where it is
-    kept. A bound of zero states a sign: a wrong one misses it by all of it. A small share of a step
-    is compared as the whole step.
+    kept. A bound of zero states a sign: a wrong one misses it by all of it.
     """
     stated = np.array([float(claim.low), float(claim.high)])
     low, high = stated
     if not claim.is_bound:
-        step = _step_of(claim)
-        scale = np.where(stated == 0, 1.0, np.abs(stated))
-        relative = (predicted - stated) / (scale + step)
+        relative = (predicted - stated) / np.where(stated == 0, 1.0, np.abs(stated))
         return float(relative[np.argmax(np.abs(relative))])
     above = max(predicted[1] - high, 0.0)
     below = min(predicted[0] - low, 0.0)
@@ -133,12 +128,6 @@ def error(claim: Claim, predicted: Numbers) -> float:
         beyond = above if claim.bound == "at_most" else below
     largest = max(abs(low), abs(high))
     return float(beyond / largest if largest else np.sign(beyond))
-
-
-def _step_of(claim: Claim) -> float:
-    """The step that a claim states a small share of, in its unit; 0 of all other claims."""
-    whole = {"%": 100.0, "fraction": 1.0}.get(claim.unit, 0.0)
-    return whole if float(claim.high) <= SMALL_STATEMENT * whole else 0.0
 
 
 def _span(low: object, high: object) -> str:
