@@ -129,7 +129,12 @@ class Region:
         if not ends:
             return "no machine is within the budget"
         ((name, count),) = ends.most_common(1)
-        return f"{count:,} of {counted(ends.total(), 'machine')} {name}"
+        why = (
+            ", as memory or the engine (--knob sequences) ends it"
+            if "batch_run" in name
+            else ""
+        )
+        return f"{count:,} of {counted(ends.total(), 'machine')} {name}{why}"
 
 
 @dataclass(frozen=True)

@@ -330,6 +330,8 @@ def test_a_limit_of_the_engine_is_no_shortage_of_memory() -> None:
     assert "--knob sequences=0" in unmet
     (row,) = json.loads(succeed(*words, "--knob", "sequences=0", "--format", "json"))
     assert row["batch_run"] == 8
+    grid = succeed(*words, "--best-per", "system", "--format", "json", code=3)
+    assert "miss batch_run >= 8, as memory or the engine (--knob sequences)" in grid
 
 
 def test_a_dash_under_a_usual_column_says_why() -> None:
