@@ -158,7 +158,7 @@ def _from_config(
         raise InputError(
             f"{where}: quotes a config; name its source as cite = ... (sources.toml)"
         )
-    check_types({"config": table["config"]}, {"config": dict}, where)
+    check_types(table, {"config": dict}, where)
     part = part_of_config(table["config"], name, where, source=cite)
     return replace(part, title=title, numbers={**part.numbers, **numbers})
 

@@ -8,7 +8,7 @@ import os
 import stat
 import sys
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,7 @@ from nearkv.hardware.errors import InputError, a_few, echo, holds, unknown, warn
 
 FileTable = Mapping[str, Any]
 """A table of a TOML or JSON file."""
-_TYPE_WORDS: dict[object, str] = {
-    dict: "a table",
-    str: "a name or a list of names",
-    int: "a whole number",
-}
+_TYPE_WORDS = {dict: "a table", str: "a name", int: "a whole number", float: "a number"}
 _LARGEST_INTEGER = int(sys.float_info.max)
 
 
@@ -67,23 +63,26 @@ def check_integers(entry: object, where: str) -> None:
 
 
 def check_types(
-    table: FileTable, types: Mapping[str, type | tuple[type, ...]], where: str
+    table: FileTable, types: Mapping[str, type], where: str, lists: Collection[str] = ()
 ) -> None:
     """Refuse values of another type than their key takes.
 
     Args:
         table: of the file.
-        types: key -> type of its value, or of each value of a list.
+        types: key -> type of its value; whole numbers are numbers, too.
         where: the file, used in errors.
+        lists: keys that may have a list of such values instead.
 
     Raises:
         InputError: naming the key and its value.
     """
-    for key, value in table.items():
-        for each in value if isinstance(value, list) else [value]:
-            if not isinstance(each, types[key]) or isinstance(each, bool):
-                form = _TYPE_WORDS.get(types[key], "a number")
-                raise InputError(f"{where}: {key} = {echo(repr(value))} must be {form}")
+    for key, kind in types.items():
+        value = table.get(key, kind())
+        values = value if key in lists and isinstance(value, list) else [value]
+        allowed = (kind, int) if kind is float else (kind,)
+        if not all(type(each) in allowed for each in values):
+            form = f"{_TYPE_WORDS[kind]}{', or a list' if key in lists else ''}"
+            raise InputError(f"{where}: {key} = {echo(repr(value))} must be {form}")
 
 
 def read_text(

@@ -18,18 +18,20 @@ from nearkv.hardware.platform import Part, Platform
 from nearkv.hardware.schema import PART_TYPES, numbers_of, source_names, stated_by_user
 from nearkv.hardware.units import parse
 
-_NUMERIC = (int, float)
-_SLOT_TYPES: dict[str, type | tuple[type, ...]] = {
+_SLOT_TYPES: Mapping[str, type] = {
     "takes": str,
-    "counts": _NUMERIC,
+    "counts": float,
     "most": int,
     "sizes": str,
-    "lanes": _NUMERIC,
+    "lanes": float,
     "links": dict,
     "source": str,
     "at": str,
 }
-"""Keys of a slot, and the type of a value, or of each in a list of them."""
+"""Keys of a slot, and the types of their values."""
+MOST_PARTS = 1_000
+"""Parts that slots of one role may hold."""
+_SLOT_LISTS = {"takes", "counts", "sizes", "lanes"}
 SHARED_UNITS = ("PCIe lanes", "W")
 """Resources that the parts of a server share."""
 
@@ -245,10 +247,8 @@ def load_server(name: str) -> Server:
     part = load_part(name)
     platform = str(table.get("platform", ""))
     check_exists("platform", platform, f"{where}: platform")
+    check_types(table, {"slots": dict, "includes": str}, where, lists=["includes"])
     stated, includes = table.get("slots", {}), _as_list(table.get("includes", []))
-    check_types(
-        {"slots": stated, "includes": includes}, {"slots": dict, "includes": str}, where
-    )
     check_types(stated, dict.fromkeys(stated, dict), f"{where}: slots")
     slots = {role: _slot(slot, f"{where}: slots.{role}") for role, slot in stated.items()}
     files = _own_parts(slots, path)
@@ -321,17 +321,17 @@ def _slot(table: Mapping[str, Any], where: str) -> Slot:
         InputError: an unknown key, or one that lacks its source.
     """
     check_known("key", table, _SLOT_TYPES, where)
-    check_types(table, _SLOT_TYPES, where)
+    check_types(table, _SLOT_TYPES, where, _SLOT_LISTS)
     if table.get("source") not in source_names() or not table.get("at"):
         advice = "needs a source (sources.toml), and where it says so (at)"
         raise InputError(f"{where}: {advice}")
-    counts = _as_list(table.get("counts", [*range(1, table.get("most", 1) + 1)]))
-    if not counts or not table.get("takes"):
-        raise InputError(
-            f"{where}: needs what it takes, and counts of 1 or more, or the most"
-        )
+    most = table.get("most", 1)
+    if not table.get("takes") or not 1 <= most <= MOST_PARTS:
+        needed = f"needs what it takes, and 1 to {MOST_PARTS:,} of it as the most"
+        raise InputError(f"{where}: {needed}")
+    counts = _as_list(table.get("counts") or [*range(1, most + 1)])
     links = table.get("links", {})
-    check_types(links, dict.fromkeys(links, str), f"{where}: links")
+    check_types(links, dict.fromkeys(links, str), f"{where}: links", links)
     sizes = [parse(str(size), "B", where) for size in _as_list(table.get("sizes", []))]
     return Slot(
         takes=tuple(_as_list(table["takes"])),

@@ -166,12 +166,15 @@ STATED = "source = 'hilos', at = 'Table 1'"
 MISWRITTEN = {
     "slots = 5": r"slots = 5 must be a table",
     "slots = { gpu = [1] }": r"slots: gpu = \[1\] must be a table",
-    "includes = 5": r"includes = \[5\] must be a name",
-    "slots = { gpu = { takes = 5 } }": r"slots\.gpu: takes = 5 must be a name or a list of names",
+    "slots = [{ gpu = {} }]": "must be a table",
+    "includes = 5": "includes = 5 must be a name, or a list",
+    "slots = { gpu = { source = ['hilos'] } }": r"source = \['hilos'\] must be a name",
+    "slots = { gpu = { most = [1] } }": r"most = \[1\] must be a whole number",
+    "slots = { gpu = { takes = 5 } }": r"slots\.gpu: takes = 5 must be a name, or a list",
     'slots = { gpu = { takes = "sxm", counts = ["x"] } }': r"counts = \['x'\] must be a number",
     'slots = { gpu = { takes = "sxm", most = 1.5 } }': r"most = 1\.5 must be a whole number",
     f"slots = {{ gpu = {{ {STATED} }} }}": "needs what it takes",
-    f"slots = {{ gpu = {{ takes = 'sxm', most = 0, {STATED} }} }}": "counts of 1 or more",
+    f"slots = {{ gpu = {{ takes = 'sxm', most = 0, {STATED} }} }}": "1 to 1,000 of it as the most",
     f"slots = {{ gpu = {{ takes = 'a', links = {{ x = 5 }}, {STATED} }} }}": "x = 5 must be a name",
 }
 
