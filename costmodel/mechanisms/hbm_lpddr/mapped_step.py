@@ -180,7 +180,8 @@ def one_side(layer: LLM, kernel: Kernel, share: Real) -> Span:
 def prompt_heads(two: Asymmetric, llm: LLM, work: Workload, order: Order) -> BySublayer:
     """Divide every kernel as the speeds of the sides' arrays, as far as HBM holds it.
 
-    What LPDDR cannot hold goes to HBM in any case. KV groups stay undivided: none is stored twice.
+    What LPDDR cannot hold goes to HBM in any case. KV groups stay undivided, those of the layers
+    with the fewest too: none is stored twice.
 
     Args:
         two: both sides.
@@ -193,7 +194,9 @@ def prompt_heads(two: Asymmetric, llm: LLM, work: Workload, order: Order) -> ByS
     even = even_share(two)
     free_hbm, free_lpddr = two.hbm.capacity, two.lpddr.capacity
     sizes = footprint(llm, work.batch, work.prompt, of_each(llm.heads))
-    all_units = (llm.kv_heads, llm.kv_heads, llm.heads)
+    group = llm.most_of_a_layer(lambda layer_type: llm.heads / layer_type.kv_heads)
+    groups = llm.heads / group
+    all_units = (groups, groups, llm.heads)
     heads: dict[int, Real] = {}
     for kernel in order:
         units = all_units[kernel]

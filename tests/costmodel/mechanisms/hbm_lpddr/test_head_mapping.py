@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import astuple, replace
 
+import numpy as np
 import pytest
+from support.systems import model
 from support.tiny import SHAPE, amounts
 
-from nearkv.costmodel.algebra.span import Leaf, Port
+from nearkv.costmodel.algebra.span import Leaf, Port, Real
 from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import (
     Side,
     attend,
@@ -41,6 +43,7 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     sublayers,
 )
 from nearkv.costmodel.mechanisms.hbm_lpddr.mapped_step import (
+    ORDERS,
     change_mapping,
     even_share,
     every_layer,
@@ -283,6 +286,17 @@ def test_prompts_are_cut_as_the_arrays_are_fast(
     two = sized(hbm, lpddr)
     assert even_share(two) == pytest.approx(0.4)
     assert prompt_heads(two, MIXTURE, WORK, order) == pytest.approx(heads)
+
+
+def test_prompts_divide_the_kv_groups_of_no_kind_of_layer() -> None:
+    """Gemma 4 has 16 KV heads in windows, 4 elsewhere: eights of 32 heads, which HBM then holds."""
+    changes: dict[str, Real] = {"hbm.memory": 66.3e9, "hbm_chip.frequency": np.array([1e9, 3e9])}
+    two = asymmetric_memory(load_platform("gh-decoders").machine().with_values(changes))
+    gemma, work = model("gemma-4-31b"), Workload(23.0, 87_429.0, 1167.0)
+    for order in ORDERS:
+        heads = prompt_heads(two, gemma, work, order)
+        assert not np.any(heads.attention % 8 + heads.qkv % 8)
+        assert np.all(holds(two, gemma, work, heads))
 
 
 def test_a_mapping_is_held_where_both_sides_have_room() -> None:
