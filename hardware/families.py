@@ -191,7 +191,8 @@ class Config:
         Raises:
             InputError: it is missing or no such number.
         """
-        key, value = self.key(size, kind), self.value(size, kind)
+        key = self.key(size, kind)
+        value = self._value(key)
         if isinstance(value, list) and value and value.count(value[0]) == len(value):
             value = value[0]
         if value is None:
