@@ -14,8 +14,6 @@ from nearkv.costmodel.mechanisms.near_storage.eviction import place_cache
 from nearkv.costmodel.mechanisms.near_storage.scoring import (
     Pools,
     balanced_paths,
-    beta_eq4,
-    beta_sec54,
     csd_path,
     narrow_key_share,
     rates,
@@ -26,8 +24,9 @@ from nearkv.costmodel.model.resources import gpu
 from nearkv.costmodel.model.workload import Workload
 from nearkv.costmodel.systems.kv_eviction import fetch
 from nearkv.hardware.machine import Machine
-from nearkv.solvers.beta import best_beta
 from nearkv.sweeps.explore.batch import find_batches
+from nearkv.sweeps.explore.beta import find_beta
+from nearkv.sweeps.tables.table import Columns
 from nearkv.sweeps.validation.checks import check
 from nearkv.sweeps.validation.questions import WordedStudy, model_on
 
@@ -110,42 +109,39 @@ def path_over_eq2(path: str) -> Real:
     return balanced_paths(hw, llm, pools, 1.0, 0.0).parts[path].seconds / printed
 
 
-def _best(hop: float, hw: Machine, llm: LLM, work: Workload) -> Real:
-    """Exact beta without skew [1]."""
-    knobs: dict[str, Real] = {
-        "retention": EVICTION_ALPHA,
-        "sigma": 0.0,
-        "hop": hop,
-        "score_precision": 1.0,
-        "score_source": 0.0,
-        "placement": 0.0,
-    }
-    return best_beta(hw, llm, work, knobs).best.beta
-
-
-@check
-def best_beta_over(formula: str) -> Real:
-    """The exact optimum of the split over a formula of the paper, on the model that formula solves
-    [1].
-    """
-    hw, llm, work = _point()
-    if formula == "eq4":
-        return _best(0.0, hw, llm, work) / beta_eq4(
-            rates(hw, llm, 1.0, 0.0, 0.0), EVICTION_ALPHA
-        )
-    return _best(1.0, hw, llm, work) / beta_sec54(
-        rates(hw, llm, 1.0, 0.0, 1.0), EVICTION_ALPHA
+def _solved(hop: str, context: str = "12k") -> Columns:
+    """Columns of `solve beta` without skew, batch 8."""
+    return find_beta(
+        WordedStudy(
+            "hillinfer",
+            "qwen-7b",
+            platform=BED,
+            batch="8",
+            context=context,
+            output_tokens="128",
+            knob=f"sigma=0;hop={hop};score_precision=int8",
+        ).study
     )
 
 
 @check
-def best_beta_over_bound() -> Real:
+def best_beta_over(rule: str, hop: str) -> Any:
+    """The exact optimum of the split over a formula of the paper, on the model that formula solves
+    [1].
+    """
+    columns = _solved(hop)
+    return columns["value"].astype(float) / columns[rule].astype(float)
+
+
+@check
+def best_beta_over_bound() -> Any:
     """The exact optimum over M_0 / M_s where host memory binds, at 36K tokens (eq. 4) [1]."""
     hw, llm, work = _point(context=36864.0)
     on_gpu = place_cache(hw, llm, work, 0.0).gpu
     off_gpu = (1 - on_gpu) * llm.layers * llm.kv_bytes(work.batch, work.final)
     on_drive = off_gpu - hw.host.kv_memory
-    return _best(1.0, hw, llm, work) / (hw.host.kv_memory / on_drive)
+    best = _solved("through-host", "36k")["value"].astype(float)
+    return best / (hw.host.kv_memory / on_drive)
 
 
 @check
