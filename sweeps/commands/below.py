@@ -117,9 +117,12 @@ def _unanswered(rows: Rows, shown: Collection[str]) -> Iterator[str]:
 def _blanks(
     rows: Rows, shown: Collection[str], view: View, study: Study | None
 ) -> Iterator[str]:
-    """Sentences on systems that run and have no number in a column that was asked for, or usual."""
-    usual = [name for name in shown if name in WHY_BLANK]
-    for name in comma_list(view.columns) or usual:
+    """Sentences on systems that run and have no number in a column that was asked for.
+
+    Of machines to buy, in a usual column, too.
+    """
+    usual = WHY_BLANK if "server" in rows[0] else ()
+    for name in comma_list(view.columns) or [each for each in shown if each in usual]:
         if name not in COLUMNS:
             continue
         blank = [
