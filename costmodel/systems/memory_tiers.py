@@ -69,7 +69,7 @@ def all_layers(
     """
 
     def of_layer(block: LLM) -> Span:
-        attention = phase.attend(on, block, phase.work, block.heads, 0.0)
+        attention = phase.attend(on, block, phase.work, block.heads)
         kernels = layer_kernels(on, block, phase.tokens, (1 / phase.times) * attention)
         return phase.times * layer(kernels)
 

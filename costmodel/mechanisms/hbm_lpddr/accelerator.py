@@ -32,6 +32,7 @@ class Side:
         fill: bytes one scratchpad buffer takes at a time [B].
         capacity: of the memory [B].
         power: draw of the chips while they work, beyond that at rest [W].
+        paged: 1 where page-table walks are paid, else 0 [1].
     """
 
     name: str
@@ -45,9 +46,10 @@ class Side:
     fill: Real
     capacity: Real
     power: Real
+    paged: Real = 0.0
 
 
-def side(hw: Machine, memory: str, *chips: str) -> Side:
+def side(hw: Machine, memory: str, *chips: str, paged: Real = 0.0) -> Side:
     """Build a memory role with the chips of one or more roles.
 
     Arrays of chips that share a memory work on one product, so they must be alike; the slowest
@@ -57,6 +59,7 @@ def side(hw: Machine, memory: str, *chips: str) -> Side:
         hw: the machine.
         memory: role of the memory.
         chips: roles of the chips that work from it.
+        paged: as of `Side`.
 
     Raises:
         InputError: chips whose arrays differ in shape.
@@ -88,6 +91,7 @@ def side(hw: Machine, memory: str, *chips: str) -> Side:
         fill=chip.scratchpad,
         capacity=part.count * part.memory,
         power=power,
+        paged=paged,
     )
 
 
@@ -108,9 +112,7 @@ def check_arrays(hw: Machine, memory: str, *chips: str) -> None:
             )
 
 
-def gemm(
-    on: Side, llm: LLM, m: Real, k: Real, w: Real, paged: Real = 0.0, matrices: Real = 1.0
-) -> Span:
+def gemm(on: Side, llm: LLM, m: Real, k: Real, w: Real, matrices: Real = 1.0) -> Span:
     """Weight-stationary product of [m, k] with [k, w] on one side.
 
     docs/h2m2.md, eq. H2M2-1.
@@ -123,7 +125,6 @@ def gemm(
         on: who computes.
         llm: for the widths of elements.
         m, k, w: shape [1].
-        paged: 1 where page-table walks are paid, else 0 [1].
         matrices: how many such products, as of several experts [1].
     """
     used = matrices * np.greater(w * m, 0)
@@ -141,11 +142,11 @@ def gemm(
     return serial(
         skew=on.skew(skew, "first weights in, last results out"),
         work=work,
-        walk=walk(on, moved, paged),
+        walk=walk(on, moved),
     )
 
 
-def attend(on: Side, llm: LLM, work: Workload, n: Real, paged: Real = 0.0) -> Span:
+def attend(on: Side, llm: LLM, work: Workload, n: Real) -> Span:
     """Q K^T and scores V of n heads for one new token of every sequence, on matrix-vector units.
 
     docs/h2m2.md, eq. H2M2-2.
@@ -157,7 +158,6 @@ def attend(on: Side, llm: LLM, work: Workload, n: Real, paged: Real = 0.0) -> Sp
         llm: shapes.
         work: sequences and their context.
         n: query heads on this side [1].
-        paged: as in `gemm`.
     """
     batch, context = work.batch, work.context
     cached = kv_head_bytes(llm, batch, context) * np.ceil(n / llm.group)
@@ -167,16 +167,16 @@ def attend(on: Side, llm: LLM, work: Workload, n: Real, paged: Real = 0.0) -> Sp
         compute=on.vectors(multiply_adds, "2 d sum(S) n multiply-adds"),
         memory=on.memory(cached, "2 d sum(S) n / g"),
     )
-    return serial(work=attention, walk=walk(on, cached, paged))
+    return serial(work=attention, walk=walk(on, cached))
 
 
-def attend_prompt(on: Side, llm: LLM, work: Workload, n: Real, paged: Real = 0.0) -> Span:
+def attend_prompt(on: Side, llm: LLM, work: Workload, n: Real) -> Span:
     """Causal attention of n heads over prompts on the systolic arrays; K and V are written.
 
     Every chunk of a prompt reads K and V of those before it: of n chunks (n - 1) / 2 prompts.
 
     Args:
-        on, llm, n, paged: as in `attend`.
+        on, llm, n: as in `attend`.
         work: prompts and chunks.
     """
     batch, prompt = work.batch, work.prompt
@@ -189,10 +189,10 @@ def attend_prompt(on: Side, llm: LLM, work: Workload, n: Real, paged: Real = 0.0
         compute=on.arrays(cycles, "b s^2 H d multiply-adds on full arrays"),
         memory=on.memory(moved, "K and V of the prompt"),
     )
-    return serial(work=attend, walk=walk(on, moved, paged))
+    return serial(work=attend, walk=walk(on, moved))
 
 
-def walk(on: Side, moved: Real, paged: Real) -> Span:
+def walk(on: Side, moved: Real) -> Span:
     """Exposed page-table accesses, one for each fill of the scratchpad.
 
     All pages of a fill are known when it starts. The walk of the first one delays it, the others
@@ -202,9 +202,8 @@ def walk(on: Side, moved: Real, paged: Real) -> Span:
     Args:
         on: who waits.
         moved: bytes that pass the scratchpads [B].
-        paged: 1 where it is paid, else 0 [1].
     """
-    return on.walk(paged * moved / on.fill, "one exposed TLB miss a scratchpad fill")
+    return on.walk(on.paged * moved / on.fill, "one exposed TLB miss a scratchpad fill")
 
 
 def kv_head_bytes(llm: LLM, batch: Real, tokens: Real) -> Real:

@@ -103,16 +103,20 @@ class Asymmetric:
     link: Port
 
 
-def asymmetric_memory(hw: Machine) -> Asymmetric:
+def asymmetric_memory(hw: Machine, paged: Real = 0.0) -> Asymmetric:
     """Build both sides.
 
     The paper prints no time for its hardware barrier; it takes at least an access to each memory,
     one to post that a side is done and one to see it (Table 2: 32 + 45 ns).
+
+    Args:
+        hw: roles hbm, lpddr, hbm_chip, lpddr_chip, c2c.
+        paged: 1 where address translation is paid for, else 0 [1].
     """
     delay = hw.hbm.latency + hw.lpddr.latency
     return Asymmetric(
-        hbm=side(hw, "hbm", "hbm_chip"),
-        lpddr=side(hw, "lpddr", "lpddr_chip"),
+        hbm=side(hw, "hbm", "hbm_chip", paged=paged),
+        lpddr=side(hw, "lpddr", "lpddr_chip", paged=paged),
         barrier=Port("c2c.barrier", "wait", per(delay), "op"),
         link=Port("c2c.link", "move", hw.c2c.count * hw.c2c.bandwidth),
     )
@@ -204,7 +208,7 @@ class LayerPass:
     work: Workload
     tokens: Real
     times: Real
-    attend: Callable[[Side, LLM, Workload, Real, Real], Span]
+    attend: Callable[[Side, LLM, Workload, Real], Span]
 
 
 def step_of(work: Workload) -> LayerPass:
@@ -218,23 +222,21 @@ def prompts_of(work: Workload) -> LayerPass:
     return LayerPass(work, work.batch * work.prompt / n, n, attend_prompt)
 
 
-def attention(
-    two: Asymmetric, llm: LLM, phase: LayerPass, n: Real, paged: Real = 0.0
-) -> Span:
+def attention(two: Asymmetric, llm: LLM, phase: LayerPass, n: Real) -> Span:
     """Attention of one layer to all that passes it."""
 
     def heads_on(on: Side, heads: Real) -> Span:
-        return phase.attend(on, llm, phase.work, heads, paged)
+        return phase.attend(on, llm, phase.work, heads)
 
     output = llm.query_bytes(phase.times * phase.tokens)
     return split(two, heads_on, n, llm.heads, output)
 
 
-def qkv(two: Asymmetric, llm: LLM, m: Real, n: Real, paged: Real = 0.0) -> Span:
+def qkv(two: Asymmetric, llm: LLM, m: Real, n: Real) -> Span:
     """Q of n heads, K and V of their groups; a group cut in two is projected on both sides."""
 
     def heads_on(on: Side, heads: Real) -> Span:
-        return gemm(on, llm, m, llm.hidden, qkv_columns(llm, heads), paged)
+        return gemm(on, llm, m, llm.hidden, qkv_columns(llm, heads))
 
     output = m * (llm.query_size + 2 * llm.kv_size) * llm.activation_width
     return split(two, heads_on, n, llm.heads, output)
@@ -272,13 +274,13 @@ def fc_shapes(llm: LLM, m: Real) -> dict[str, Gemm]:
     }
 
 
-def fc(two: Asymmetric, llm: LLM, m: Real, n: Real, paged: Real = 0.0) -> Span:
+def fc(two: Asymmetric, llm: LLM, m: Real, n: Real) -> Span:
     """Projection and MLP, split column-wise (sec. 3.1, fig. 5b)."""
 
     def kernel(shape: Gemm) -> Span:
         def columns_on(on: Side, heads: Real) -> Span:
             columns = shape.w * heads / llm.heads
-            return gemm(on, llm, shape.m, shape.k, columns, paged, shape.matrices)
+            return gemm(on, llm, shape.m, shape.k, columns, shape.matrices)
 
         output = shape.matrices * shape.m * shape.w * llm.activation_width
         return split(two, columns_on, n, llm.heads, output)
@@ -287,12 +289,12 @@ def fc(two: Asymmetric, llm: LLM, m: Real, n: Real, paged: Real = 0.0) -> Span:
     return serial(**{name: kernel(shape) for name, shape in shapes.items()})
 
 
-def output_head(two: Asymmetric, llm: LLM, m: Real, n: Real, paged: Real = 0.0) -> Span:
+def output_head(two: Asymmetric, llm: LLM, m: Real, n: Real) -> Span:
     """Logits of m tokens, once a model: the words divided over both sides as the columns of fc."""
     stored = replace(llm, weight_width=llm.embedding_width)
 
     def words_on(on: Side, heads: Real) -> Span:
-        return gemm(on, stored, m, llm.hidden, llm.vocab * heads / llm.heads, paged)
+        return gemm(on, stored, m, llm.hidden, llm.vocab * heads / llm.heads)
 
     return split(two, words_on, n, llm.heads, m * llm.vocab * llm.activation_width)
 
@@ -312,7 +314,7 @@ def all_layers(llm: LLM, n: Real, sublayer: Callable[[LLM, Real], Span]) -> Span
 
 
 def sublayers(
-    two: Asymmetric, llm: LLM, phase: LayerPass, heads: BySublayer, paged: Real = 0.0
+    two: Asymmetric, llm: LLM, phase: LayerPass, heads: BySublayer
 ) -> dict[str, Span]:
     """Sub-layers of a phase over all layers, and the output head, which follows fc.
 
@@ -320,23 +322,22 @@ def sublayers(
         two: both sides.
         llm, phase: what runs.
         heads: on HBM [1].
-        paged: 1 where address translation is paid for, else 0 [1].
     """
 
     def attention_of(layer: LLM, n: Real) -> Span:
-        return attention(two, layer, phase, n, paged)
+        return attention(two, layer, phase, n)
 
     def qkv_of(layer: LLM, n: Real) -> Span:
-        return phase.times * qkv(two, layer, phase.tokens, n, paged)
+        return phase.times * qkv(two, layer, phase.tokens, n)
 
     def fc_of(layer: LLM, n: Real) -> Span:
-        return phase.times * fc(two, layer, phase.tokens, n, paged)
+        return phase.times * fc(two, layer, phase.tokens, n)
 
     return {
         "qkv": all_layers(llm, heads.qkv, qkv_of),
         "attention": all_layers(llm, heads.attention, attention_of),
         "fc": all_layers(llm, heads.fc, fc_of),
-        "head": output_head(two, llm, phase.work.batch, heads.fc, paged),
+        "head": output_head(two, llm, phase.work.batch, heads.fc),
     }
 
 

@@ -78,16 +78,16 @@ def mapped(
     """
     check_heads(llm)
     check_units(llm.heads, "n", heads)
-    two = asymmetric_memory(hw)
+    two = asymmetric_memory(hw, paged)
     if prompt is None:
-        prompt = fastest_heads(two, llm, work, heads, paged)
+        prompt = fastest_heads(two, llm, work, heads)
     b, s, rest = work.batch, work.context, heads.rest(llm.heads)
     return every_layer(
         hw,
         llm,
         work,
-        prefill=prompts(two, llm, work, prompt, heads, paged),
-        step=serial(**sublayers(two, llm, step_of(work), heads, paged)),
+        prefill=prompts(two, llm, work, prompt, heads),
+        step=serial(**sublayers(two, llm, step_of(work), heads)),
         on_hbm=footprint(llm, b, s, heads),
         on_lpddr=footprint(llm, b, s, rest),
         attention=heads.attention / llm.heads,
@@ -100,23 +100,22 @@ def prompts(
     work: Workload,
     heads: BySublayer,
     decode: BySublayer,
-    paged: Real,
 ) -> Span:
     """All prompts with one mapping, and the move to the mapping of decode."""
     change = change_mapping(two, llm, work, heads, decode)
-    mapped_prompts = sublayers(two, llm, prompts_of(work), heads, paged)
+    mapped_prompts = sublayers(two, llm, prompts_of(work), heads)
     return serial(**mapped_prompts, change=change)
 
 
 def fastest_heads(
-    two: Asymmetric, llm: LLM, work: Workload, decode: BySublayer, paged: Real
+    two: Asymmetric, llm: LLM, work: Workload, decode: BySublayer
 ) -> BySublayer:
     """A mapping made for prompts, or that of decode where moving costs more than it gains."""
     fastest = decode
-    least = prompts(two, llm, work, decode, decode, paged).seconds
+    least = prompts(two, llm, work, decode, decode).seconds
     for order in ORDERS:
         heads = prompt_heads(two, llm, work, order)
-        seconds = prompts(two, llm, work, heads, decode, paged).seconds
+        seconds = prompts(two, llm, work, heads, decode).seconds
         faster = holds(two, llm, work, heads) & (seconds < least)
         pairs = zip(heads, fastest, strict=True)
         fastest = BySublayer(*(choose(faster, *pair) for pair in pairs))

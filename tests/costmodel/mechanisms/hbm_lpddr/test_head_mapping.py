@@ -87,6 +87,9 @@ SIDE = Side(
 )
 
 
+PAGED = replace(SIDE, paged=1.0)
+
+
 # 60 multiply-adds a second beside 40
 OTHER = replace(SIDE, name="lpddr", arrays=Port("others", "run", 1.0, "op"), columns=15.0)
 
@@ -119,21 +122,21 @@ def test_a_product_fills_tiles(m: float, deep: int) -> None:
         "memory read": moved,
         "mmu wait": moved / 64,
     }
-    assert amounts(gemm(SIDE, MIXTURE, m, 10.0, 12.0, 1.0, 2.0)) == pytest.approx(expected)
+    assert amounts(gemm(PAGED, MIXTURE, m, 10.0, 12.0, 2.0)) == pytest.approx(expected)
 
 
 def test_no_tokens_and_no_columns_are_no_product() -> None:
-    assert amounts(gemm(SIDE, MIXTURE, 0.0, 10.0, 12.0, 1.0)) == {}
-    assert amounts(gemm(SIDE, MIXTURE, 3.0, 10.0, 0.0, 1.0)) == {}
+    assert amounts(gemm(PAGED, MIXTURE, 0.0, 10.0, 12.0)) == {}
+    assert amounts(gemm(PAGED, MIXTURE, 3.0, 10.0, 0.0)) == {}
 
 
 def test_four_heads_read_two_groups() -> None:
     """K and V of 3 elements of 4 B, 7 tokens of 2 sequences: 336 B a group."""
-    step = attend(SIDE, MIXTURE, WORK.at_context(7.0), 4.0, 1.0)
+    step = attend(PAGED, MIXTURE, WORK.at_context(7.0), 4.0)
     assert amounts(step) == pytest.approx(
         {"vectors run": 2 * 3 * 14 * 4, "memory read": 672, "mmu wait": 672 / 64}
     )
-    prompt = attend_prompt(SIDE, MIXTURE, Workload(2.0, 7.0, 1.0), 4.0, 1.0)
+    prompt = attend_prompt(PAGED, MIXTURE, Workload(2.0, 7.0, 1.0), 4.0)
     # half of the pairs of 7 x 7 tokens, twice, on 20 multipliers
     cycles = 2 * 3 * 2 * 7**2 / 2 * 4 / 20
     assert amounts(prompt) == pytest.approx(
