@@ -448,7 +448,7 @@ FASTER = 2.0
 def either(choice: Real, first: Span, second: Span) -> Span:
     """The first span where the choice is 0, the second where it is 1, at 2 whichever takes less."""
     is_slower = np.greater(first.seconds, second.seconds)
-    is_second = choose(np.equal(choice, FASTER), is_slower, choice)
+    is_second = choose(choice == FASTER, is_slower, choice)
     return Serial({"first": (1 - is_second) * first, "second": is_second * second})
 
 

@@ -116,8 +116,7 @@ def dequantise_traffic(weights: Real, width: Real, operand: Real, gpu: Gpu) -> R
         operand: width of the wider operand [B].
     """
     taken = gpu.product_width(operand)
-    is_narrow = np.less(width, taken)
-    copies = choose(is_narrow, weights / width * taken, 0.0)
+    copies = choose(width < taken, weights / width * taken, 0.0)
     # written by dequantising, read by the product
     return 2 * copies
 
