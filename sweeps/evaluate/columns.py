@@ -62,12 +62,9 @@ def on_request(names: Collection[str]) -> tuple[str, ...]:
     >>> on_request(["step_ms", "time_s:csd.flash"])
     ('time_s:',)
     """
-    starts: dict[str, None] = {}
-    for name in names:
-        for start in ON_REQUEST:
-            if name.startswith(start):
-                starts[start] = None
-    return tuple(starts)
+    return tuple(
+        start for start in ON_REQUEST if any(name.startswith(start) for name in names)
+    )
 
 
 def is_asked(name: str, wanted: Collection[str], extra: Collection[str] = ()) -> bool:
@@ -122,11 +119,8 @@ def columns(
         extra: of `ON_REQUEST`: what to compute besides.
         resolved: what the system answered there, where the caller has asked it already.
     """
-    shape = shape_of(box)
-    answers: Columns = {}
-    for name, cell in cells(block, box, wanted, extra, resolved).items():
-        answers[name] = spread(cell, shape)
-    return answers
+    answers = cells(block, box, wanted, extra, resolved)
+    return {name: spread(cell, shape_of(box)) for name, cell in answers.items()}
 
 
 def cells(

@@ -92,9 +92,8 @@ def _limits(where: Sequence[str]) -> tuple[Target, ...]:
 
 def _axes(study_blocks: Sequence[Block]) -> list[str]:
     """Columns of the axes that designs differ in."""
-    names: dict[str, None] = {}
-    for block in study_blocks:
-        names |= dict.fromkeys(axis.name for axis in block.display_grid.axes)
+    axes = [axis for block in study_blocks for axis in block.display_grid.axes]
+    names = dict.fromkeys(axis.name for axis in axes)
     return [name for name in names if name != "model"]
 
 

@@ -24,7 +24,7 @@ from nearkv.sweeps.study.grid import Block
 from nearkv.sweeps.study.study import Study, blocks, one_block
 from nearkv.sweeps.tables.table import Row, Rows, plain
 from nearkv.sweeps.uncertainty.model_error import VALUE, error_power, find_error, slowest
-from nearkv.sweeps.uncertainty.sampled import drawn_number
+from nearkv.sweeps.uncertainty.sampled import numbers_at
 
 ELASTICITY_STEP = 1e-4
 """Relative step, on a logarithmic scale, to either side of a number."""
@@ -308,13 +308,9 @@ def _logarithm(
 
     A draw in which the design does not fit has its time all the same.
     """
-    block = probe.block
-    numbers = {
-        address: drawn_number(block.platform, address, rank[name])
-        for address, name in block.draws.items()
-    }
     error = error_power(of) * law.quantile(rank[MODEL_ERROR])
-    answer = probe.answer(np.zeros(len(error), np.intp), numbers=numbers)
+    points = np.zeros(len(error), np.intp)
+    answer = probe.answer(points, numbers=numbers_at(probe.block, rank))
     values = COLUMNS[of].compute(answer)
     logarithms: Numbers = np.log(values) + error
     return logarithms

@@ -64,11 +64,15 @@ def drawn_number(platform: Platform, address: str, rank: Numbers) -> Numbers:
 
 def drawn_numbers(block: Block, band: Band) -> dict[str, Numbers]:
     """All uncertain numbers of a block by `role.key`, one value a draw [SI]."""
-    common = ranks(band.names, band.samples, band.seed)
-    numbers = {}
-    for address, name in block.draws.items():
-        numbers[address] = drawn_number(block.platform, address, common[name])
-    return numbers
+    return numbers_at(block, ranks(band.names, band.samples, band.seed))
+
+
+def numbers_at(block: Block, rank: Mapping[str, Numbers]) -> dict[str, Numbers]:
+    """All uncertain numbers of a block by `role.key`, at ranks of their draws by name [SI]."""
+    return {
+        address: drawn_number(block.platform, address, rank[name])
+        for address, name in block.draws.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -188,11 +192,8 @@ def reduced(
 
 def ends(band: Band, name: str, samples: Numbers) -> dict[str, Numbers]:
     """Lower end, middle and upper end of samples along the last axis, as `NAME_p05` and so on."""
-    values = quantiles(samples, band.shares)
-    columns = {}
-    for suffix, value in zip(band.suffixes, values, strict=True):
-        columns[f"{name}_{suffix}"] = value
-    return columns
+    names = [f"{name}_{suffix}" for suffix in band.suffixes]
+    return dict(zip(names, quantiles(samples, band.shares), strict=True))
 
 
 def band_columns(

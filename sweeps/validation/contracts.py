@@ -10,14 +10,13 @@ import numpy as np
 from nearkv.costmodel.algebra.span import Booleans, Numbers, Real
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.models import llm_from_part
 from nearkv.costmodel.model.registry import System
 from nearkv.costmodel.model.workload import Workload
-from nearkv.hardware.catalog import load_llm, load_platform
 from nearkv.hardware.errors import NearkvError
 from nearkv.hardware.machine import Machine
 from nearkv.hardware.schema import PART_TYPES, ROLES, sources
 from nearkv.solvers.knobs import KnobSetting, Resolved, resolve_knobs
+from nearkv.sweeps.validation.questions import model_on
 
 MODELS = ("opt-66b", "qwen2.5-32b", "mixtral-8x7b", "gpt-oss-20b")
 """Models that a system is tried on: many heads, grouped heads, experts, windows."""
@@ -96,12 +95,9 @@ def violations(
 
 
 def _trials(system: System, models: tuple[str, ...]) -> Iterator[ContractCase]:
-    hw = load_platform(system.platform).machine()
-    work = Workload(8.0, 16384.0, 64.0)
     for name in models:
-        trial = ContractCase(
-            system, hw, llm_from_part(load_llm(name), hw["precision"]), work
-        )
+        machine = model_on(system.platform, name)
+        trial = ContractCase(system, *machine, Workload(8.0, 16384.0, 64.0))
         if not np.any(trial.at().fits.unmodelled):
             yield trial
 
