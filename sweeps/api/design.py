@@ -38,7 +38,7 @@ from nearkv.sweeps.evaluate.slo import (
 from nearkv.sweeps.study.axes import read_axes
 from nearkv.sweeps.study.own_systems import load_plugins
 from nearkv.sweeps.study.sizes import comma_list, names
-from nearkv.sweeps.study.study import Study
+from nearkv.sweeps.study.study import Study, sizes_by_default
 from nearkv.sweeps.tables.table import Rows, counted
 
 if TYPE_CHECKING:
@@ -268,7 +268,8 @@ def _table(
     machines: Sequence[Design | None],
 ) -> pd.DataFrame:
     """The answer, with the machine of each row, where it has one, as a file and as a command."""
-    table = table_of_rows(rows, conclusion)
+    sizes = [] if question.classes else sizes_by_default(question.study, {*rows[0]})
+    table = table_of_rows(rows, [*conclusion, *sizes])
     table.attrs["machine"] = [each.machine_file() if each else "" for each in machines]
     table.attrs["command"] = [each.command() if each else "" for each in machines]
     table.attrs["interrupted"] = False

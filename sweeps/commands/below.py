@@ -15,7 +15,7 @@ from nearkv.sweeps.commands.options import View
 from nearkv.sweeps.commands.papers import papers_settings
 from nearkv.sweeps.evaluate.prices import price_sentences
 from nearkv.sweeps.study.sizes import comma_list
-from nearkv.sweeps.study.study import Study, blocks, models_and_labels
+from nearkv.sweeps.study.study import Study, blocks, models_and_labels, sizes_by_default
 from nearkv.sweeps.tables.table import Display, Rows, counted, reach
 from nearkv.sweeps.tables.unequal import unequal
 
@@ -55,32 +55,12 @@ def sentences_below(
     sentences = _left_out(rows, shown, view, study) if rows else []
     if study is None:
         return sentences
-    sentences += sizes_by_default(study, rows, shown.names)
+    sentences += sizes_by_default(study, {*rows[0]} if rows else (), shown.names)
     if study.band:
         sentences += _coverage(study, shown.names)
     if study.systems and is_of_costs([*comma_list(view.columns), *extra]):
         sentences += price_sentences(blocks(study))
     return [*sentences, *papers_settings(study)]
-
-
-def sizes_by_default(study: Study, rows: Rows, shown: Collection[str]) -> list[str]:
-    """Name the sizes that were left at their defaults and that stand in no column.
-
-    Rows that hold some sizes lack those that were searched, as `solve batch` does.
-    """
-    if study.traces:
-        return []
-    sizes = {"context_tok": "context", "output_tokens": "output_tokens"}
-    if not study.arrives:
-        sizes = {"batch": "batch", **sizes}
-    held = sizes.keys() & (rows[0] if rows else {})
-    defaults = []
-    for column, field in sizes.items():
-        default = getattr(Study, field)
-        is_left = getattr(study, field) == default and field not in study.zipped
-        if is_left and column not in shown and column in (held or sizes):
-            defaults.append(f"{column} {default[0]:,.0f}")
-    return [f"At {', '.join(defaults)}, as by default."] if defaults else []
 
 
 def _left_out(rows: Rows, shown: Display, view: View, study: Study | None) -> list[str]:

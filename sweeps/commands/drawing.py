@@ -8,7 +8,6 @@ import typer
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.api.tables import Findings
-from nearkv.sweeps.commands.below import sizes_by_default
 from nearkv.sweeps.commands.files import text_format
 from nearkv.sweeps.commands.messages import tell
 from nearkv.sweeps.commands.options import View
@@ -17,7 +16,7 @@ from nearkv.sweeps.evaluate.provenance import check_writable, place_of
 from nearkv.sweeps.figures.chart import chart
 from nearkv.sweeps.figures.series import drawn_column
 from nearkv.sweeps.figures.style import check_format, load_pyplot, save
-from nearkv.sweeps.study.study import Study
+from nearkv.sweeps.study.study import Study, sizes_by_default
 from nearkv.sweeps.tables.labels import label_of
 from nearkv.sweeps.tables.pivot import pivoted
 from nearkv.sweeps.tables.table import marked, varying
@@ -101,6 +100,9 @@ def print_chart(found: Findings, study: Study, view: View) -> None:
         values = [name for name in rows[0] if name not in table]
     bars = chart(rows, values, names, min(width_of_output(), WIDEST_CHART))
     shown = [*names, *values]
-    sentences = [*unequal(found.rows, shown), *sizes_by_default(study, found.rows, shown)]
+    sentences = [
+        *unequal(found.rows, shown),
+        *sizes_by_default(study, found.columns, shown),
+    ]
     for line in (title, *bars, *found.conclusion, *sentences):
         typer.echo(line)

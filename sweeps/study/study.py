@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
@@ -140,6 +140,32 @@ def stated_study(**fields: Any) -> Study:
     study = Study(**fields)
     check_draws(study.seed, study.samples, fields.get("band"), study.traces)
     return study
+
+
+def sizes_by_default(
+    study: Study, columns: Collection[str], shown: Collection[str] = ()
+) -> list[str]:
+    """Name the sizes that were left at their defaults and that stand in no column.
+
+    Args:
+        study: what is asked.
+        columns: of the answer; those that hold some sizes lack one that was searched, as of
+            `solve batch`.
+        shown: those that a reader sees.
+    """
+    if study.traces:
+        return []
+    sizes = {"context_tok": "context", "output_tokens": "output_tokens"}
+    if not study.arrives:
+        sizes = {"batch": "batch", **sizes}
+    held = sizes.keys() & columns
+    defaults = []
+    for column, axis in sizes.items():
+        default = getattr(Study, axis)
+        is_left = getattr(study, axis) == default and axis not in study.zipped
+        if is_left and column not in shown and column in (held or sizes):
+            defaults.append(f"{column} {default[0]:,.0f}")
+    return [f"At {', '.join(defaults)}, as by default."] if defaults else []
 
 
 def check_draws(seed: int, samples: int, band: float | None, traces: Sequence[str]) -> None:

@@ -25,7 +25,7 @@ from nearkv.sweeps.evaluate.columns import BOTTLENECK, columns, on_request
 from nearkv.sweeps.evaluate.ground import BITS, ORIGIN
 from nearkv.sweeps.evaluate.slo import Target
 from nearkv.sweeps.explore.design.deployments import PER_ROUND, Deployments
-from nearkv.sweeps.explore.design.flips import FLIP_SAMPLES, best_shares, flips_of
+from nearkv.sweeps.explore.design.flips import FLIP_SAMPLES, band_of, best_shares, flips_of
 from nearkv.sweeps.explore.design.goal import Goal, served_at_once
 from nearkv.sweeps.explore.design.question import Question
 from nearkv.sweeps.explore.design.space import Builds
@@ -40,6 +40,7 @@ from nearkv.sweeps.study.axes import WORKLOAD_OPTIONS
 from nearkv.sweeps.study.grid import Block
 from nearkv.sweeps.study.study import Study, blocks, name_of
 from nearkv.sweeps.tables.table import Row, Rows, cell_text, counted, records
+from nearkv.sweeps.uncertainty.sampled import drawn_numbers
 
 MOST_NAMED = 6
 """Systems without a row whose nearest machine is told."""
@@ -54,9 +55,10 @@ OVER, UNPRICED = "over the budget", "without a price"
 UNTRIED = (OVER, UNPRICED, NO_BETTER)
 """All ends of machines that are not evaluated."""
 BATCH_SENTENCE = (
-    "All sequences start at once: ttft_s is the mean over this batch, of which the last waits "
-    "longest, and stages of a pipeline are taken as full. For users who come one by one put "
-    "--users in place of --batch in the command below."
+    "All sequences start at once, a static batch, not load: ttft_s is the mean over this batch, "
+    "of which the last waits longest, and stages of a pipeline are taken as full. Users who come "
+    "one by one may wait longer: ask with --users in place of --batch in the command below, and "
+    "without the knobs of its split (tp, pp, ...), as no pipeline is modelled under load."
 )
 """Meaning of the times of a batch, for readers who know load as requests that arrive."""
 ROUNDS_SENTENCE = (
@@ -337,12 +339,8 @@ class Answer:
             said.append(BATCH_SENTENCE)
         if batch > 1 and served_at_once(batch) not in self.question.goal.limits:
             said.append(ROUNDS_SENTENCE)
-        if len(self.designs) > 1 and len(self.question.goal.objectives) == 1:
-            said += self.flips()
-        elif self.question.draws and len(self.designs) == 1:
-            said.append(
-                "--band compares the best machines of two systems; only one has a row."
-            )
+        if len(self.question.goal.objectives) == 1:
+            said += self.flips() if len(self.designs) > 1 else self.margins()
         return [*said, *self.without_a_row(), *self.search.left_out()]
 
     def without_a_row(self) -> list[str]:
@@ -366,6 +364,35 @@ class Answer:
                     f"{name} has no row: of its machines {counts_text(ends.items())}."
                 )
         return said
+
+    def margins(self) -> list[str]:
+        """Sentences on the only machine: its nearest limit, and numbers that would exceed one."""
+        goal, only = self.question.goal, self.designs[0]
+        row = only.row(goal.columns)
+        at_once = served_at_once(self.question.study.batch[0])
+        kept = {
+            limit: float(limit.margin(np.array(float(row[limit.quantity]))))
+            for limit in goal.limits
+            if limit != at_once
+        }
+        if not kept:
+            idle = "--band compares two systems or asks of limits; there is one, without a limit."
+            return [idle] if self.question.draws else []
+        near = min(kept, key=lambda limit: kept[limit])
+        value, spare = cell_text(row[near.quantity]), abs(np.expm1(-kept[near]))
+        said = f"{only.where} is nearest to the limit {near.text}: {value}, {spare:.1%} within."
+        if self.question.draws:
+            band = band_of([only.block], FLIP_SAMPLES)
+            drawn = goal.loss(only.block, drawn_numbers(only.block, band), FLIP_SAMPLES)
+            share = np.isfinite(drawn).mean()
+            said += (
+                f" It keeps every limit in {share:.0%} of the draws of all uncertain numbers, "
+                "the models' own error aside."
+            )
+        turning = [text for text, _ in flips_of(goal, only.block)[:TURNING]]
+        if not turning:
+            return [said, "No number within its range makes it miss a limit."]
+        return [said, f"It misses a limit with {'; '.join(turning)}."]
 
     def flips(self) -> list[str]:
         """Sentences on the second machine, and on numbers that would make it the first."""

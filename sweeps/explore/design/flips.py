@@ -55,8 +55,12 @@ class Uncertain:
         return f"{self.name} at {key.text(value)} ({key.text(self.stated)} now)"
 
 
-def flips_of(goal: Goal, first: Block, second: Block) -> list[tuple[str, bool]]:
+def flips_of(
+    goal: Goal, first: Block, second: Block | None = None
+) -> list[tuple[str, bool]]:
     """Numbers that alone, within their ranges, let the second of two machines win.
+
+    Without a second one: that let the first miss a limit.
 
     Both machines stay as they are. A part that both have is changed in both.
 
@@ -68,7 +72,8 @@ def flips_of(goal: Goal, first: Block, second: Block) -> list[tuple[str, bool]]:
         The numbers at the value that turns the ranking, those that need the smallest change first,
         and whether the first machine then misses a limit.
     """
-    by_name = {each.name: each for block in (second, first) for each in _uncertain(block)}
+    machines = [first] if second is None else [second, first]
+    by_name = {each.name: each for block in machines for each in _uncertain(block)}
     numbers = list(by_name.values())
     trials = [*numbers, *numbers]
     ends = np.array([each.low for each in numbers] + [each.high for each in numbers])
@@ -174,11 +179,14 @@ def _loss(
 def _lead(
     goal: Goal,
     first: Block,
-    second: Block,
+    second: Block | None,
     numbers: Sequence[Uncertain],
     values: Numbers,
 ) -> Numbers:
     """The lead of the first machine where each number is another; below 0 where it is worse."""
-    of_first, of_second = (_loss(goal, block, numbers, values) for block in (first, second))
+    of_first = _loss(goal, first, numbers, values)
+    if second is None:
+        return np.where(np.isinf(of_first), -1.0, 1.0)
+    of_second = _loss(goal, second, numbers, values)
     with np.errstate(invalid="ignore"):
         return np.nan_to_num(of_second - of_first, nan=0.0)

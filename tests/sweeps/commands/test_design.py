@@ -58,6 +58,11 @@ def test_gpus_are_split_as_the_limits_ask_and_the_command_says_how(tmp_path: Pat
     assert command[:3] == ["nearkv", "estimate", "gpu"]
     (split,) = json.loads(succeed(*command[1:], "--format", "json"))
     unsplit = [word for word in command[1:] if "=" not in word and word != "--knob"]
+    arriving = ["--users" if word == "--batch" else word for word in command[1:]]
+    assert "without the knobs of its split (tp, pp, ...)" in " ".join(text.split())
+    assert "take pp=1" in invoke(*arriving).stdout
+    one_by_one = ["--users" if word == "--batch" else word for word in unsplit]
+    assert json.loads(succeed(*one_by_one, "--format", "json"))[0]["status"] == "ok"
     (reduced,) = json.loads(succeed(*unsplit, "--knob", "tp=8", "--format", "json"))
     assert split["ttft_s"] <= 10 < reduced["ttft_s"]
     assert f"{split['tpot_ms']:.4g}" in text
@@ -132,7 +137,10 @@ def test_a_narrow_terminal_shows_the_price_and_the_times_and_what_was_asked() ->
     assert {"server", "gpus", "system", "cost_usd", "ttft_s", "tpot_ms"} <= {*first.split()}
     assert "All sequences start at once" in text
     assert "rounds" not in text  # users must all be held at once
+    assert "At context_tok" not in text  # all sizes are stated
     batch = ("design", "gpu", "--model", "gpt-oss-20b", "--server", "dgx-spark-desktop")
+    unstated = printed(*batch, "--users", "4", "--context", "16k")
+    assert "At output_tokens 64, as by default." in unstated
     assert "run in rounds of batch_run" in printed(*batch, "--batch", "4")
 
 

@@ -37,7 +37,28 @@ def test_the_price_at_which_the_runner_up_costs_as_much(tmp_path: Path) -> None:
 
 def test_a_band_of_one_machine_says_that_none_is_second() -> None:
     table = nearkv.design("gpu", servers=SERVERS, band=90, **ASKED)
-    assert any("only one has a row" in text for text in table.attrs["conclusion"])
+    assert any("there is one, without a limit" in text for text in table.attrs["conclusion"])
+
+
+def test_the_only_machine_tells_its_nearest_limit_and_what_would_exceed_it(tmp_path: Path) -> None:
+    """The box is all that is paid for, so the price turns at the budget, 3 % above it.
+
+    Its price alone is drawn beyond the budget: from 4,000 to 8,000 in some of the draws.
+    """
+    budget = 4840
+    asked: dict[str, Any] = {
+        **ASKED, "servers": "dgx-spark-desktop", "budget": f"{budget:g}USD",
+        "prices": priced(tmp_path, 4000, 8000),
+    }  # fmt: skip
+    said = " ".join(nearkv.design("gpu", **asked, slo="tpot_ms=1000", band=90).attrs["conclusion"])
+    assert (
+        "gpu on dgx-spark-desktop is nearest to the limit cost_usd <= 4840: 4699, 2.9% within"
+        in said
+    )
+    share = float(said.partition("keeps every limit in ")[2].partition("%")[0])
+    assert 0 < share < 100
+    _, _, after = said.partition("misses a limit with server.price of dgx-spark-desktop at ")
+    assert float(after.split(" USD")[0]) == pytest.approx(budget, rel=1e-4)
 
 
 def test_a_price_that_cannot_rise_so_far_turns_nothing(tmp_path: Path) -> None:
