@@ -130,19 +130,17 @@ def sampled(
         timed: what solved knobs make short.
     """
     assert block.band is not None
-    points = block.grid.mesh(box)
-    mesh = _with_draws(points)
-    numbers = drawn_numbers(block, block.band)
-    hw, llm, work, settings = block.at(mesh, numbers)
+    mesh = _with_draws(block.grid.mesh(box))
     # a knob with a value of its own at each design point has no axis of draws yet
     stated = {
         name: value
         for name, value in block.open_knobs.items()
         if isinstance(value, np.ndarray) and value.ndim
     }
-    values = {**settings, **_with_draws({**stated, **knobs})}
-    resolved = resolve_knobs(block.system, hw, llm, work, values, timed=timed)
-    answer = Evaluated(resolved.estimate, hw, block.system.owns)
+    given = block.given(_with_draws({**stated, **knobs}))
+    inputs = given.at(mesh, drawn_numbers(block, block.band))
+    resolved = resolve_knobs(block.system, *inputs, timed=timed)
+    answer = Evaluated(resolved.estimate, inputs[0], block.system.owns)
     shape = (*shape_of(box), block.band.samples)
     return Sampled(answer, resolved.knobs, shape)
 
