@@ -127,10 +127,6 @@ class Workload:
         """Equal rounds, R = ceil(B / b): of 24 sequences, 16 at most, 2 rounds of 12 [1]."""
         return np.maximum(np.ceil(self.batch / self.per_round), 1.0)
 
-    def in_chunks(self, chunk: Real) -> Workload:
-        """This work with prompts that pass a layer so many tokens at a time, 0 whole [1]."""
-        return replace(self, chunk=chunk)
-
     @property
     def together(self) -> Real:
         """Tokens of a prompt that pass a layer together, c <= s [1]."""

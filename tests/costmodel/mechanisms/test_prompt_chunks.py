@@ -87,21 +87,25 @@ def test_smaller_chunks_take_no_more_gpu_memory_and_no_less_time(name: str) -> N
 
 @pytest.mark.parametrize("chunk", [1.0, 7.0, 1000.0, 1024.0, 4095.0, 4096.0])
 def test_later_chunks_attend_to_all_tokens_before_them(chunk: float) -> None:
-    work = WORK.in_chunks(chunk)
+    work = replace(WORK, chunk=chunk)
     begins = np.arange(0, 4096, chunk)
     assert work.chunks == len(begins)
     assert (work.chunks - 1) * tokens_before(work) == pytest.approx(np.sum(begins))
 
 
 def test_a_prompt_is_divided_where_it_is_longer_than_a_chunk() -> None:
-    assert [WORK.in_chunks(chunk).together for chunk in (0.0, 4095.0, 9000.0)] == [4096, 4095, 4096]
+    assert [replace(WORK, chunk=chunk).together for chunk in (0.0, 4095.0, 9000.0)] == [
+        4096,
+        4095,
+        4096,
+    ]
     assert Workload(1.0, 0.0, 1.0).chunks == 1
 
 
 def test_kept_and_returned_are_all_of_it() -> None:
     """Of K (s - c) a layer that does not fit, what stays and what comes back add up to all."""
     hw = load_platform("hilos-a100").machine()
-    work = LONG.in_chunks(1024.0)
+    work = replace(LONG, chunk=1024.0)
     everything = KV * 1024 * sum(range(256))
     for room in (0.0, 3e8, 1e12):
         kept = kept_share(LLAMA, work, room)
@@ -149,7 +153,7 @@ def test_at_256k_prompts_in_chunks_take_what_their_products_take(name: str, chun
     held = answer.fits.contents["gpu"]
     assert held["activations"] == 147_456 * chunk
     assert held["K and V of the layer"] == KV * (s - chunk)
-    assert hidden_bytes(LLAMA, 1.0, LONG.in_chunks(chunk)) == 2 * s * HIDDEN
+    assert hidden_bytes(LLAMA, 1.0, replace(LONG, chunk=chunk)) == 2 * s * HIDDEN
 
 
 @pytest.mark.parametrize(
@@ -190,7 +194,7 @@ def test_the_whole_prompt_or_a_power_of_two() -> None:
 
 
 def test_a_model_without_k_and_v_keeps_all_of_none() -> None:
-    work = replace(LONG, prompt=np.array([262_144.0, 1024.0])).in_chunks(1024.0)
+    work = replace(LONG, prompt=np.array([262_144.0, 1024.0]), chunk=1024.0)
     assert np.ravel(held_bytes(LLAMA, work)).tolist() == [KV * 261_120, 0]
     assert np.ravel(kept_share(LLAMA, work, 0.0)).tolist() == [0, 1]
 

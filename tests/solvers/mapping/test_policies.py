@@ -19,9 +19,8 @@ def test_no_mapping_answers_a_request_sooner(seed: int, chunk: float) -> None:
     """Eight heads in four groups: all 729 mappings, prompts and the move to decode included."""
     random = np.random.default_rng(seed)
     llm = replace(model("llama2-7b"), heads=8.0, kv_heads=4.0, head_size=512.0)
-    work = Workload(
-        batch=4.0, prompt=random.uniform(1000, 20000), output=random.uniform(2, 60)
-    ).in_chunks(chunk)
+    prompt, output = random.uniform(1000, 20000), random.uniform(2, 60)
+    work = Workload(batch=4.0, prompt=prompt, output=output, chunk=chunk)
     hw = (
         load_platform("gh-asymmetric")
         .machine()
