@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 
 from nearkv.costmodel.model.registry import find_system
@@ -47,22 +45,22 @@ def headline(rows: Rows) -> Rows:
 
 
 def _scored(rows: Rows) -> Row:
-    counts = Counter(line["counts_as"] for line in rows)
-    numbers = [line for line in rows if line["counts_as"] == NUMBER]
+    def kind(name: str) -> Rows:
+        return [line for line in rows if line["counts_as"] == name]
+
+    numbers = kind(NUMBER)
     blind = [line for line in numbers if line["blind"]]
     unfitted = [line for line in numbers if not line["moves_with_fit"]]
-    answers = [line for line in rows if line["counts_as"] == YES_OR_NO]
-    bounds = [line for line in rows if line["counts_as"] == BOUND]
     return {
         "claims": len(rows),
         **_errors("", numbers),
         **_errors("blind_", blind),
         **_errors("unfitted_", unfitted),
-        "yes_no": _kept(answers),
-        "bounds": _kept(bounds),
-        "restated": counts[RESTATED],
-        "fitted_to": counts[FITTED_TO],
-        "excluded": counts[EXCLUDED],
+        "yes_no": _kept(kind(YES_OR_NO)),
+        "bounds": _kept(kind(BOUND)),
+        "restated": len(kind(RESTATED)),
+        "fitted_to": len(kind(FITTED_TO)),
+        "excluded": len(kind(EXCLUDED)),
     }
 
 
