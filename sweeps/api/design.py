@@ -235,10 +235,14 @@ def _best(question: Question, seconds: float, report: Report | None) -> pd.DataF
     """The best machines for one workload, or for classes of requests."""
     from nearkv.sweeps.explore.design.answer import best_machines
     from nearkv.sweeps.explore.design.fleet import serve
+    from nearkv.sweeps.explore.design.goal import served_at_once
 
     find = serve if question.classes else best_machines
     answer = find(question, seconds, report)
-    table = _table(question, answer.rows(), answer.sentences(), answer.designs)
+    at_once = served_at_once(question.study.batch[0]) in question.goal.limits
+    table = _table(
+        question, answer.rows(), answer.sentences(), answer.designs, at_once=at_once
+    )
     table.attrs["interrupted"] = answer.search.is_interrupted
     table.attrs["evaluations"] = answer.search.evaluated
     return table
@@ -266,9 +270,12 @@ def _table(
     rows: Rows,
     conclusion: Sequence[str],
     machines: Sequence[Design | None],
+    at_once: bool,
 ) -> pd.DataFrame:
     """The answer, with the machine of each row, where it has one, as a file and as a command."""
-    sizes = [] if question.classes else sizes_by_default(question.study, {*rows[0]})
+    # users were stated, though they may be as many as a batch has by default
+    stated = ["batch"] if at_once else []
+    sizes = [] if question.classes else sizes_by_default(question.study, {*rows[0]}, stated)
     table = table_of_rows(rows, [*conclusion, *sizes])
     table.attrs["machine"] = [each.machine_file() if each else "" for each in machines]
     table.attrs["command"] = [each.command() if each else "" for each in machines]
@@ -283,7 +290,8 @@ def _map(atlas: Atlas, borders: bool, report: Report | None) -> pd.DataFrame:
     every = [region for each in regions for region in each]
     rows = [row for region in every for row in region.rows()]
     machines = [design for region in every for design in region.designs or (None,)]
-    table = _table(atlas.question, rows, atlas.sentences(regions), machines)
+    said = atlas.sentences(regions)
+    table = _table(atlas.question, rows, said, machines, at_once=atlas.at_once)
     table.attrs["borders"] = atlas.borders(regions) if borders else []
     return table
 
@@ -307,7 +315,8 @@ def _break_evens(
     sentence = (
         f"Owners of {address} win {won} of {cells}; {turned} change hands at another value."
     )
-    table = _table(atlas.question, rows, [sentence], [None] * len(rows))
+    none = [None] * len(rows)
+    table = _table(atlas.question, rows, [sentence], none, at_once=atlas.at_once)
     table.attrs["borders"] = []
     return table
 

@@ -139,7 +139,7 @@ def test_a_narrow_terminal_shows_the_price_and_the_times_and_what_was_asked() ->
     assert "rounds" not in text  # users must all be held at once
     assert "At context_tok" not in text  # all sizes are stated
     batch = ("design", "gpu", "--model", "gpt-oss-20b", "--server", "dgx-spark-desktop")
-    unstated = printed(*batch, "--users", "4", "--context", "16k")
+    unstated = printed(*batch, "--users", "16", "--context", "16k")
     assert "At output_tokens 64, as by default." in unstated
     assert "run in rounds of batch_run" in printed(*batch, "--batch", "4")
 
