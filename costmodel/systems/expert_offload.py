@@ -73,8 +73,7 @@ INTEGERS = (
     "host.ops_cycle=128, as AVX-512 makes in BF16"
 )
 SMALL_CHUNKS = (
-    "chunks of a prompt are below crossover_tok; larger ones bring experts to the GPU less "
-    "often: --knob chunk=8192"
+    "chunks of a prompt are below crossover_tok (faster: --knob chunk=8192, or 0 for all)"
 )
 OUTPACED = "drives read faster than ssd_link carries; a faster link would be faster"
 Attend = tuple[Span, Span, Span]
@@ -465,10 +464,8 @@ def expert_offload(
     of_gpus = engine.paged_memory * gpu(hw).memory - hw.gpu.count * engine.reserved
     held = placed.capacity_check(of_gpus, np.minimum(tokens, chunk))
     answer = estimate(hw, llm, work, prefill, decode, head, held)
-    crossover, may_stream = (
-        placed.crossover,
-        np.greater(prompts, 0) & np.less(gpu_experts, 1),
-    )
+    crossover = placed.crossover
+    may_stream = np.greater(prompts, 0) & np.less(gpu_experts, 1)
     is_small = np.less(chunk, crossover) & np.less(crossover, tokens)
     return replace(
         answer,
