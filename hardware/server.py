@@ -272,7 +272,7 @@ def sold_servers(servers: Sequence[str] = ()) -> list[str]:
     found = [name for name in servers or names("server") if load_server(name).is_sold]
     if not found:
         raise InputError(
-            f"--installable leaves no server: nobody sells {' or '.join(servers)}"
+            f"--installable leaves no server: nobody sells {' or '.join(servers)}; name others"
         )
     return found
 
