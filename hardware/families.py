@@ -333,7 +333,7 @@ def _painted(rules: Iterable[LayerRule], config: Config) -> list[str]:
             continue
         key = config.key(size)
         any_list |= form != "layers" and isinstance(config.value(size), str | list)
-        # a kind that holds the one before, as `shared_full` does, does not contradict it
+        # a kind that holds the one before, as `borrowed_full` does, does not contradict it
         contradicts = any(old not in new for old, new in zip(before, kinds, strict=True))
         if earlier and any_list and contradicts:
             conflict = (

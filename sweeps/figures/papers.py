@@ -418,9 +418,8 @@ def _draw_statements(
 
 def _in_two_lines(claim: Claim) -> str:
     """Return a statement in two lines at most, its name behind it."""
-    most = (
-        2 * STATEMENT_WIDTH - 16 - len(claim.id) - 1
-    )  # a line seldom ends with its last letter
+    # a line seldom ends with its last letter
+    most = 2 * STATEMENT_WIDTH - 17 - len(claim.id)
     words = textwrap.shorten(claim.claim, most, placeholder=" ...")
     text = f"{words} [{claim.id}]"
     return "\n".join(textwrap.wrap(text, STATEMENT_WIDTH, break_on_hyphens=False))

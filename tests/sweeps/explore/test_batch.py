@@ -117,6 +117,7 @@ def test_a_batch_that_the_engine_ends_names_its_limit_and_no_memory() -> None:
     assert free["short_of"] == ROUNDS
 
 
+@pytest.mark.slow
 def test_the_largest_batch_keeps_its_limits() -> None:
     """One sequence more breaks the limit that is named; a column of the system's own counts too."""
     (row,) = find_batches(L3, ["tpot_ms=400,prefill_s=2"])

@@ -190,6 +190,7 @@ def test_figure_13_of_hilos_is_drawn_for_the_devices_of_its_claim() -> None:
     assert list(100 * fastest["alpha"]) == list(claimed) == [75, 75, 50]
 
 
+@pytest.mark.slow
 def test_an_own_study_is_drawn_and_bad_keys_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
