@@ -268,10 +268,8 @@ def _why_blank(run: Claim) -> str:
     fits = _fits_of(run)
     if np.all(fits.ok):
         return f"has no {run.metric} there; measure another column"
-    memory = np.ravel(fits.short_of)[0]
-    return (
-        f"does not fit there, {memory} is short of memory; correct the row, or the platform"
-    )
+    reason = fits.reasons[int(np.ravel(fits.reason)[0])]
+    return f"has no answer there: {reason}; correct the row, or the platform"
 
 
 # --- claims at every draw of the uncertain numbers ------------------------------------------------

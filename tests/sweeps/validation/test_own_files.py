@@ -110,7 +110,11 @@ def test_a_bad_file_of_claims_is_one_sentence(tmp_path: Path, text: str, words: 
         ),
         (
             f"{RUN}\nh2o,opt-66b,2,2k,64,57\n",
-            "line 2: h2o does not fit there, host is short of memory",
+            "line 2: h2o has no answer there: host memory is short; correct the row",
+        ),
+        (
+            f"{RUN}\nhilos,deepseek-v3.2,2,2k,64,57\n",
+            "line 2: hilos has no answer there: attention to tokens that an indexer chooses",
         ),
         (
             f"{RUN}\nhilos,opt-66b,2,2k,64,57\nh2o,qwen-7b,2,2k,64,57\n",
