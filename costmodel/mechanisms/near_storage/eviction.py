@@ -204,23 +204,17 @@ def gpu_layer(llm: LLM, work: Workload, attended: Real, gpu_: Gpu) -> Span:
         attended: share of the context the attention uses [1].
     """
     b, s = work.batch, work.context
-    if isinstance(llm, Recurrent):
-        return recurrent_layer(llm, b, gpu_)
-    read = llm.layer_weight_bytes(b) + attended * llm.kv_bytes(b, s)
-    attention = attended * llm.attention_flops(b, s)
+    if isinstance(llm, Recurrent):  # a state stays on the GPU, and nothing of it is evicted
+        cache, attention = llm.cache_traffic(b, 1.0), llm.attention_flops(b, 1.0)
+    else:
+        cache, attention = (
+            attended * llm.kv_bytes(b, s),
+            attended * llm.attention_flops(b, s),
+        )
+    read = llm.layer_weight_bytes(b) + cache
     return overlap(
         hbm=gpu_.read(read, "weights and retained KV"),
         compute=layer_compute(llm, b, attention, gpu_, "2 FLOPs a weight and token"),
-    )
-
-
-def recurrent_layer(llm: LLM, b: Real, gpu_: Gpu) -> Span:
-    """One decode layer with a recurrent state, which stays on the GPU and evicts nothing."""
-    read = llm.layer_weight_bytes(b) + llm.cache_traffic(b, 1.0)
-    flops = llm.linear_flops(b) + llm.attention_flops(b, 1.0)
-    return overlap(
-        hbm=gpu_.read(read, "weights and state"),
-        compute=gpu_.run(flops, "2 FLOPs a weight and token"),
     )
 
 

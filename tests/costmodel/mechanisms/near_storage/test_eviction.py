@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from support.tiny import ACTIVATIONS, ALL_WEIGHTS, FINAL_KV, SHAPE, TINY, WORK
 
@@ -9,10 +11,10 @@ from nearkv.costmodel.mechanisms.near_storage.eviction import (
     Tiers,
     cpu_scoring,
     fits_in,
+    gpu_layer,
     kv_budget,
     migration_breaks,
     place_cache,
-    recurrent_layer,
     scattered,
 )
 from nearkv.costmodel.model.layers import Recurrent
@@ -67,11 +69,13 @@ def test_host_and_drive_swap_what_the_smaller_of_them_holds() -> None:
 
 
 def test_a_recurrent_layer_reads_and_writes_its_state() -> None:
-    """530 weights of the mixer and 456 of the feed-forward at 2 bytes, 11 elements in and out."""
+    """530 weights of the mixer and 456 of the feed-forward at 2 bytes, 11 elements in and out.
+
+    A quarter of the context is retained; of the state nothing is evicted.
+    """
     state = Recurrent(**SHAPE, mixer_parameters=530.0, state_size=11.0, state_flops=17.0)
-    leaves = {
-        leaf.verb: leaf.amount for _, leaf, _ in recurrent_layer(state, 3.0, gpu(HW)).leaves()
-    }
+    layer = gpu_layer(state, replace(WORK, batch=3.0), 0.25, gpu(HW))
+    leaves = {leaf.verb: leaf.amount for _, leaf, _ in layer.leaves()}
     assert leaves["read"] == 2 * (530 + 456) + 2 * 3 * 11 * 2
     assert leaves["run"] == 2 * 3 * (530 + 456) + 3 * 17
 
