@@ -10,13 +10,14 @@ import numpy as np
 from nearkv.costmodel.algebra.span import Booleans, Numbers, Real
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.models import llm_from_part
 from nearkv.costmodel.model.registry import System
 from nearkv.costmodel.model.workload import Workload
+from nearkv.hardware.catalog import load_llm, load_platform
 from nearkv.hardware.errors import NearkvError
 from nearkv.hardware.machine import Machine
 from nearkv.hardware.schema import PART_TYPES, ROLES, sources
 from nearkv.solvers.knobs import KnobSetting, Resolved, resolve_knobs
-from nearkv.sweeps.validation.questions import model_on
 
 MODELS = ("opt-66b", "qwen2.5-32b", "mixtral-8x7b", "gpt-oss-20b")
 """Models that a system is tried on: many heads, grouped heads, experts, windows."""
@@ -95,9 +96,10 @@ def violations(
 
 
 def _trials(system: System, models: tuple[str, ...]) -> Iterator[ContractCase]:
+    hw, work = load_platform(system.platform).machine(), Workload(8.0, 16384.0, 64.0)
     for name in models:
-        machine = model_on(system.platform, name)
-        trial = ContractCase(system, *machine, Workload(8.0, 16384.0, 64.0))
+        llm = llm_from_part(load_llm(name), hw["precision"])
+        trial = ContractCase(system, hw, llm, work)
         if not np.any(trial.at().fits.unmodelled):
             yield trial
 

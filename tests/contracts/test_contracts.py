@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -82,6 +85,17 @@ def test_every_system_keeps_what_a_system_of_ones_own_is_checked_for(
     if system.name in GREEDY:
         broken = [sentence for sentence in broken if "with more of" not in sentence]
     assert broken == []
+
+
+def test_a_platform_of_ones_own_is_read_anew_by_each_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkv.sweeps.validation.contracts.CHANGES", 1)
+    own = replace(SYSTEMS["lpddr-only"], platform=str(tmp_path / "mine.toml"))
+    Path(own.platform).write_text('base = "gh-asymmetric"\nwithout = ["lpddr"]\n')
+    assert "lpddr" in " ".join(violations(own, ("opt-66b",)))
+    Path(own.platform).write_text('base = "gh-asymmetric"\n')
+    assert violations(own, ("opt-66b",)) == []
 
 
 @pytest.mark.parametrize(
