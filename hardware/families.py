@@ -9,11 +9,12 @@ each layer by a word or a number, `kinds` says what it means. In all of them `{b
 the kind that a layer has, which it keeps where nothing is said.
     kind     every layer
     list     the key's list has an entry for each layer, or one word stands for all
-    every    one layer in so many (`offset` from 0; the last of each period without it), or letters
-             that repeat, or a list
+    every    one layer in so many (from `offset` on, a number or its size; the last of each period
+             without it), or letters that repeat, or a list
     first, last, from, beyond   so many at the start or end, or layers from a number on or beyond it
     layers   a list of numbers of layers, counted from `base`
-`needs` names sizes without which a rule does not apply.
+`needs` names sizes without which a rule does not apply. A list may be `required`, and `longer` than
+there are layers, by those that draft tokens.
 """
 
 from __future__ import annotations
