@@ -34,7 +34,7 @@ Mask = bool | np.bool_ | NDArray[np.bool_]
 """A flag for every design point."""
 TINY = 1e-30
 """Stands for none where one divides by a number of things."""
-_TIE = 1 - 1e-9
+_TIE = 1 - 1e-10
 """Share of the longest time from which on another is as long: what is less is rounding [1]."""
 _Key = TypeVar("_Key", bound=Hashable)
 Leaves = Iterator[tuple[str, "Leaf", Real]]
@@ -126,7 +126,7 @@ class Span(ABC):
     def breakdown(self) -> dict[str, Real]:
         """Wall-clock seconds attributed to each leaf [s], by path; they sum to `seconds`.
 
-        In an overlap the time is the longest branch's (of equals, to nine digits, the first's);
+        In an overlap the time is the longest branch's (of equals, to ten digits, the first's);
         where branches queue for one resource, it is that of the leaves on the resource, each its
         own.
         """
@@ -331,7 +331,7 @@ def total(numbers: Iterable[Real]) -> Real:
 
 
 def first_longest(seconds: Iterable[Real]) -> Indices:
-    """Place of the longest of several times; of equals, to nine digits, that of the first."""
+    """Place of the longest of several times; of equals, to ten digits, that of the first."""
     stacked = np.stack(np.broadcast_arrays(*seconds))
     first: Indices = np.argmax(stacked >= _TIE * np.max(stacked, axis=0), axis=0)
     return first
