@@ -83,9 +83,7 @@ class Loop:
     def room(self) -> Real:
         """Prompts of a full iteration; infinite where they come before decoding [1]."""
         serving, prompt = self.serving, self.work.prompt
-        of_budget = np.maximum(serving.budget - 1, 1.0) / (
-            prompt + self.strangers * self.steps
-        )
+        of_budget = serving.budget / (prompt + self.strangers * self.steps)
         of_chunk = np.maximum(serving.minimum_chunk, 1.0) / prompt
         full = np.where(np.greater(serving.budget, 0), of_budget, of_chunk)
         return np.where(np.greater(serving.chunked, 0), full, np.inf)

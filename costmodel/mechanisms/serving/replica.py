@@ -84,7 +84,7 @@ class Replica:
     def prompt_budget(self) -> Real:
         """Prompt tokens of an iteration, C; all where prompts come first [1]."""
         serving = self.serving
-        left = serving.budget - 1 - self.others
+        left = serving.budget - self.others
         budget = np.where(serving.budget > 0, left, serving.minimum_chunk)
         return np.where(serving.chunked > 0, np.maximum(budget, 1.0), np.inf)
 

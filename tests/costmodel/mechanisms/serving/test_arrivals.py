@@ -55,6 +55,13 @@ def test_a_user_alone_waits_for_nothing_either() -> None:
     assert user.rate == pytest.approx(1 / (0.21 + 10 * 0.11), rel=1e-3)
 
 
+def test_a_prompt_that_just_fills_an_iteration_takes_one() -> None:
+    """512 tokens of 512 while nobody decodes; one more takes an iteration of its own."""
+    fits_in, too_long = (of_users(work(size, 2.0), serving(), 1.0) for size in (512.0, 513.0))
+    assert fits_in.latency.ttft == pytest.approx(0.1 + 0.01 + 0.512, rel=1e-3)
+    assert too_long.latency.ttft == pytest.approx(2 * 0.11 + 0.513, rel=1e-3)
+
+
 @pytest.mark.parametrize(("users", "most"), [("1", 0.05), ("32", 0.95)])
 def test_a_prompt_of_its_own_is_no_waiting(users: str, most: float) -> None:
     """The time to the first token of one user is the prompt's, but for iterations that it rides."""
