@@ -102,7 +102,8 @@ def unknown(
     elif meant:
         hint = f"did you mean {meant!r}?"
     else:
-        hint = f"valid are: {a_few(names, like=written)}"
+        order = ", the most alike first" if len(names) > LISTED else ""
+        hint = f"valid are{order}: {a_few(names, like=written)}"
     return InputError(f"{prefix}unknown {what} {name!r}; {hint}")
 
 

@@ -46,7 +46,7 @@ _PER_MISSING_BYTE = 1e30
 _EQUAL_COST = 1e-12
 """Relative difference of two costs that is rounding [1]."""
 
-MISSES_LEAST = "no choice keeps --slo; the one that misses it by the least ratio is taken"
+MISSES_LEAST = "no choice keeps --slo: the one that misses it by the least ratio is taken"
 
 
 @dataclass(frozen=True)

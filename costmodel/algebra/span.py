@@ -234,6 +234,10 @@ class Group(Span):
     """Several named spans."""
 
     def __init__(self, parts: Mapping[str, Span]) -> None:
+        for name, part in parts.items():
+            if not isinstance(part, Span):
+                kind = type(part).__name__
+                raise TypeError(f"{name} is no span, but {kind}; a leaf is port(amount)")
         self.parts = dict(parts)
         self._busy: dict[str, Real] = {}
 

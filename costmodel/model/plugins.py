@@ -128,7 +128,8 @@ def _misbuilt(estimate: Estimate) -> str:
     for phase in ("prefill", "step"):
         span = getattr(estimate, phase)
         if not isinstance(span, Span):
-            return f"has a {phase} that is no span, but {type(span).__name__}"
+            kind = type(span).__name__
+            return f"has a {phase} that is no span, but {kind}; a leaf is port(amount)"
     if not isinstance(estimate.fits, Fits):
         return (
             f"has fits that are {type(estimate.fits).__name__}; use fits(gpu=(need, have))"

@@ -143,7 +143,7 @@ def write_new(file: Path, text: str) -> None:
 
 def report_problems(file: str, sentences: Sequence[str]) -> None:
     """Print what is wrong with a file of the user's; exit 1 where something is."""
-    for sentence in sentences or [f"{file}: nothing is wrong"]:
+    for sentence in sentences or [f"{file}: no errors"]:
         typer.echo(printable(sentence))
     if sentences:
         raise typer.Exit(1)

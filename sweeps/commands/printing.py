@@ -29,7 +29,7 @@ BRIEF = (
 )
 """Columns that a terminal shows of design points, the most important first."""
 LATENCIES = "ttft_s,tpot_ms,"
-"""Columns that come before these where requests arrive."""
+"""Columns that come before these where requests arrive, and that --slo limits."""
 AS_TABLE = View()
 """Default presentation of a table."""
 
@@ -70,7 +70,7 @@ def print_table(
     from nearkv.sweeps.tables.table import MOST_ROWS_SHOWN
 
     form, written = view.form or "table", text_format(view.file)
-    if usual and study and study.arrives:
+    if usual and study and (study.arrives or study.slo):
         usual = LATENCIES + usual
     is_long = len(table) > MOST_ROWS_SHOWN
     check_readable(len(table), view)

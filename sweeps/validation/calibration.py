@@ -41,6 +41,8 @@ class Calibration:
         idle: derates that no row depends on.
         weaker: assumed numbers that move the rows less than those fitted.
         alike: assumed numbers that the rows do not determine beside those fitted.
+        unmoved: rows that no fitted number moves.
+        kept: numbers that would move those, and are stated as measured.
     """
 
     evidence: Evidence
@@ -50,6 +52,8 @@ class Calibration:
     idle: tuple[str, ...] = ()
     weaker: tuple[str, ...] = ()
     alike: tuple[str, ...] = ()
+    unmoved: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
 
     @property
     def undetermined(self) -> list[str]:
@@ -79,7 +83,8 @@ def fit_factors(evidence: Evidence, chosen: Sequence[str] = ()) -> Calibration:
     addresses = _checked(evidence.platform, chosen, ranged)
     if chosen:
         return _fitted_to(evidence, ranged, addresses)
-    moved, idle = _assumed_that_matter(evidence, ranged)
+    moves = _moves(evidence, ranged)
+    moved, idle = _assumed_that_matter(evidence, ranged, moves)
     most = max(min(MOST_FACTORS, len(evidence.names) - 1), 1)
     strongest, weaker = moved[:most], moved[most:]
     fitted = _fitted_to(evidence, ranged, strongest)
@@ -88,7 +93,15 @@ def fit_factors(evidence: Evidence, chosen: Sequence[str] = ()) -> Calibration:
         others = [name for name in fitted.factors if name != weakest]
         fitted = _fitted_to(evidence, ranged, others)
     alike = tuple(name for name in strongest if name not in fitted.factors)
-    return replace(fitted, idle=idle, weaker=weaker, alike=alike)
+    still = np.max([moves[name] for name in fitted.factors], axis=0) <= _ROUNDING
+    unmoved = tuple(np.array(evidence.names)[still].tolist())
+    kept = tuple(
+        name
+        for name, each in moves.items()
+        if not _is_guessed(ranged[name]) and np.any(each[still] > _ROUNDING)
+    )
+    parts = {"idle": idle, "weaker": weaker, "alike": alike}
+    return replace(fitted, **parts, unmoved=unmoved, kept=kept)
 
 
 def _fitted_to(
@@ -143,7 +156,7 @@ def _checked(
 
 
 def _assumed_that_matter(
-    evidence: Evidence, ranged: Mapping[str, Quantity]
+    evidence: Evidence, ranged: Mapping[str, Quantity], moves: Mapping[str, Numbers]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Numbers not measured that some row depends on, and derates that none does.
 
@@ -153,7 +166,7 @@ def _assumed_that_matter(
     Raises:
         InputError: none matters; it names measured ones that do.
     """
-    effect = _effects(evidence, ranged)
+    effect = {name: float(np.max(each)) for name, each in moves.items()}
     moving = [name for name in ranged if effect[name] > _ROUNDING]
     moved = sorted(moving, key=lambda name: -effect[name])
     guessed = [name for name in ranged if _is_guessed(ranged[name])]
@@ -169,8 +182,8 @@ def _is_guessed(number: Quantity) -> bool:
     return number.kind in ("assumed", "fitted") and number.source != "user"
 
 
-def _effects(evidence: Evidence, ranged: Mapping[str, Quantity]) -> dict[str, float]:
-    """Largest logarithm by which each number moves a row, from end to end of its range [1]."""
+def _moves(evidence: Evidence, ranged: Mapping[str, Quantity]) -> dict[str, Numbers]:
+    """Logarithm by which each number moves every row, from end to end of its range [1]."""
     points = 2 * len(ranged)
     numbers = {}
     for place, (address, number) in enumerate(ranged.items()):
@@ -179,8 +192,7 @@ def _effects(evidence: Evidence, ranged: Mapping[str, Quantity]) -> dict[str, fl
         numbers[address] = values
     predicted = np.log(evidence.predict(numbers))
     moves = np.abs(predicted[1::2] - predicted[0::2])
-    largest = np.max(np.nan_to_num(moves, nan=0.0, posinf=0.0), axis=1)
-    return dict(zip(ranged, largest.tolist(), strict=True))
+    return dict(zip(ranged, np.nan_to_num(moves, nan=0.0, posinf=0.0), strict=True))
 
 
 def _nothing_to_fit(platform: str, measured: Sequence[str]) -> str:
@@ -188,11 +200,13 @@ def _nothing_to_fit(platform: str, measured: Sequence[str]) -> str:
         return (
             f"no assumed number of {platform} changes these rows; name others with --factor"
         )
+    return f"the numbers of {platform} that change these rows are {_kept(measured)}"
+
+
+def _kept(measured: Sequence[str]) -> str:
+    """Say that numbers are kept, and how to fit them."""
     options = " ".join(f"--factor {address}" for address in measured)
-    return (
-        f"the numbers of {platform} that change these rows are stated as measured, and kept; "
-        f"to fit them inside their ranges, give {options}"
-    )
+    return f"stated as measured, and kept; to fit them inside their ranges, give {options}"
 
 
 def _check_count(evidence: Evidence, chosen: Sequence[str]) -> None:
@@ -274,9 +288,9 @@ def sentences(calibration: Calibration) -> list[str]:
     """Quality of the fit, and what the rows do not determine."""
     fit, evidence = calibration.fit, calibration.evidence
     factors = list(calibration.factors)
-    rows = counted(len(evidence.names), "row")
     lines = [
-        f"{evidence.what}: {rows}, {counted(len(factors), 'factor')} of "
+        f"{evidence.what}: {counted(len(evidence.names), 'row')}, "
+        f"{counted(len(factors), 'factor')} of "
         f"{evidence.platform.name}; median error {_median_error(fit.before):.3g} % as stated, "
         f"{_median_error(fit.after):.3g} % fitted, {_median_error(calibration.left_out):.3g} % "
         "each row predicted by a fit to the others."
@@ -300,6 +314,12 @@ def sentences(calibration: Calibration) -> list[str]:
             f"A written platform leaves {', '.join(kept)} as stated, so it does not predict what "
             "stands under fitted."
         )
+    if rows := calibration.unmoved:
+        of = f"{len(rows)} of {len(evidence.names)} rows ({a_few(rows)})"
+        why = (
+            f": those that would are {_kept(calibration.kept)}" if calibration.kept else ""
+        )
+        lines.append(f"No fitted number moves {of}{why}.")
     if calibration.alike:
         others = ", ".join(calibration.alike)
         why = "as the rows do not determine them beside those fitted"

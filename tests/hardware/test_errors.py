@@ -52,7 +52,7 @@ def test_the_name_that_is_meant_is_near(name: str, known: list[str], meant: str)
 def test_of_many_names_an_error_lists_those_most_alike() -> None:
     names = [f"model-{place}" for place in range(90)]
     sentence = str(unknown("model", "zzz-89", names))
-    assert "valid are: model-89, " in sentence
+    assert "valid are, the most alike first: model-89, " in sentence
     assert sentence.endswith(", ...")
     assert sentence.count("model-") == LISTED
 

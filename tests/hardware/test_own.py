@@ -318,7 +318,7 @@ def test_the_commands_write_and_check_a_model(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert succeed("models", "new", "my-model", "--from", "opt-30b").startswith("wrote my-model")
-    assert succeed("models", "check", "my-model.toml") == "my-model.toml: nothing is wrong\n"
+    assert succeed("models", "check", "my-model.toml") == "my-model.toml: no errors\n"
     assert "cannot be written (File exists)" in refusal("models", "new", "my-model")
     Path("my-model.toml").write_text('kind = "llm"\n')
     assert "my-model.toml: " in printed("models", "check", "my-model.toml", code=1)

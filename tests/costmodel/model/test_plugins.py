@@ -25,7 +25,7 @@ from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.validation.contracts import violations
 
 HEAD = """\
-from nearkv.modelling import Estimate, fits, gpu, over_layers, system
+from nearkv.modelling import Estimate, fits, gpu, over_layers, serial, system
 
 def read(hw, llm, work, rate=1.0):
     step = over_layers(llm, lambda layer: rate * gpu(hw).read(layer.kv_bytes(work.batch, 1)))
@@ -139,6 +139,10 @@ HOSTILE = {
     ),
     system_that("return read(hw, llm, work, rate=float('nan'))"): ("repetitions of nan",),
     system_that("return Estimate(1.0, 1.0, fits(), work, 1.0)"): ("prefill that is no span",),
+    system_that("return serial(a=1.0)"): (
+        "mine.py:9",
+        "a is no span, but float; a leaf is port(amount)",
+    ),
     system_that(
         "import dataclasses\n    return dataclasses.replace(read(hw, llm, work), fits=fits())"
     ): ("checks no memory",),

@@ -146,3 +146,11 @@ def test_requests_that_arrive_have_a_prompt() -> None:
     asked = ("estimate", "gpu", "--model", "llama3.1-8b", "--context", "0,1k")
     for arrive in ("--rate", "--users"):
         assert f"leave out {arrive}" in refusal(*asked, arrive, "1")
+
+
+def test_what_a_limit_is_on_is_shown_of_a_trace_too(tmp_path: Path) -> None:
+    trace = tmp_path / "mine.csv"
+    trace.write_text("arrival_s,input_tokens,output_tokens\n0,1000,64\n1,2000,64\n2,500,32\n")
+    asked = ("compare", *GPU[:3], "--knob", "tp=1", "--trace", str(trace))
+    limited = succeed(*asked, "--slo", "ttft_s=60,tpot_ms=500")
+    assert {"ttft_s", "tpot_ms", "goodput_req_s"} <= {*limited.split()}

@@ -99,7 +99,7 @@ def hilos(**axes: Any) -> Study:
     ("study", "problem"),
     [
         (Study(("hilo",), ("opt-66b",)), "did you mean 'hilos'"),
-        (Study(("hilos",), ("opt-65b",)), "unknown model 'opt-65b'; valid are: .*opt-66b"),
+        (Study(("hilos",), ("opt-65b",)), "unknown model 'opt-65b'; valid are, .*opt-66b"),
         (hilos(platforms=("hilos",)), "unknown platform"),
         (hilos(knobs={"alfa": "1"}), "did you mean 'alpha'"),
         (Study(("gpu",), ("opt-66b",), knobs={"alpha": "1"}), "unknown knob 'alpha'; .*tp"),

@@ -309,6 +309,20 @@ def test_measured_derates_are_kept_and_fitted_only_by_name(tmp_path: Path) -> No
     assert 0.65 <= row["fitted"] <= 0.95
 
 
+def test_rows_that_no_fitted_number_moves_are_told_with_what_would(tmp_path: Path) -> None:
+    """Rates of the card are measured; those of FlexGen's host are assumed, and fitted alone."""
+    platform, file = tmp_path / "mine.toml", tmp_path / "both.csv"
+    platform.write_text('base = "hilos-a100"\ntitle = "mine"\n[gpu]\npart = "rtx-pro-6000"\n')
+    runs = [f"gpu,llama3.1-8b,{n},8k,64,{18 + n}" for n in (1, 2, 4)]
+    runs += [f"flexgen-dram,opt-66b,{n},8k,64,{9000 + n}" for n in (1, 2, 4)]
+    file.write_text("\n".join([HEADER, *runs]))
+    fitted = fit_factors(measured(str(file), str(platform)))
+    assert fitted.unmoved == ("line 2", "line 3", "line 4")
+    told = " ".join(sentences(fitted))
+    assert "No fitted number moves 3 of 6 rows (line 2, line 3, line 4): those that would" in told
+    assert "--factor gpu.hbm" in told
+
+
 @pytest.mark.slow
 def test_the_command(tmp_path: Path) -> None:
     file = write_runs(tmp_path / "runs.csv", TRUTH, ("h2o", "full-cache"))
