@@ -100,8 +100,8 @@ def fit_factors(evidence: Evidence, chosen: Sequence[str] = ()) -> Calibration:
         for name, each in moves.items()
         if not _is_guessed(ranged[name]) and np.any(each[still] > _ROUNDING)
     )
-    parts = {"idle": idle, "weaker": weaker, "alike": alike}
-    return replace(fitted, **parts, unmoved=unmoved, kept=kept)
+    fitted = replace(fitted, idle=idle, weaker=weaker, alike=alike)
+    return replace(fitted, unmoved=unmoved, kept=kept)
 
 
 def _fitted_to(
