@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from nearkv.hardware.errors import InputError
+from nearkv.hardware.errors import InputError, warn
 from nearkv.hardware.families import Config
 from nearkv.hardware.formats import NATIVE_BITS, formats
 from nearkv.hardware.layer_sizes import LayerSizes
@@ -21,6 +21,18 @@ _KEPT_UNDER = (
     "exclude_modules",
 )
 """Keys of a scheme that list matrices it leaves as they are."""
+_ELSEWHERE = re.compile("visual|vision|image|audio|tower|projector|mtp|norm|indexer")
+"""Words in the names of what is no large matrix of a layer that generates text."""
+_ATTENTION = re.compile(r"att(?:n|ention)\b(.*)")
+"""Attention, and those of its parts that a name goes on to say."""
+_LAYER = re.compile(r"\.(\d+)\\?\.")
+"""Number of a layer within a name or a regular expression."""
+_ATTENTION_PARTS = {
+    "queries": {"q", "wq", "query", "qkv", "wqkv", "qkvz"},
+    "values": {"k", "v", "wk", "wv", "kv", "key", "value", "qkv", "wqkv", "qkvz"},
+    "output": {"o", "wo", "out", "dense"},
+}
+"""Large matrices of attention, by the words of their names."""
 
 
 def bits_in_groups(bits: float, group: float, scale: float, zero: float = 0.0) -> float:
@@ -85,17 +97,36 @@ def _scheme_widths(config: Config, scheme: Config) -> LayerSizes:
     if scheme.value("quant_algo") == "MIXED_PRECISION":
         return _mixed(config, scheme)
     weight, operand = _weight_and_operand(config, scheme)
-    kept = [name for key in _KEPT_UNDER for name in scheme.listed(key, str, "names")]
-    attention_kept = any("attn" in name or "attention" in name for name in kept)
     widths = {
         "weight_width": formats()["mxfp4"]["bits"].value if fp4_experts else weight,
-        "dense_width": NATIVE_BITS if attention_kept else weight,
+        "dense_width": NATIVE_BITS if _attention_is_kept(config, scheme) else weight,
         "head_width": NATIVE_BITS,
         "operand_width": operand,
     }
     if _method(scheme) == "mxfp4":
         widths["native_width"] = formats()["mxfp4"]["native"].value
     return widths
+
+
+def _attention_is_kept(config: Config, scheme: Config) -> bool:
+    """True if a scheme leaves attention in 16 bits, all of it in most layers; else it warns."""
+    every = set(map(str, range(config.count("layers", default=1))))
+    kept: dict[str, set[str]] = {part: set() for part in _ATTENTION_PARTS}
+    for name in (name for key in _KEPT_UNDER for name in scheme.listed(key, str, "names")):
+        attention, numbered = _ATTENTION.search(name), _LAYER.search(name)
+        if attention is None or _ELSEWHERE.search(name):
+            continue
+        words = set(re.findall("[a-z]+", attention[1]))
+        for part, known in _ATTENTION_PARTS.items():
+            if words <= {"proj"} or words & known:
+                kept[part] |= {numbered[1]} & every if numbered else every
+    whole, touched = set.intersection(*kept.values()), set.union(*kept.values())
+    is_kept = 2 * len(whole) > len(every)
+    if touched and whole != every:
+        counted = "in 16 bits" if is_kept else "as quantised"
+        partly = "keeps some matrices of attention in 16 bits and quantises others"
+        warn(f"{scheme.where} {partly}; all of attention counts {counted}")
+    return is_kept
 
 
 def _method(scheme: Config) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,62 @@ def test_operands_are_as_wide_as_the_scheme_leaves_them(
 def test_attention_that_is_not_quantised_keeps_its_operands(tmp_path: Path) -> None:
     scheme = {**FP8, "modules_to_not_convert": ["model.layers.*.self_attn"]}
     assert quantised_llama(tmp_path, scheme).operands == (2.0, 1.0)
+
+
+def resolved(module: str, *parts: str, layers: int = 80) -> list[str]:
+    """Names of parts of a module in each of some layers, as tools of quantisation write them."""
+    return [f"model.layers.{i}.{module}{part}" for i in range(layers) for part in parts]
+
+
+@pytest.mark.parametrize(
+    ("kept", "bits"),
+    [
+        # matrices outside the layers of the text (Qwen3-VL, Gemma 3, drafting layers)
+        (["model.visual.blocks.0.attn.qkv", "model.visual.blocks.0.attn.proj"], 8),
+        (["vision_tower.vision_model.encoder.layers.0.self_attn.q_proj"], 8),
+        (["re:.*vision_model.*attention.*", "mtp.layers.0.self_attn*"], 8),
+        # small parts (Qwen3-Next, DeepSeek-V3.2), and what only sounds like attention (Qwen3 MoE)
+        (resolved("linear_attn.", "conv1d", "in_proj_ba", "in_proj_a", "in_proj_b"), 8),
+        (resolved("self_attn.", "q_norm", "indexer.wq_b", "indexer.weights_proj"), 8),
+        (resolved("", "post_attention_layernorm", "mlp.gate"), 8),
+        # all of attention by name, by pattern, by matrix
+        (["model.layers.*.self_attn"], 16),
+        (["re:.*self_attn.*"], 16),
+        ([r"re:.*self_attn\..*_proj"], 16),
+        (["*linear_attn*", "*self_attn*", "model.visual*", "mtp*"], 16),
+        ([r"re:.*self_attn\.(q|k|v|o)_proj"], 16),
+        (resolved("self_attn", ""), 16),
+        (resolved("self_attn.", "q_proj", "k_proj", "v_proj", "o_proj"), 16),
+        (resolved("self_attn.", "q_a_proj", "q_b_proj", "kv_b_proj", "o_proj"), 16),
+        (resolved("linear_attn.", "in_proj_qkvz", "out_proj"), 16),
+        (resolved("self_attention.", "query_key_value", "dense"), 16),
+    ],
+)
+def test_attention_is_kept_where_its_matrices_are_named(
+    tmp_path: Path, kept: list[str], bits: float
+) -> None:
+    scheme = {"quant_method": "fp8", "modules_to_not_convert": ["lm_head", *kept]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert quantised_llama(tmp_path, scheme).dense_width == bits / 8
+
+
+@pytest.mark.parametrize(
+    ("kept", "bits", "counted"),
+    [
+        (resolved("self_attn", "", layers=2), 8, "as quantised"),
+        (resolved("self_attn", "", layers=79), 16, "in 16 bits"),
+        (resolved("self_attn.", "kv_b_proj"), 8, "as quantised"),
+        ([r"re:.*layers\.0\.self_attn.*"], 8, "as quantised"),
+    ],
+)
+def test_attention_that_is_kept_in_part_counts_as_most_of_it(
+    tmp_path: Path, kept: list[str], bits: float, counted: str
+) -> None:
+    scheme = {"quant_method": "fp8", "ignore": kept}
+    with pytest.warns(match=f"quantises others; all of attention counts {counted}"):
+        llm = quantised_llama(tmp_path, scheme)
+    assert llm.dense_width == bits / 8
 
 
 def test_the_scheme_that_modelopt_writes_beside_a_config_counts(tmp_path: Path) -> None:
