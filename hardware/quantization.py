@@ -47,8 +47,8 @@ def bits_in_groups(bits: float, group: float, scale: float, zero: float = 0.0) -
     return bits + overhead
 
 
-_ALGORITHM = re.compile(r"(?:W\d+A(\d+)_)?((?:NV|MX)?FP[48])(?:_FP8)?")
-"""An algorithm of ModelOpt: bits of activations where they are not those of weights, and format."""
+_ALGORITHM = re.compile(r"(?:W(\d+)A(4|8|16)_)?((?:NV|MX)?FP([48]))(?:_FP8)?")
+"""An algorithm of ModelOpt: bits of weights and activations, if stated, and format and its bits."""
 _NVFP4_GROUP = 16
 """Elements of NVFP4 that share a scale, where a scheme does not say."""
 
@@ -63,11 +63,12 @@ def algorithm_bits(config: Config, name: object, place: str) -> tuple[float, flo
     (4.25, 8.0)
     """
     match = _ALGORITHM.fullmatch(str(name))
-    if match is None or match[2].lower() not in formats():
+    contradicts = match is not None and match[1] not in (None, match[4])
+    if match is None or contradicts or match[3].lower() not in formats():
         problem = f"has {place} {name!r}, which is not modelled"
         raise config.refuse("quantization_config", problem)
-    bits = formats()[match[2].lower()]["bits"].value
-    return bits, float(match[1] or bits // 1)
+    bits = formats()[match[3].lower()]["bits"].value
+    return bits, float(match[2] or bits // 1)
 
 
 def widths_of(config: Config) -> LayerSizes:
@@ -168,8 +169,16 @@ def _weight_and_operand(config: Config, scheme: Config) -> tuple[float, float]:
 
 
 def _bitsandbytes(scheme: Config) -> tuple[float, float]:
-    """NF4 in blocks of 64 with FP32 scales, themselves in 8 bits if quantised twice (QLoRA)."""
-    if not scheme.flag("load_in_4bit", default=False):
+    """NF4 in blocks of 64 with FP32 scales, themselves in 8 bits if quantised twice (QLoRA).
+
+    Raises:
+        InputError: not just one of the two widths is chosen.
+    """
+    in_4_bits, in_8_bits = scheme.flag("load_in_4bit"), scheme.flag("load_in_8bit")
+    if in_4_bits == in_8_bits:
+        problem = "just one of load_in_4bit and load_in_8bit must be true"
+        raise InputError(f"{scheme.where}: {problem}")
+    if in_8_bits:
         return 8.0, 8.0
     twice = scheme.flag("bnb_4bit_use_double_quant", default=False)
     scale = 8 + 32 / 256 if twice else 32.0

@@ -145,9 +145,18 @@ def test_modules_have_widths_of_their_own(
     [
         (mixed(l0__mlp__up="INT3"), "quantized_layers with quant_algo 'INT3'"),
         ({"quant_algo": "MIXED_PRECISION"}, "must name the algorithm of each module"),
+        ({"quant_algo": "W4A0_FP8"}, "quant_algo 'W4A0_FP8', which is not modelled"),
+        ({"quant_algo": "W4A16_FP8"}, "quant_algo 'W4A16_FP8', which is not modelled"),
+        ({"quant_algo": "W8A99999_FP8"}, "quant_algo 'W8A99999_FP8', which is not modelled"),
+        ({"quant_algo": f"W{'9' * 5000}A16_FP8"}, "which is not modelled"),
+        ({"quant_method": "bitsandbytes"}, "just one of load_in_4bit and load_in_8bit"),
+        (
+            {"quant_method": "bitsandbytes", "load_in_4bit": True, "load_in_8bit": True},
+            "just one of load_in_4bit and load_in_8bit",
+        ),
     ],
 )
-def test_a_mixed_scheme_that_is_not_known_is_refused(
+def test_a_scheme_that_is_not_known_or_cannot_be_is_refused(
     tmp_path: Path, scheme: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(InputError, match=problem):
@@ -159,3 +168,21 @@ def test_scales_of_mxfp4_have_8_bits(tmp_path: Path) -> None:
     group = {"weights": weights, "format": "mxfp4-pack-quantized"}
     scheme = {"quant_method": "compressed-tensors", "config_groups": {"group_0": group}}
     assert quantised_llama(tmp_path, scheme).weight_width == 4.25 / 8
+
+
+def test_groups_of_activations_change_no_bytes(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    """NVFP4 as llm-compressor writes it: only weights are stored with their scales."""
+    numbers = {"num_bits": 4, "group_size": 16, "type": "float"}
+    group = {"weights": numbers, "input_activations": {**numbers, "dynamic": "local"}}
+    llm = quantised_llama(
+        tmp_path,
+        {
+            "quant_method": "compressed-tensors",
+            "format": "nvfp4-pack-quantized",
+            "config_groups": {"group_0": group},
+        },
+    )
+    assert (llm.weight_width, llm.operand_width) == (4.5 / 8, 4 / 8)
+    assert not recwarn.list
