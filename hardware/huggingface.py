@@ -142,7 +142,7 @@ def _guess(table: FileTable, model_type: str, where: str) -> Config:
     Raises:
         InputError: naming the key that no family has, or what the config leaves unsaid.
     """
-    architectures = " ".join(map(str, table.get("architectures") or ()))
+    architectures = " ".join(Config(table, where).listed("architectures", str, "names"))
     if "type_vocab_size" in table or (
         architectures and not _GENERATES.search(architectures)
     ):

@@ -168,6 +168,38 @@ def test_an_unknown_family_is_never_guessed_in_silence(tmp_path: Path) -> None:
         load_llm(written(tmp_path, {"model_type": "rwkv", "num_hidden_layers": 4}))
 
 
+@pytest.mark.parametrize("odd", [3, True, "LlamaForCausalLM", [3]])
+def test_architectures_of_an_unknown_family_are_names(tmp_path: Path, odd: object) -> None:
+    with pytest.raises(InputError, match="architectures must list names"):
+        read(tmp_path, {**LLAMA, "model_type": "lama", "architectures": odd})
+
+
+@pytest.mark.parametrize("model_type", ["qwen2_vl", "qwen2_5_vl"])
+def test_a_model_with_a_tower_may_state_its_text_beside_it(
+    tmp_path: Path, model_type: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    """Qwen2-VL 7B: one table, whose window is not used."""
+    windows = {"sliding_window": 32768, "max_window_layers": 80, "use_sliding_window": False}
+    tower = {"depth": 32, "embed_dim": 1280, "hidden_size": 8192, "spatial_merge_size": 2}
+    tokens = {"vision_start_token_id": 1, "vision_end_token_id": 2, "vision_token_id": 3}
+    tokens |= {"image_token_id": 4, "video_token_id": 5}
+    scaling = {"rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}}
+    tower |= {"in_chans": 3, "mlp_ratio": 4, "num_heads": 16, "spatial_patch_size": 14}
+    own = {"model_type": model_type, "vision_config": tower, **windows, **tokens, **scaling}
+    llm, text = read(tmp_path, {**LLAMA, **own}), read(tmp_path, LLAMA)
+    assert llm.parameters == text.parameters + llm.idle_parameters
+    assert llm.idle_parameters > 0
+    assert not llm.layer_types
+    assert not recwarn.list
+
+
+def test_a_window_may_be_stated_twice(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    """Gemma 2 as published."""
+    gemma = {**LLAMA, "model_type": "gemma2", "sliding_window": 4096, "sliding_window_size": 4096}
+    assert layers(read(tmp_path, gemma)) == {"full": 40, "window": 40}
+    assert not recwarn.list
+
+
 def test_an_unknown_family_of_known_keys_says_what_a_known_one_needs(tmp_path: Path) -> None:
     """CodeGen has keys of GPT-2 and of GPT-J alone, which no family that is guessed has."""
     codegen = {"model_type": "codegen", "n_embd": 4096, "n_layer": 28, "n_head": 16}
