@@ -405,6 +405,15 @@ def test_lightning_layers_keep_a_matrix_for_every_head() -> None:
     assert linear.attention_parameters == 5 * 3072 * 6144
 
 
+def test_a_window_beside_lightning_layers_limits_the_others() -> None:
+    config = {**CONFIGS["minimax-m2"][1], "attn_type_list": [0] * 61 + [1], "sliding_window": 512}
+    llm = llm_from_part(part_of_config(config, "twin", "config.json", "test"), NATIVE)
+    assert {name: kind.layers for name, kind in llm.layer_types.items()} == {
+        "state": 61,
+        "window": 1,
+    }
+
+
 # --- every key of the configs of 2026 -----------------------------------------------------------
 
 HOSTILE = [name for name in ACTIVE if name not in ("qwen3-vl-30b-a3b", "deepseek-v4-pro")]
