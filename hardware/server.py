@@ -29,7 +29,7 @@ _SLOT_TYPES: Mapping[str, type] = {
     "at": str,
 }
 """Keys of a slot, and the types of their values."""
-MOST_PARTS = 1_000
+MOST_PARTS = 1_000_000
 """Parts that slots of one role may hold."""
 _SLOT_LISTS = {"takes", "counts", "sizes", "lanes"}
 SHARED_UNITS = ("PCIe lanes", "W")
