@@ -174,7 +174,7 @@ MISWRITTEN = {
     'slots = { gpu = { takes = "sxm", counts = ["x"] } }': r"counts = \['x'\] must be a number",
     'slots = { gpu = { takes = "sxm", most = 1.5 } }': r"most = 1\.5 must be a whole number",
     f"slots = {{ gpu = {{ {STATED} }} }}": "needs what it takes",
-    f"slots = {{ gpu = {{ takes = 'sxm', most = 0, {STATED} }} }}": "1 to 1,000,000 of it as the most",
+    f"slots = {{ gpu = {{ takes = 'sxm', most = 0, {STATED} }} }}": "1 to 1,000,000 of it",
     f"slots = {{ gpu = {{ takes = 'a', links = {{ x = 5 }}, {STATED} }} }}": "x = 5 must be a name",
 }
 
