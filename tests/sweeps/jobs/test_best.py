@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from random import Random
 from typing import Any
 
@@ -39,12 +40,11 @@ def blank_last(value: Any) -> Any:
 
 
 def order_of(reducer: Best, rows: Columns, row: int) -> tuple[object, ...]:
-    """Key that sorts a row: ties go to the cheaper, the one of fewer parts, the first name."""
+    """Key that sorts a row: ties go to the cheaper, then to the one of fewer parts."""
     (by,) = reducer.by
     cost = float(rows[by][row]) * (-1 if higher_is_better(by) else 1)
     ties = [blank_last(rows[name][row]) for name in ("cost_usd", "parts")]
-    names = [rows[name][row] for name in ("system", "batch", "context_tok", "model", "platform")]
-    return (float(f"{cost:.9e}"), *ties, *names)
+    return (float(f"{cost:.9e}"), *ties)
 
 
 def check_kept(reducer: Best, rows: Columns, shown: Columns) -> None:
@@ -52,19 +52,22 @@ def check_kept(reducer: Best, rows: Columns, shown: Columns) -> None:
     (by,) = reducer.by
     known = np.flatnonzero(~np.isnan(rows[by].astype(float)))
     order = {int(row): order_of(reducer, rows, int(row)) for row in known}
+    groups = {row: tuple(blank_last(rows[name][row]) for name in reducer.per) for row in order}
     expected = sorted(order, key=lambda row: order[row])[: None if reducer.per else reducer.most]
     if reducer.per:
         first: dict[tuple[object, ...], int] = {}
         for row in expected:
-            first.setdefault(tuple(blank_last(rows[name][row]) for name in reducer.per), row)
+            first.setdefault(groups[row], row)
         expected = [first[group] for group in sorted(first)]
     names = [name for name in rows if name != "parts"]
-    assert len(shown[by]) == len(expected)
-    for place, row in enumerate(expected):
-        # rows that differ in knobs alone may tie in all of this
+    texts = {row: tuple(str(rows[name][row]) for name in names) for row in order}
+    places = zip(*(map(str, shown[name]) for name in names), strict=True)
+    unseen = Counter(texts.values())
+    for place, row in zip(places, expected, strict=True):
         alike = [other for other in order if order[other] == order[row]]
-        texts = [[str(rows[name][other]) for name in names] for other in alike]
-        assert [str(shown[name][place]) for name in names] in texts
+        assert place in {texts[other] for other in alike if groups[other] == groups[row]}
+        assert unseen[place] > 0
+        unseen[place] -= 1
 
 
 def kept(top: int | None, by: str, per: tuple[str, ...] = ()) -> Best:
