@@ -207,10 +207,8 @@ def gpu_layer(llm: LLM, work: Workload, attended: Real, gpu_: Gpu) -> Span:
     if isinstance(llm, Recurrent):  # a state stays on the GPU, and nothing of it is evicted
         cache, attention = llm.cache_traffic(b, 1.0), llm.attention_flops(b, 1.0)
     else:
-        cache, attention = (
-            attended * llm.kv_bytes(b, s),
-            attended * llm.attention_flops(b, s),
-        )
+        cache = attended * llm.kv_bytes(b, s)
+        attention = attended * llm.attention_flops(b, s)
     read = llm.layer_weight_bytes(b) + cache
     return overlap(
         hbm=gpu_.read(read, "weights and retained KV"),
